@@ -1,0 +1,129 @@
+"""What the coordinator's process takes while it decides for two hundred hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import CannotRun, heading, show
+from benchmarks.processes import cpu_s, memory_mb
+from dtctl.agent import processes, wake
+from dtctl.agent.runfiles import RunFiles
+from dtctl.config import load_cluster
+from dtctl.operations.credentials import make_credentials
+from dtctl.operations.prepare import make_plan
+from dtctl.plan.spec import host_spec
+from dtctl.transport.payload import agent_program
+
+AGENTS = 200
+MEASURED_S = 30.0
+PATIENCE_S = 60.0
+ENDS = Path(__file__).with_name("coordinator_ends.py")
+CLUSTER = f"""\
+name: many
+hosts: {{"n-[1-{AGENTS + 1}]": {{address: "127.0.1.[1-{AGENTS + 1}]"}}}}
+jobs:
+  ps: {{hosts: "n-[2-21]"}}
+  chief: {{hosts: [n-1]}}
+  worker: {{hosts: "n-[2-{AGENTS + 1}]"}}
+trainer: {{code: ., command: [sleep, "3600"], dialect: none}}
+coordinator: {{port: %PORT%}}
+"""
+
+
+def run(rounds: int | None = None) -> None:
+    if not sys.platform.startswith("linux"):
+        raise CannotRun("the memory of a process is read from /proc")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        spec = _make_run(directory)
+        begin = time.monotonic()
+        files = RunFiles(str(directory / "runs" / spec["run"] / "n-1"))
+        view = Path(files.path("cluster.json"))
+        supervisor = _process("-IS", str(_program(directory)), "supervise", files.directory)
+        with supervisor as guard, _process("-IS", str(ENDS), str(directory), str(AGENTS)):
+            _until(lambda: _connected(view) == AGENTS + 1, "all agents")
+            joined_s = time.monotonic() - begin
+            pid = json.loads(view.with_name("state.json").read_text())["agent"]["pid"]
+            before, begin = cpu_s(pid), time.monotonic()
+            time.sleep(MEASURED_S)
+            share = (cpu_s(pid) - before) / (time.monotonic() - begin)
+            resident, _ = memory_mb(pid)
+            _until(lambda: _connected(view) == AGENTS + 1, "all agents, still")
+            serial = json.loads(view.read_text())["serial"]
+            _stop(files)
+            _until(lambda: guard.poll() is not None, "the end of the run")
+    heading("coordinator", f"{AGENTS} agents, each of which tells another step every 3 s, over {MEASURED_S:.0f} s")
+    show("share of a core", f"{share:.2%}", goal="5 %")
+    show("memory", f"{resident:.1f} MB", goal="60 MB")
+    show("until all have joined", f"{joined_s:.1f} s")
+    show("cluster.json written", f"{serial} times")
+
+
+def _make_run(directory: Path) -> dict[str, Any]:
+    """The run directory of the coordinator's host, as `up` makes it, and every agent's spec for the other end."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    file = directory / "cluster.yaml"
+    file.write_text(CLUSTER.replace("%PORT%", str(port)))
+    plan = make_plan(load_cluster(file), lambda ssh: ssh.target)
+    fields = {"run": "many-1", "digest": "d", "bundle": None, "created": time.time(), "controller": "bench"}
+    spec = host_spec(plan, "n-1", **fields, inventory={})
+    spec["tasks"] = [dict(task, code=False) for task in spec["tasks"]]
+    credentials = make_credentials()
+    for name, text in (("link.key", credentials.key), ("link.crt", credentials.certificate)):
+        (directory / name).write_text(text)
+    (directory / "spec.json").write_text(json.dumps(spec))
+    files = RunFiles(str(directory / "runs" / "many-1" / "n-1"))
+    pems = {"key": credentials.key, "certificate": credentials.certificate}
+    files.create(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), pems)
+    return spec
+
+
+def _stop(files: RunFiles) -> None:
+    """As `dtctl stop` asks for it."""
+    request = {"serial": 1, "kind": "stop", "tasks": None, "grace_s": 1, "reason": "measured", "by": "bench"}
+    files.write_urgent(files.path("requests.json"), {"serial": 1, "requests": [request]})
+    wake.ring(files.wake_path)
+
+
+def _program(directory: Path) -> Path:
+    program = agent_program()
+    for name, text in program.files.items():
+        path = directory / "agent" / program.sha256 / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return directory / "agent" / program.sha256
+
+
+def _connected(view: Path) -> int:
+    if not view.exists():
+        return 0
+    return sum(host["connected"] for host in json.loads(view.read_text())["hosts"].values())
+
+
+@contextmanager
+def _process(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, *words])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise CannotRun(f"{what} could not be had within {PATIENCE_S:.0f} s")
+        time.sleep(0.1)

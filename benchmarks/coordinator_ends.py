@@ -1,0 +1,102 @@
+"""The agents of `benchmarks.coordinator`, in one process with nothing of the rest of dtctl in it.
+
+coordinator_ends.py DIRECTORY COUNT      each obeys as an agent does, and its task tells another step every 3 s
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from dtctl.agent import intents, shapes
+from dtctl.agent.coordination.dialer import Dialer
+
+STATE_EVERY_S = 3.0
+
+
+class Agent:
+    """The agent of one host; its tasks do at once what is wanted of them."""
+
+    def __init__(self, directory: Path, spec: dict[str, Any], host: str, now: float) -> None:
+        self.host, self.run = host, spec["run"]
+        files = str(directory / "link.key"), str(directory / "link.crt")
+        self.dialer = Dialer(spec["coordinator"]["address"], *files, now, random.random)
+        tasks = [place["task"] for place in spec["roster"] if place["host"] == host]
+        self._intents = {task: shapes.first_intent("hold") for task in tasks}
+        own = {"run": self.run, "host": host, "tasks": [{"id": task} for task in tasks]}
+        self._state = shapes.first_state(own, now)
+        self._state["agent"] = {"pid": 1, "start_time": 1, "boot_id": "b"}
+        self._next_state = now + STATE_EVERY_S * random.random()
+        self._welcome = False
+        self.over = False
+
+    def due(self) -> float:
+        due = self.dialer.due()
+        return self._next_state if due is None else min(due, self._next_state)
+
+    def step(self, now: float) -> None:
+        for message in self.dialer.step(now):
+            if message["type"] == "connected":
+                hello = {"type": "hello", "v": 1, "run": self.run, "host": self.host, "events": 0}
+                self.dialer.send({**hello, "agent": self._state["agent"], **self._facts()})
+            elif message["type"] == "welcome":
+                self._welcome = True
+            elif message["type"] == "orders":
+                self._obey(message["intents"])
+                self._tell()
+                self.over = message["over"]
+            elif message["type"] == "gone":
+                self._welcome = False
+        if now >= self._next_state:
+            self._next_state = now + STATE_EVERY_S
+            for entry in self._state["tasks"].values():
+                entry.update(step=(entry["step"] or 0) + 1, step_time=time.time(), progress=time.time())
+            self._tell()
+
+    def _obey(self, orders: dict[str, Any]) -> None:
+        for task, intent in intents.newer(self._intents, orders).items():
+            self._intents[task] = dict(intent)
+            attempt = {"attempt": 1, "generation": intent["generation"], "pid": 2, "start_time": 2}
+            runs = intent["want"] == "run"
+            state = {"state": "running" if runs else "stopped", "ready": runs, "since": time.time()}
+            self._state["tasks"][task].update({**attempt, **state})
+
+    def _tell(self) -> None:
+        if self._welcome:
+            self._state["serial"] += 1
+            self.dialer.send({"type": "state", **self._facts()})
+
+    def _facts(self) -> dict[str, Any]:
+        return {"state": self._state, "intents": self._intents, "kept": True, "lost_session": False}
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    spec = json.loads((directory / "spec.json").read_text())
+    now = time.monotonic()
+    everybody = [Agent(directory, spec, f"n-{number}", now) for number in range(2, int(sys.argv[2]) + 2)]
+    while everybody:
+        waits = select.poll()
+        for agent in everybody:
+            for descriptor in agent.dialer.readers():
+                waits.register(descriptor, select.POLLIN)
+            for descriptor in agent.dialer.writers():
+                waits.register(descriptor, select.POLLIN | select.POLLOUT)
+        waits.poll(max(min(agent.due() for agent in everybody) - time.monotonic(), 0) * 1000 + 20)
+        now = time.monotonic()
+        for agent in everybody:
+            agent.step(now)
+            if agent.over:
+                agent.dialer.close()
+        everybody = [agent for agent in everybody if not agent.over]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The processes of an agent, and what they take, from /proc."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+
+def supervision(root: Path) -> tuple[int, list[int]]:
+    """Pids of the one agent that works below `root`, and of its tasks' keepers (docs/agent.md, Files)."""
+    (state,) = root.glob("runs/*/*/state.json")
+    starts = state.parent.glob("tasks/*/attempt-*/start.json")
+    return int(json.loads(state.read_text())["agent"]["pid"]), [
+        int(json.loads(start.read_text())["keeper"]["pid"]) for start in starts
+    ]
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time: fields 14 and 15 of /proc/PID/stat, counted behind the command's name."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> tuple[float, float]:
+    """(resident, proportional set size): the second counts what several processes share only in part."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = dict(re.findall(r"^(Rss|Pss):\s+(\d+) kB$", text, re.MULTILINE))
+    return int(found["Rss"]) / 1024, int(found["Pss"]) / 1024

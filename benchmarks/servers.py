@@ -1,0 +1,78 @@
+"""Many hosts on one machine: one sshd that answers on all of 127.0.1.x, as some users."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measuring import CannotRun, client_environment
+from tests.hosts import sandbox
+from tests.hosts.sshd import SSHD, Sshd
+
+# More at once than the default of 10:30:100 would let in; every contender gets the same.
+OPTIONS = {"MaxStartups": "500", "LogLevel": "ERROR"}
+
+
+@dataclass(frozen=True)
+class Servers:
+    addresses: Sequence[str]
+    users: Sequence[str]
+    """The user of each address."""
+    sshd: Sshd
+    directory: Path
+    """Of the client: its home, with `ssh_config`, `known_hosts` and whatever a benchmark puts there."""
+    env: dict[str, str]
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.directory / "ssh_config"
+
+    def write_cluster(self, trainer: str) -> Path:
+        """A cluster.yaml with a worker on every host, each with a port of its own."""
+        hosts = [
+            f"  host-{number}: {{ssh: {{target: {address}, user: {user}}}, address: 127.0.0.1}}"
+            for number, (address, user) in enumerate(zip(self.addresses, self.users, strict=True), 1)
+        ]
+        ssh = f"{{port: {self.sshd.port}, identity_file: {self.sshd.key}, known_hosts: known_hosts}}"
+        text = "\n".join(
+            ["name: bench", f"ssh: {ssh}", "hosts:", *hosts, f"jobs: {{worker: {{hosts: {_all(hosts)}}}}}", trainer, ""]
+        )
+        file = self.directory / "cluster.yaml"
+        file.write_text(text)
+        return file
+
+
+def _all(hosts: Sequence[str]) -> str:
+    return f'"host-[1-{len(hosts)}]"'
+
+
+@contextmanager
+def loopback_servers(count: int, directory: Path, *, homes: bool) -> Iterator[Servers]:
+    """`count` addresses; with `homes` each is a user of its own, so that nothing is shared between them."""
+    if reason := sandbox.missing():
+        raise CannotRun(reason)
+    if SSHD is None:
+        raise CannotRun("no sshd")
+    names = [f"train{number}" for number in range(1, count + 1)] if homes else ["train"]
+    with Sshd(address=None, shells=dict.fromkeys(names, "/bin/sh"), options=OPTIONS, host_keys=["ed25519"]) as sshd:
+        addresses = [f"127.0.1.{number}" for number in range(1, count + 1)]
+        servers = Servers(addresses, names if homes else names * count, sshd, directory, client_environment(directory))
+        known = "".join(sshd.known_hosts_text(f"[{address}]:{sshd.port}") for address in addresses)
+        (directory / "known_hosts").write_text(known)
+        servers.ssh_config.write_text(
+            "".join(
+                f"Host {address}\n  User {user}\n"
+                for address, user in zip(servers.addresses, servers.users, strict=True)
+            )
+            + f"Host *\n  Port {sshd.port}\n  IdentityFile {sshd.key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {directory / 'known_hosts'}\n  BatchMode yes\n"
+        )
+        yield servers
+
+
+def need(*programs: str) -> None:
+    if absent := [program for program in programs if shutil.which(program) is None]:
+        raise CannotRun(f"{', '.join(absent)} not found")

@@ -1,0 +1,79 @@
+"""Writes the pages that are made from the code: docs/commands.md and docs/cluster-yaml.md.
+
+python docs/generate.py            write them
+python docs/generate.py --check    exit 1 if they are not in step
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from dtctl.cli.app import app
+from dtctl.cli.options import ACCESS
+from dtctl.config import reference_markdown
+
+DOCS = Path(__file__).resolve().parent
+
+
+def commands_markdown() -> str:
+    """The reference of the command line, from the commands themselves."""
+    group: Any = typer.main.get_command(app)
+    parts = [
+        "# Commands",
+        "<!-- Written by docs/generate.py from the commands; change them there. -->",
+        "`dtctl [OPTIONS] COMMAND`. What each command exits with: [exit-codes.md](exit-codes.md).",
+        "Every command that works on a run finds it in this order: `--run ID`; the cluster file of `-c FILE` or "
+        "`$DTCTL_CONFIG`; "
+        "the `cluster.yaml` here or, in a repository, above; the run that was started last from this machine.",
+        "## Options before the command\n\n" + _table(group.params),
+        "## Options of every command on hosts\n\n" + _table(_shared(group)),
+    ]
+    for name, command in group.commands.items():
+        arguments = [param for param in command.params if param.param_type_name == "argument"]
+        usage = " ".join(["dtctl", name, "[OPTIONS]", *(param.metavar for param in arguments)])
+        text = [f"## dtctl {name}", command.help.strip(), f"    {usage}"]
+        described = [f"- `{param.metavar}`: {param.help}" for param in arguments if param.help]
+        text += ["\n".join(described)] if described else []
+        own = [param for param in command.params if param.name not in ACCESS]
+        text += [_table(own)] if _table(own) else []
+        parts.append("\n\n".join(text))
+    return "\n\n".join(parts) + "\n"
+
+
+def _shared(group: Any) -> list[Any]:
+    return [param for param in group.commands["up"].params if param.name in ACCESS]
+
+
+def _table(params: list[Any]) -> str:
+    rows = []
+    for param in params:
+        if param.param_type_name != "option" or param.hidden or param.name in ("install_completion", "show_completion"):
+            continue
+        names = ", ".join(f"`{option}`" for option in param.opts)
+        value = "" if param.is_flag else f" `{param.metavar}`"
+        default = "" if param.default in (None, False) or callable(param.default) else f" (default: {param.default})"
+        rows.append(f"| {names}{value.replace('|', '&#124;')} | {param.help or ''}{default} |")
+    return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
+
+
+def pages() -> dict[Path, str]:
+    return {DOCS / "commands.md": commands_markdown(), DOCS / "cluster-yaml.md": reference_markdown()}
+
+
+def main() -> None:
+    stale = [path for path, text in pages().items() if not path.is_file() or path.read_text("utf-8") != text]
+    if sys.argv[1:] == ["--check"]:
+        for path in stale:
+            print(f"{path.relative_to(DOCS.parent)} is not in step with the code: make docs")
+        sys.exit(1 if stale else 0)
+    for path in stale:
+        path.write_text(pages()[path], "utf-8")
+        print(f"wrote {path.relative_to(DOCS.parent)}")
+
+
+if __name__ == "__main__":
+    main()

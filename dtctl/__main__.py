@@ -1,0 +1,5 @@
+"""`python -m dtctl`."""
+
+from dtctl.cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""What a process of the agent does with itself when it comes to life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, NoReturn
+
+MOST_DESCRIPTORS = 65536
+
+
+def detached(work: Callable[[], None]) -> None:
+    """Has `work` done by a new process, no child of this one and in a session of its own, and returns at once."""
+    pid = os.fork()
+    if pid == 0:
+        work_and_exit(lambda: _be_orphaned(work))
+    os.waitpid(pid, 0)
+
+
+def _be_orphaned(work: Callable[[], None]) -> None:
+    os.setsid()
+    if os.fork() == 0:
+        work_and_exit(work)
+
+
+def work_and_exit(work: Callable[[], None]) -> NoReturn:
+    """For a process that was forked: nothing of its parent's program is gone on with."""
+    try:
+        work()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def rename(name: str) -> None:
+    """Shown by `ps -o comm` and `top`; the command line stays that of the process that this one was forked from."""
+    with suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:  # only a courtesy
+        file.write(name)
+
+
+def close_descriptors(but: Iterable[int] = ()) -> None:
+    """Closes all but the standard streams and these."""
+    lowest = 3
+    for descriptor in sorted(but):
+        os.closerange(lowest, descriptor)
+        lowest = descriptor + 1
+    os.closerange(lowest, MOST_DESCRIPTORS)
+
+
+def restore_signals() -> None:
+    """Every signal does what it does in a program started by hand."""
+    for number in range(1, signal.NSIG):
+        with suppress(OSError, ValueError):  # SIGKILL, SIGSTOP, and numbers that the C library keeps for itself
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])

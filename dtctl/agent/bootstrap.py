@@ -1,0 +1,103 @@
+"""The first thing that runs on a host: keeps the agent's program and enters the session.
+
+It is executed from the standard input by the loader (docs/agent.md, "Start of a conversation") and is written so that
+every Python 3 can read it, to be able to say that it is too old. It is not part of the program that is kept.
+"""
+
+import errno
+import json
+import os
+import sys
+import zlib
+
+
+def fail(code: str, summary: str, detail: str, hint: str) -> None:
+    frame = {"type": "error", "code": code, "summary": summary, "detail": detail, "hint": hint}
+    sys.stdout.buffer.write(b"\x1e" + json.dumps(frame).encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()
+    sys.stdin.buffer.read()  # the controller may still be sending; a broken pipe would hide the frame from it
+    os._exit(1)
+
+
+def has(path: str, content: bytes) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read() == content
+    except IOError:
+        return False
+
+
+def make_directory(path: str) -> None:
+    if os.path.isdir(path):
+        return
+    make_directory(os.path.dirname(path))
+    try:
+        os.mkdir(path, 0o700)
+    except EnvironmentError:
+        if not os.path.isdir(path):  # else another session has made it just now
+            raise
+
+
+def keep(path: str, content: bytes) -> None:
+    """Leaves `content` at `path`, also when another session does the same at the same time."""
+    if has(path, content):
+        return
+    make_directory(os.path.dirname(path))
+    temporary = "%s.%d.new" % (path, os.getpid())
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+        os.rename(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def keep_or_fail(program: str, files: dict) -> None:  # type: ignore[type-arg]
+    """Leaves the files in the directory `program`, where Python also keeps them compiled: a start costs a third."""
+    codes = {
+        errno.ENOSPC: ("disk_full", "the disk is full", "free some space on this host"),
+        errno.EDQUOT: ("disk_full", "the disk quota is used up", "free some space on this host"),
+        errno.EACCES: ("permission_denied", "permission denied", ""),
+        errno.EPERM: ("permission_denied", "permission denied", ""),
+        errno.EROFS: ("permission_denied", "the file system is read-only", ""),
+        errno.ENOTDIR: ("not_a_directory", "not a directory", ""),
+        errno.EEXIST: ("not_a_directory", "not a directory", ""),
+    }
+    try:
+        if os.path.isdir(program):
+            os.utime(program, None)  # in use again: `gc` must not take it for abandoned
+        for name in sorted(files):
+            keep(os.path.join(program, name), files[name].encode("utf-8"))
+        for directory in sorted({os.path.dirname(os.path.join(program, name)) for name in files}):
+            make_directory(os.path.join(directory, "__pycache__"))  # Python's own would be open to others
+    except EnvironmentError:
+        error = sys.exc_info()[1]
+        assert isinstance(error, EnvironmentError)
+        code, what, hint = codes.get(error.errno or 0, ("internal", str(error), ""))
+        fail(code, "cannot keep the agent on this host: %s" % what, str(error), hint)
+
+
+def enter() -> None:
+    reader = sys.stdin.buffer
+    if sys.version_info < (3, 8):
+        version = ".".join([str(number) for number in sys.version_info[:3]])
+        summary = "python3 on this host is %s, and 3.8 is the oldest that works" % version
+        fail("python_too_old", summary, sys.executable, "install a newer python3 and have it first in PATH")
+    size, digest = reader.readline().split()
+    packed = reader.read(int(size))
+    if len(packed) != int(size):
+        os._exit(0)  # the controller is gone
+    files = json.loads(zlib.decompress(packed).decode("utf-8"))
+    root = os.path.abspath(os.environ.get("DTCTL_ROOT") or os.path.join(os.path.expanduser("~"), ".dtctl"))
+    program = os.path.join(root, "agent", digest.decode("ascii"))
+    keep_or_fail(program, files)
+    sys.path.insert(0, program)
+    from importlib import import_module
+
+    import_module("dtctl_agent.session").main(root, program)
+
+
+if __name__ == "__main__":
+    enter()

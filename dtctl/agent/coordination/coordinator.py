@@ -1,0 +1,311 @@
+"""The coordinator's decisions: a state machine that hears of the hosts, and says what is wanted of their tasks.
+
+It neither reads a clock nor a file nor a socket; `part.py` does that around it.
+
+    starting   -> running      every task has been told to run
+    running    -> recovering   a task was lost, and is restarted with all that must be restarted with it
+    recovering -> running      it trains again
+    any        -> finishing    the outcome is decided; what still runs is brought to its end
+    finishing  -> ended        nothing is left on any host that can be heard
+"""
+
+from __future__ import annotations
+
+from .. import intents
+from . import incidents, outcome, start
+from .ending import Ending
+from .recovery import Failure, Recovery
+from .view import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+
+    from .services import Services
+
+MOST_INCIDENTS = 200
+LONGEST_GAP_S = 60.0
+"""Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
+
+
+class Coordinator:
+    """`data` is cluster.json. `story` collects lines for history.jsonl until somebody takes them."""
+
+    def __init__(self, spec: Mapping[str, Any], data: Dict[str, Any], services: Services, now: float) -> None:
+        self.view = View(spec, data)
+        self.story: List[Dict[str, Any]] = []
+        self._spec = spec
+        self._services = services
+        self._recovery = Recovery(self.view, services, self._tell)
+        self._ending: Optional[Ending] = None
+        self._wall = data["time"]
+        self._now = self._began = now
+        self._lost_sessions: Set[str] = set()
+        self._away: Dict[str, float] = {}
+        self._unready: Dict[str, float] = {}
+        self._acknowledged: Dict[str, Dict[str, int]] = {}
+        self._sent: Dict[str, Dict[str, int]] = {}
+        self._told_over: Set[str] = set()
+        self._told_mending: Dict[str, bool] = {}
+        for host in self.view.hosts.values():
+            host["connected"] = False
+
+    @property
+    def decided(self) -> bool:
+        """The outcome is certain."""
+        return self.view.data["phase"] in ("finishing", "ended")
+
+    @property
+    def over(self) -> bool:
+        """No other host will need a word any more."""
+        own = self._spec["coordinator"]["host"]
+        hosts = self.view.hosts
+        return self.decided and all(hosts[host]["over"] for host in hosts if host != own) and self._is_done(own)
+
+    def hear(self, host: str, message: Mapping[str, Any], now: float, wall: float) -> bool:
+        """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
+        self._wall = wall
+        known = self.view.hosts[host]
+        kind = message["type"]
+        if kind == "gone":
+            self._lose(host, message["heard"], str(message["reason"]))
+            return True
+        before = known["state"]
+        known["heard"] = wall
+        if kind == "hello":
+            self._greet(host, now)
+        if kind in ("hello", "state"):
+            known["state"] = message["state"]
+            if message["lost_session"]:
+                self._lost_sessions.add(host)
+            self._take_up(host, message["intents"])
+        if kind == "state" and before is not None and _gist(before) == _gist(message["state"]):
+            return any(incidents.still_open(self.view)) or message["lost_session"]
+        return True
+
+    def request(self, request: Mapping[str, Any], now: float, wall: float) -> None:
+        """What a person asks for, through a session on this host."""
+        self._wall = wall
+        self.view.data["request_serial"] = request["serial"]
+        tasks = [task for task in self.view.tasks if request["tasks"] is None or task in request["tasks"]]
+        what = request["kind"] + ("" if request["tasks"] is None else " " + ", ".join(tasks))
+        self._tell("request", reason=what, by=request["by"])
+        how = {"grace_s": request["grace_s"], "reason": request["reason"], "by": request["by"]}
+        if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
+            self._stop_everything(how, now)
+        elif request["kind"] == "stop":
+            running = [task for task in tasks if self.view.intents[task]["want"] != "stop"]
+            self.view.wanted(running, want="stop", **how)
+        elif not self.decided:
+            for task in tasks:
+                generation = self.view.intents[task]["generation"] + 1
+                self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
+
+    def _stop_everything(self, how: Mapping[str, Any], now: float) -> None:
+        """The outcome of a run that has one stays as it is."""
+        if not self.decided:
+            self._decide("Stopped", how["reason"] or "stopped")
+        if self._ending is None:
+            self._ending = Ending(self.view, now)
+        self._ending.hurry(how, now)
+
+    def step(self, now: float, wall: float) -> None:
+        """Decides everything that can be decided now."""
+        data = self.view.data
+        self._wall = data["time"] = wall
+        data["elapsed_s"] += min(max(now - self._now, 0.0), LONGEST_GAP_S)
+        self._now = now
+        if not self.decided:
+            self._judge(now, wall)
+        if self.decided:
+            if self._ending is None:
+                self._ending = Ending(self.view, now)
+            self._ending.step(now)
+            if data["phase"] == "finishing" and self._nothing_is_left():
+                data["phase"] = "ended"
+        data["incidents"] = data["incidents"][-MOST_INCIDENTS:]
+
+    def due(self) -> Optional[float]:
+        """When it has to be asked again though nothing is heard."""
+        return self._recovery.due()
+
+    def orders(self) -> List[Tuple[str, Dict[str, Any]]]:
+        """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
+        found = []
+        mending = not self.decided and (self._recovery.mending or bool(self._away))
+        for host, known in self.view.hosts.items():
+            if not known["connected"]:
+                continue
+            sent = self._sent.setdefault(host, {})
+            wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
+            news = {task: dict(intent) for task, intent in wanted.items() if intent["version"] > sent.get(task, 0)}
+            over = self._may_go(host)
+            if news or (over and host not in self._told_over) or mending != self._told_mending.get(host, False):
+                found.append((host, {"type": "orders", "intents": news, "mending": mending, "over": over}))
+                self._told_mending[host] = mending
+                sent.update(_versions(news))
+                if over:
+                    self._told_over.add(host)
+        return found
+
+    def _may_go(self, host: str) -> bool:
+        return self.over if host == self._spec["coordinator"]["host"] else self._is_done(host)
+
+    def _is_done(self, host: str) -> bool:
+        """Nothing is left there, and its agent knows that nothing more will be asked: it goes, told so or cut off."""
+        if self._ending is None or not self._ending.host_is_done(host):
+            return False
+        known = self._acknowledged.get(host, {})
+        return all(known.get(task, 0) >= self.view.intents[task]["version"] for task in self.view.tasks_on(host))
+
+    def _nothing_is_left(self) -> bool:
+        return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
+
+    def _greet(self, host: str, now: float) -> None:
+        known = self.view.hosts[host]
+        away_s = now - self._away.pop(host) if host in self._away else None
+        if not known["connected"] and known["state"] is not None:
+            back = "" if away_s is None else " after %.0f s" % away_s
+            self._tell("contact", host=host, reason="%s is back%s" % (host, back))
+        known.update(connected=True, over=False)
+        self._sent[host] = {}
+        self._told_over.discard(host)
+        self._told_mending.pop(host, None)
+
+    def _lose(self, host: str, since: float, reason: str) -> None:
+        known = self.view.hosts[host]
+        if known["connected"]:
+            known.update(connected=False, over=self._is_done(host))
+            if not known["over"]:
+                self._away[host] = since
+                self._tell("contact", host=host, reason="%s is away: %s" % (host, reason))
+
+    def _take_up(self, host: str, offered: Mapping[str, Dict[str, Any]]) -> None:
+        """A session on that host may have been asked directly, while nobody could reach this one."""
+        self._acknowledged[host] = _versions(offered)
+        sent = self._sent.setdefault(host, {})
+        sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
+        for task, intent in intents.newer(self.view.intents, offered).items():
+            before = self.view.intents[task]
+            self.view.intents[task] = dict(intent)
+            if intent["by"] != "coordinator" and (intent["want"], intent["generation"]) != (
+                before["want"],
+                before["generation"],
+            ):
+                self._tell("request", host=host, task=task, reason=intent["reason"], by=intent["by"])
+
+    def _judge(self, now: float, wall: float) -> None:
+        view = self.view
+        if outcome.all_stop(view):
+            last = max(view.intents.values(), key=lambda intent: intent["version"])
+            self._decide("Stopped", last["reason"] or "stopped")
+        elif outcome.has_succeeded(view):
+            self._succeed()
+        else:
+            failure = self._failure(now, wall)
+            if failure is not None:
+                self._decide("Failed", failure.reason, failure.task)
+            else:
+                view.wanted(start.released(view, self._blocked()), want="run")
+                self._describe(now)
+
+    def _succeed(self) -> None:
+        warning = outcome.target_warning(self.view, self._services.newest_checkpoint())
+        if warning is not None:
+            self.view.data["warnings"].append(warning)
+        self._decide("Succeeded", outcome.success_reason(self.view))
+
+    def _failure(self, now: float, wall: float) -> Optional[Failure]:
+        task = outcome.first_failure(self.view)
+        if task is not None:
+            return Failure(task, outcome.failure_reason(self.view, task))
+        if self._lost_sessions:
+            return Failure(None, "the controller was lost before the start was complete")
+        return self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+
+    def _blocked(self) -> Set[str]:
+        """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
+        return set(self.view.tasks) if start.unreached(self.view) else self._recovery.blocked()
+
+    def _host_given_up(self, now: float) -> Optional[Failure]:
+        limit_s = self.view.recovery["host_timeout_s"]
+        for host, since in self._away.items():
+            if limit_s is not None and now - since >= limit_s:
+                return Failure(None, "%s has been away for %.0f s" % (host, now - since))
+        return None
+
+    def _deadline(self) -> Optional[Failure]:
+        limit_s = self._spec["active_deadline_s"]
+        if limit_s is None or self.view.data["elapsed_s"] < limit_s:
+            return None
+        return Failure(None, "the deadline of %.0f s is over" % limit_s)
+
+    def _not_started(self, now: float) -> Optional[Failure]:
+        """A start that waits too long fails, and says for whom it waited."""
+        limit_s: float = self._spec["start_timeout_s"]
+        if start.unreached(self.view):
+            if now - self._began < min(limit_s, start.REACH_LIMIT_S):
+                return None
+            hint = "is there a firewall between the hosts? (coordinator.port chooses another)"
+            return Failure(None, "%s; %s" % (start.missing(self.view), hint))
+        waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]
+        self._unready = {task: self._unready.get(task, now) for task in waiting}
+        late = [task for task, since in self._unready.items() if now - since >= limit_s]
+        if not late:
+            return None
+        return Failure(late[0], "not ready after %.0f s: %s" % (limit_s, start.missing(self.view)))
+
+    def _describe(self, now: float) -> None:
+        """The phase and the condition of a run that goes on."""
+        view, data = self.view, self.view.data
+        data["missing"] = start.missing(view)
+        stopped = outcome.was_stopped(view)
+        lost = list(incidents.still_open(view))
+        running = sum(view.state(task) in ("running", "stalled") for task in view.tasks)
+        if stopped is not None:
+            reason = view.intents[stopped]["reason"] or "%s was stopped" % stopped
+            self._set_condition("Stopped", reason)
+        elif lost:
+            self._set_condition("Restarting", "%s: %s" % (lost[0]["task"], lost[0]["reason"]))
+        elif running:
+            self._set_condition("Running", "%d of %d tasks run" % (running, len(view.tasks)))
+        if data["phase"] != "starting" or not self._held_back():
+            data["phase"] = "recovering" if lost else "running"
+
+    def _held_back(self) -> bool:
+        return any(intent["want"] == "hold" for intent in self.view.intents.values())
+
+    def _decide(self, kind: str, reason: str, cause: Optional[str] = None) -> None:
+        self.view.data["phase"] = "finishing"
+        self.view.data["missing"] = None
+        for one in incidents.still_open(self.view):
+            one["closed"] = "the run has %s" % kind.lower()
+        self._set_condition(kind, reason, cause)
+
+    def _set_condition(self, kind: str, reason: str, cause: Optional[str] = None) -> None:
+        data = self.view.data
+        before = data["condition"]
+        if before["type"] == kind:
+            before.update(reason=reason, cause=cause)
+            return
+        data["conditions"].append(before)
+        data["condition"] = {"type": kind, "reason": reason, "cause": cause, "since": self._wall}
+        self._tell("condition", task=cause, reason=reason, **{"from": before["type"], "to": kind})
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        line = {"time": self._wall, "kind": kind, "host": None, "task": None, "attempt": None}
+        line.update({"from": None, "to": None, "reason": "", "by": ""})
+        line.update(fields)
+        self.story.append(line)
+
+
+def _versions(intents: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
+    return {task: intent["version"] for task, intent in intents.items()}
+
+
+def _gist(state: Mapping[str, Any]) -> List[object]:
+    """What decisions may follow from, less how far the tasks are."""
+    return [
+        (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
+        for entry in state["tasks"].values()
+    ]

@@ -1,0 +1,81 @@
+"""One loss and what became of it: the entries of `incidents` in cluster.json, as recovery makes and follows them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Mapping, Optional
+
+    from .view import View
+
+    Incident = Dict[str, Any]
+
+
+def opened(view: View, task: str, ending: Mapping[str, Any], reason: str, tasks: List[str], wall: float) -> Incident:
+    """A new incident, already among those of the view."""
+    known: List[Incident] = view.data["incidents"]
+    incident: Incident = {
+        "id": known[-1]["id"] + 1 if known else 1,
+        "task": task,
+        "host": view.host_of(task),
+        "attempt": ending["attempt"],
+        "ended": ending["ended"],
+        "noticed": wall,
+        "reason": reason,
+        "scope": view.roster[task]["scope"],
+        "tasks": tasks,
+        "own": view.own(task) and tasks == [task],
+        "collateral": [],
+        "step": view.step(),
+        "told": {},
+        "back_to": None,
+        "begun": None,
+        "recovered": None,
+        "closed": None,
+    }
+    known.append(incident)
+    return incident
+
+
+def still_open(view: View) -> Iterator[Incident]:
+    return (one for one in view.data["incidents"] if one["recovered"] is None and one["closed"] is None)
+
+
+def waiting(view: View) -> Iterator[Incident]:
+    """Those whose tasks are being cleared away, or wait for the end of a delay."""
+    return (one for one in still_open(view) if one["begun"] is None)
+
+
+def of_task(view: View, task: str) -> Optional[Incident]:
+    """The newest open incident that restarts this task."""
+    found = [one for one in still_open(view) if task in one["tasks"]]
+    return found[-1] if found else None
+
+
+def begin(view: View, incident: Incident, wall: float) -> None:
+    """From now on its tasks may start. What was told until now is no sign of recovery."""
+    incident["begun"] = wall
+    incident["told"] = {task: view.entry(task)["step"] for task in _trainers(view)}
+
+
+def is_back(view: View, incident: Incident) -> bool:
+    """Its tasks are there again, as far as anybody can see from outside."""
+    return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
+
+
+def trains_again(view: View, incident: Incident) -> bool:
+    """Its tasks are there, and a step was told since (in a run whose programs tell their steps)."""
+    if not is_back(view, incident):
+        return False
+    before = incident["told"]
+    if all(step is None for step in before.values()):
+        return True
+    return any(view.entry(task)["step"] not in (None, before.get(task)) for task in _trainers(view))
+
+
+def _is_back(view: View, task: str) -> bool:
+    return view.ready(task) or view.final(task)
+
+
+def _trainers(view: View) -> List[str]:
+    return view.with_role("lead", "worker")

@@ -1,0 +1,91 @@
+"""One JSON object a line: bytes to messages and back. What comes from the other end is not trusted to be well made."""
+
+from __future__ import annotations
+
+import json
+import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, NoReturn
+
+    Message = Dict[str, Any]
+
+LINE_LIMIT = 1 << 20
+"""Bytes of a line, its end not counted."""
+
+_DIGITS = 20
+"""Of an integer: more than any count or time has. Long ones take time that grows with the square of their length."""
+
+
+class Lost(Exception):
+    """This connection is of no more use; the text says why, in plain words."""
+
+
+class Violation(Lost):
+    """Because the other end does not keep to the protocol."""
+
+
+class LineBuffer:
+    """Cuts a stream into lines. An unfinished one is kept, up to the limit."""
+
+    def __init__(self) -> None:
+        self._begun = bytearray()
+
+    def feed(self, data: bytes) -> List[bytes]:
+        """The lines that are complete now. Raises Violation."""
+        *complete, rest = data.split(b"\n")
+        lines: List[bytes] = []
+        for piece in complete:
+            self._add(piece)
+            lines.append(bytes(self._begun))
+            self._begun.clear()
+        self._add(rest)
+        return lines
+
+    def _add(self, piece: bytes) -> None:
+        if len(self._begun) + len(piece) > LINE_LIMIT:
+            raise Violation("a line of more than %d bytes was sent" % LINE_LIMIT)
+        self._begun += piece
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """The line. Raises Lost for one that the other end would not take."""
+    try:
+        line = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError as error:
+        raise Lost("a message (%s) cannot be sent: %s" % (message.get("type"), error)) from None
+    if len(line) > LINE_LIMIT:
+        raise Lost("a message of %d bytes (%s) is too long to be sent" % (len(line), message.get("type")))
+    return line + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message, whatever its type. Raises Violation."""
+    try:
+        message = _DECODER.decode(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Violation("a line that is no message was sent") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise Violation("a line that is no message was sent")
+    return message
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):  # as of 1e999
+        raise ValueError
+    return number
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=_refuse)

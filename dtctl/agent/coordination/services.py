@@ -1,0 +1,25 @@
+"""What the coordinator's decisions need of the world; tests give their own."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List, Mapping, Optional
+
+
+class Services:
+    """`newest_checkpoint`: the newest complete one on the lead's host, as status tells it, None if there is none.
+
+    `mend_checkpoints`: sets damaged ones aside that are newer, and says in words what it did; only while the lead does
+    not run. `random`: between 0 and 1.
+    """
+
+    def __init__(
+        self,
+        newest_checkpoint: Callable[[], Optional[Mapping[str, Any]]],
+        mend_checkpoints: Callable[[], List[str]],
+        random: Callable[[], float],
+    ) -> None:
+        self.newest_checkpoint = newest_checkpoint
+        self.mend_checkpoints = mend_checkpoints
+        self.random = random

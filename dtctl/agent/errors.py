@@ -1,0 +1,33 @@
+"""The one exception that becomes an `error` frame."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """The request cannot be done; the conversation ends with it.
+
+    `code` is one of those of docs/agent.md, `summary` one line without a full stop,
+    `detail` what was tried and what came back, `hint` the next thing to do.
+    """
+
+    def __init__(self, code: str, summary: str, detail: str = "", hint: str = "") -> None:
+        super().__init__(summary)
+        self.code = code
+        self.summary = summary
+        self.detail = detail
+        self.hint = hint
+
+
+def from_os_error(error: OSError, doing: str) -> Refused:
+    """What an operating system error means to the person at the controller. `doing` reads as in 'write the bundle'."""
+    import errno
+
+    place = "%s: " % error.filename if error.filename else ""
+    detail = "%s%s" % (place, error.strerror or error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refused("disk_full", "cannot %s: the disk is full" % doing, detail, "free some space on this host")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Refused("permission_denied", "cannot %s: permission denied" % doing, detail)
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return Refused("not_a_directory", "cannot %s: not a directory" % doing, detail)
+    return Refused("internal", "cannot %s" % doing, detail)

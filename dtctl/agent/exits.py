@@ -1,0 +1,64 @@
+"""Classes of exits: which may be tried again, and which would only be repeated.
+
+As the restart policy `ExitCode` of Kubeflow's TFJob tells the two apart. A signal counts as 128 and its number.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Optional
+
+USAGE = 2
+"""What argparse, absl and most programs answer to a wrong command line."""
+
+CANNOT_EXECUTE = 126
+CANNOT_RUN = 127
+"""Of a command that could not be run at all, as of a shell."""
+
+_AFTERWORDS = 5
+"""A traceback that more lines follow was only reported, and is not what the program has died of."""
+
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration)(?::.*)?\Z")
+_OF_THE_CODE = re.compile(r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
+
+
+class Verdict:
+    """`retry`: the exit may be tried again; `because`: what in its log speaks against it, if anything."""
+
+    __slots__ = ("because", "retry")
+
+    def __init__(self, retry: bool, because: str = "") -> None:
+        self.retry = retry
+        self.because = because
+
+
+def verdict(ending: Mapping[str, Any], tail: str, recovery: Mapping[str, Any]) -> Verdict:
+    """Of an ending (as in exit.json) with the end of its log; `retry` and `permanent` of `recovery` come first."""
+    number = _number(ending)
+    if number in recovery["retry"]:
+        return Verdict(True)
+    if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
+        return Verdict(False)
+    if number == CANNOT_RUN and ending["error"]:
+        return Verdict(False)
+    error = unmendable_error(tail) if number == 1 else ""
+    return Verdict(not error, error)
+
+
+def unmendable_error(tail: str) -> str:
+    """The last exception at the end of a log, if it is one of code that cannot be loaded; else empty."""
+    for line in reversed(tail.rstrip().splitlines()[-_AFTERWORDS:]):
+        if _EXCEPTION.match(line):
+            return line if _OF_THE_CODE.match(line) else ""
+    return ""
+
+
+def _number(ending: Mapping[str, Any]) -> Optional[int]:
+    """None of an end that nobody has seen."""
+    if ending["signal"] is not None:
+        return 128 + int(ending["signal"])
+    code: Optional[int] = ending["code"]
+    return code

@@ -1,0 +1,93 @@
+"""Locks between the agents of one root, which may be on several machines (a shared home directory).
+
+They end with the process that holds them, so one that was killed is never waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+_TAKEN = (errno.EACCES, errno.EAGAIN)
+_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+PATIENCE_S = 5.0
+
+
+def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False) -> Optional[int]:
+    """The descriptor of the locked file, to be closed at the end; None when somebody else's lock is in the way.
+
+    On a file system without locks everybody is given one, as what they guard is also safe by renames; but nobody is
+    who has to be `certain` to be alone. Without `create` a file that is not there raises FileNotFoundError.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    while True:
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            without = error.errno in _NO_LOCKS_HERE
+            if certain or not without:
+                os.close(descriptor)
+                if without or error.errno in _TAKEN:
+                    return None
+                raise
+        if _is_still(path, descriptor):
+            return descriptor
+        os.close(descriptor)  # its last holder has removed the file: this lock would guard nothing
+
+
+def wait_turn(path: str, done: Callable[[], bool]) -> Optional[int]:
+    """An exclusive lock, waiting for its holder; None when `done` became true, or the holder gave no sign of life.
+
+    The sign is a new modification time of the file (`show_life`): another controller that is suspended in the
+    middle of its work must not hold up this one.
+    """
+    last_sign = -1
+    patient_until = 0.0
+    while True:
+        if done():
+            return None
+        descriptor = hold(path, exclusive=True)
+        if descriptor is not None:
+            return descriptor
+        sign = _modified(path)
+        if sign != last_sign:
+            last_sign, patient_until = sign, time.monotonic() + PATIENCE_S
+        elif time.monotonic() > patient_until:
+            return None
+        time.sleep(0.05)
+
+
+def share(path: str) -> Optional[int]:
+    """A shared lock, waiting a moment for one who is at work on what it guards; None when that takes long."""
+    patient_until = time.monotonic() + PATIENCE_S
+    while True:
+        descriptor = hold(path, exclusive=False)
+        if descriptor is not None or time.monotonic() > patient_until:
+            return descriptor
+        time.sleep(0.05)
+
+
+def show_life(descriptor: int) -> None:
+    os.utime(descriptor)
+
+
+def _is_still(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _modified(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,88 @@
+"""What is wanted of each task: the rule by which intents are merged, and intent.json as the supervisor follows it."""
+
+from __future__ import annotations
+
+import os
+
+from . import processes, trouble
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Mapping
+
+    from .runfiles import RunFiles
+
+    Intent = Mapping[str, Any]
+
+
+def change(intent: Dict[str, Any], **fields: Any) -> None:
+    """Changes one task's intent, as whoever changes one has to: its version counts every change."""
+    intent.update(fields, version=intent["version"] + 1)
+
+
+def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str, Intent]:
+    """Those of `theirs` that hold against `mine`: of two intents for one task the one with the higher version does."""
+    return {task: each for task, each in theirs.items() if task in mine and each["version"] > mine[task]["version"]}
+
+
+def session_lost(intent: Mapping[str, Any]) -> bool:
+    """True when the session that began the run has ended before the controller said `keep`."""
+    return intent["session"] is not None and processes.find(intent["session"]) is None
+
+
+class Followed:
+    """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
+
+    An order holds from the moment in which it is taken; on a full disk it is written later.
+    """
+
+    def __init__(self, files: RunFiles) -> None:
+        self.value: Dict[str, Any] = {}
+        """As in intent.json."""
+        self._files = files
+        self._seen: object = None
+        self._unwritten: Dict[str, Intent] = {}
+
+    def read(self) -> None:
+        """Raises only when there has never been anything to follow."""
+        try:
+            found = os.stat(self._files.intent_path)
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if seen != self._seen:
+                self.value = self._files.intent()
+                self._seen = seen
+        except OSError as error:
+            if not self.value:
+                raise
+            trouble.note("intent: %s" % error)
+        if self._unwritten:
+            self._write()
+
+    def take(self, orders: Mapping[str, Intent]) -> bool:
+        """True when there was anything new in them."""
+        valid = newer(self.value["tasks"], orders)
+        if valid:
+            self._unwritten.update(valid)
+            self._write()
+        return bool(valid)
+
+    def settled(self) -> bool:
+        """True when intent.json is what is followed; asked with the intent lock held."""
+        return not self._unwritten and bool(self._files.intent()["serial"] == self.value["serial"])
+
+    def _write(self) -> None:
+        try:
+            with self._files.intent_lock():
+                intent = self._files.intent()
+                orders = newer(intent["tasks"], self._unwritten)
+                intent["tasks"].update(orders)
+                if orders:
+                    intent["serial"] += 1
+                    urgent = any(order["want"] == "stop" for order in orders.values())
+                    self._files.write_intent(intent, urgent)
+            self._unwritten = {}
+            self.value = intent
+            self._seen = None  # a session may have written since: the next reading tells
+        except OSError as error:
+            trouble.note("intent: %s" % error)
+            self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))

@@ -1,0 +1,106 @@
+"""Lines of a growing file, by offsets: forward in chunks, and backward from its end. Nothing is kept between calls."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator, List, Tuple
+
+CHUNK = 256 * 1024
+LINE_LIMIT = 4 * 1024 * 1024
+"""A line that is longer is cut: what writes it may never end it."""
+
+_BLOCK = 64 * 1024
+
+
+def forward(
+    descriptor: int, offset: int, size: int, over: bool, at_returns: bool, cut_line: Callable[[bytes], int] = len
+) -> Iterator[Tuple[int, bytes]]:
+    """Chunks of whole lines of `[offset, size)` and where they start.
+
+    An unfinished last line belongs to them when the writing is `over`; with `at_returns` also its part up to the
+    last carriage return, as of a progress bar. `cut_line` says where a line beyond the limit may be cut.
+    """
+    while offset < size:
+        data = os.pread(descriptor, min(CHUNK, size - offset), offset)
+        cut = data.rfind(b"\n") + 1
+        if not cut and data:
+            data = _to_end_of_line(descriptor, offset, size, data)
+            cut = data.find(b"\n") + 1
+            if not cut and over and offset + len(data) == size:
+                cut = len(data)
+            elif not cut and len(data) >= LINE_LIMIT:
+                cut = cut_line(data)
+            elif not cut and at_returns:
+                cut = data.rfind(b"\r") + 1
+        if not cut:
+            return
+        yield offset, data[:cut]
+        offset += cut
+
+
+def _to_end_of_line(descriptor: int, offset: int, size: int, data: bytes) -> bytes:
+    pieces = [data]
+    length = len(data)
+    while b"\n" not in pieces[-1] and length < LINE_LIMIT and offset + length < size:
+        piece = os.pread(descriptor, min(CHUNK, size - offset - length, LINE_LIMIT - length), offset + length)
+        if not piece:
+            break  # it has become shorter
+        pieces.append(piece)
+        length += len(piece)
+    return b"".join(pieces)
+
+
+def backward(descriptor: int, end: int) -> Iterator[Tuple[int, bytes]]:
+    """The lines of `[0, end)` with their line ends and where they start, the last one first."""
+    pieces: List[bytes] = []  # of a line that began before what has been read, the last one first
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        block = os.pread(descriptor, end - start, start)
+        if len(block) < end - start:
+            return  # it has become shorter
+        cut = len(block)
+        while True:
+            newline = block.rfind(b"\n", 0, cut if pieces else cut - 1)
+            if newline < 0:
+                pieces.append(block[:cut])
+                break
+            yield start + newline + 1, block[newline + 1 : cut] + b"".join(reversed(pieces))
+            pieces = []
+            cut = newline + 1
+        end = start
+    if pieces:
+        yield 0, b"".join(reversed(pieces))
+
+
+def line_start(descriptor: int, offset: int) -> int:
+    """Where the line begins that `offset` lies in; `offset` itself when it is between two lines."""
+    while offset > 0:
+        start = max(0, offset - _BLOCK)
+        newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        offset = start
+    return 0
+
+
+def tail_start(descriptor: int, end: int, lines: int, wanted: Callable[[bytes], bool]) -> int:
+    """Where the last `lines` of the wanted lines of `[0, end)` begin."""
+    start = end
+    if lines > 0:
+        for offset, line in backward(descriptor, end):
+            if wanted(line):
+                start = offset
+                lines -= 1
+                if not lines:
+                    break
+    return start
+
+
+def split(data: bytes) -> List[bytes]:
+    """Lines with their line ends; unlike `splitlines`, only a newline ends one."""
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines

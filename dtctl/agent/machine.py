@@ -1,0 +1,39 @@
+"""Which machine this is: a home directory, and with it the files of runs, may be shared by several."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+
+def identity() -> str:
+    """The same after every start of this machine, and another on every other one."""
+    return "%s %s" % (machine_id() or "-", os.uname().nodename)
+
+
+def machine_id() -> str:
+    """As in machine-id(5); empty where there is none."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())  # a container without that user
+
+
+def home_is_the_accounts() -> bool:
+    """False where HOME was set otherwise: what the machine starts for this user by itself will not know it."""
+    try:
+        return os.path.samefile(pwd.getpwuid(os.geteuid()).pw_dir, os.path.expanduser("~"))
+    except (KeyError, OSError):
+        return False
+
+
+class Lacking(Exception):
+    """This machine has not what is needed; the text says why."""

@@ -1,0 +1,175 @@
+"""Where everything lies below the root, and how state files are read and replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from contextlib import suppress
+
+from .errors import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+def checked(name: object, what: str) -> str:
+    """`name` when it can be one component of a path and nothing else; else refuses it."""
+    if not isinstance(name, str) or not _NAME.match(name) or len(name) > 200:
+        raise Refused("bad_request", "%r is not the name of a %s" % (name, what))
+    return name
+
+
+def make_directory(path: str) -> None:
+    """Makes a private directory and its parents; one that exists is left as it is."""
+    if os.path.isdir(path):
+        return
+    make_directory(os.path.dirname(path))  # not os.makedirs, whose mode is for the last one only
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def cluster_directory(root: str, cluster: str, host: str) -> str:
+    return os.path.join(root, "clusters", checked(cluster, "cluster"), checked(host, "host"))
+
+
+def run_directory(root: str, run: str, host: str) -> str:
+    return os.path.join(root, "runs", checked(run, "run"), checked(host, "host"))
+
+
+def bundle_directory(root: str, bundle: str) -> str:
+    return os.path.join(root, "bundles", checked(bundle, "bundle"))
+
+
+def task_directory(run_dir: str, task: str) -> str:
+    return os.path.join(run_dir, "tasks", checked(task.replace(":", "-"), "task"))
+
+
+def attempt_directory(run_dir: str, task: str, attempt: int) -> str:
+    return os.path.join(task_directory(run_dir, task), "attempt-%d" % attempt)
+
+
+def last_attempt(run_dir: str, task: str) -> int:
+    """The number of the newest attempt that has a directory; 0 when there is none."""
+    try:
+        names = os.listdir(task_directory(run_dir, task))
+    except FileNotFoundError:
+        return 0
+    numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
+    return max([int(number) for number in numbers if number.isdigit()], default=0)
+
+
+def entries(directory: str) -> List[str]:
+    """Sorted names in a directory that may not exist."""
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def modified(path: str) -> float:
+    """When the file or the list of the directory was changed; now, for one that is being removed."""
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return time.time()
+
+
+def used_bytes(path: str) -> int:
+    """What a file, or all that is below a directory, takes of the disk."""
+    total = _blocks(path)
+    for directory, names, files in os.walk(path):
+        total += sum(_blocks(os.path.join(directory, name)) for name in (*names, *files))
+    return total
+
+
+def _blocks(path: str) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except OSError:
+        return 0
+
+
+def private(path: str, flags: int) -> int:
+    """An `opener` for `open`: a file that is made is its user's alone."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def read_text(path: str) -> Optional[str]:
+    """The file's text without the white space around it, or None when there is no such file."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return None
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file, or None when there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value: Dict[str, Any] = json.load(file)
+            return value
+    except FileNotFoundError:
+        return None
+
+
+def tail(path: str, size: int = 4096) -> str:
+    """The end of a text file, from the start of a line; empty when there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            start = max(0, os.fstat(file.fileno()).st_size - size)
+            file.seek(start)
+            data = file.read(size)
+    except OSError:
+        return ""
+    if start and b"\n" in data:
+        data = data[data.index(b"\n") + 1 :]
+    return data.decode("utf-8", "replace")
+
+
+def write_text(path: str, text: str) -> None:
+    """Replaces the file at once: a reader sees the old text or the new, and a full disk leaves the old one."""
+    _write(path, text, os.replace)
+
+
+def write_json(path: str, value: Dict[str, Any]) -> None:
+    """As `write_text`."""
+    _write(path, json.dumps(value, indent=1) + "\n", os.replace)
+
+
+def claim_json(path: str, value: Dict[str, Any]) -> bool:
+    """Writes the file unless there is one: of several processes that try, exactly one is told True."""
+    try:
+        _write(path, json.dumps(value, indent=1) + "\n", os.link)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write(path: str, text: str, place: Any) -> None:
+    temporary = "%s.%d.new" % (path, os.getpid())
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        place(temporary, path)
+    finally:
+        with suppress(OSError):  # renamed, or never made
+            os.unlink(temporary)
+
+
+def append_line(path: str, text: str) -> None:
+    """Adds one line to a 0600 file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, text.encode("utf-8", "surrogateescape") + b"\n")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+"""The files of one run on one host, as both its supervisor and the sessions use them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextlib import contextmanager, suppress
+
+from . import file_locks, machine, paths, shapes
+from .event_log import EventLog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, Mapping, Optional
+
+
+RESERVE_BYTES = 128 * 1024
+"""Set aside for the files that end a run on a disk that its trainers have filled."""
+
+
+class RunRemoved(FileNotFoundError):
+    """A file that every run has is missing: there is no such run, or it has just been removed."""
+
+
+class RunFiles:
+    """Reading raises RunRemoved."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.wake_path = self.path("wake")
+        self.state_path = self.path("state.json")
+        self.intent_path = self.path("intent.json")
+        self.lock_path = self.path("agent.lock")
+        self.agent_log = self.path("agent.log")
+        self._events: Optional[EventLog] = None
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    @property
+    def root(self) -> str:
+        return os.path.dirname(os.path.dirname(os.path.dirname(self.directory)))
+
+    def spec(self) -> Dict[str, Any]:
+        return shapes.spec(self._read("spec.json"))
+
+    def state(self) -> Dict[str, Any]:
+        return shapes.state(self._read("state.json"))
+
+    def intent(self) -> Dict[str, Any]:
+        return shapes.intent(self._read("intent.json"))
+
+    def secrets(self) -> Dict[str, str]:
+        return self._read("secrets.json")
+
+    def inherited(self) -> Dict[str, str]:
+        """The environment of the session that began the run, so that every attempt gets the same."""
+        return self._read("environ.json")
+
+    def is_of_this_machine(self) -> bool:
+        """False where another machine that shares the home directory has begun the run, and where no run is."""
+        return paths.read_text(self.path("machine")) == machine.identity()
+
+    def code_directory(self) -> Optional[str]:
+        bundle = self.spec()["bundle"]
+        return os.path.join(paths.bundle_directory(self.root, bundle), "tree") if bundle else None
+
+    def create(
+        self,
+        spec: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        inherited: Mapping[str, str],
+        session: Mapping[str, Any],
+        credentials: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        """Makes the run's directory. `session` is the process that the run needs until it is kept."""
+        paths.make_directory(self.directory)
+        if credentials is not None:
+            paths.write_text(self.path("link.key"), credentials["key"])
+            paths.write_text(self.path("link.crt"), credentials["certificate"])
+        paths.write_json(self.path("secrets.json"), dict(secrets))
+        paths.write_json(self.path("environ.json"), dict(inherited))
+        want = "run" if shapes.spec(spec)["coordinator"] is None else "hold"
+        intents = {task["id"]: shapes.first_intent(want) for task in spec["tasks"]}
+        paths.write_json(self.intent_path, {"serial": 1, "session": dict(session), "tasks": intents})
+        paths.write_json(self.state_path, shapes.first_state(spec, time.time()))
+        paths.write_text(self.path("machine"), machine.identity() + "\n")
+        paths.write_text(self.path("reserve"), "\0" * RESERVE_BYTES)
+        os.mkfifo(self.wake_path, 0o600)
+        paths.write_json(self.path("spec.json"), dict(spec))  # last: what has a spec is a run
+
+    def write_intent(self, intent: Mapping[str, Any], urgent: bool = True) -> None:
+        """`urgent`: as what a person asks for."""
+        if urgent:
+            self.write_urgent(self.intent_path, intent)
+        else:
+            paths.write_json(self.intent_path, dict(intent))
+
+    def write_urgent(self, path: str, value: Mapping[str, Any]) -> None:
+        """On a full disk what was set aside makes room: above all then a run must be stoppable."""
+        try:
+            paths.write_json(path, dict(value))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            with suppress(FileNotFoundError):
+                os.unlink(self.path("reserve"))
+            paths.write_json(path, dict(value))
+
+    @contextmanager
+    def intent_lock(self) -> Iterator[None]:
+        """Held by whoever changes the intent, and by a supervisor that is about to end."""
+        descriptor = file_locks.hold(self.path("intent.lock"), exclusive=True)
+        while descriptor is None:
+            time.sleep(0.01)
+            descriptor = file_locks.hold(self.path("intent.lock"), exclusive=True)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def events(self) -> EventLog:
+        """For the supervisor alone, which writes it."""
+        if self._events is None:
+            self._events = EventLog(self.path("events.jsonl"))
+        return self._events
+
+    def _read(self, name: str) -> Dict[str, Any]:
+        value = paths.read_json(self.path(name))
+        if value is None:
+            raise RunRemoved(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
+        return value

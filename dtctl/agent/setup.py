@@ -1,0 +1,136 @@
+"""What a run needs on its host before its tasks: directories, and the user's setup command."""
+
+from __future__ import annotations
+
+import os
+
+from . import checks, environment, file_locks, paths, processes
+from .conversation import field
+from .errors import Refused, from_os_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Any, Dict, Mapping, Optional
+
+    from .conversation import Conversation
+
+TAIL_BYTES = 2000
+
+
+def make_directories(spec: Mapping[str, Any], marks: environment.Marks) -> None:
+    """The user's own directories, with the user's own umask."""
+    for directory in marks.words(spec["dirs"]):
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            raise from_os_error(error, "make the directory %s" % directory) from error
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise Refused("permission_denied", "cannot write in the directory %s" % directory)
+
+
+def run_setup(talk: Conversation, spec: Mapping[str, Any], code: Optional[str], marks: environment.Marks) -> None:
+    """Runs `setup` unless it has succeeded here before with the same bundle, text and environment.
+
+    Its output goes to setup.log beside the mark of success, and to the controller. Raises as Conversation.pause; the
+    command and all that it has started are ended then.
+    """
+    setup = spec.get("setup")
+    if not setup:
+        return
+    text, own = field(setup, "text", str), field(setup, "env", dict, type(None)) or {}
+    checks.check_variables(own, "setup env")
+    place = os.path.dirname(code) if code else paths.cluster_directory(talk.root, spec["cluster"], spec["host"])
+    paths.make_directory(place)
+    done = os.path.join(place, "setup-%s.done" % _digest(text, own))
+    lock = _turn(talk, os.path.join(place, "setup.lock"))
+    try:
+        if not os.path.exists(done):
+            _run(talk, marks.text(text), marks.values(own), marks.code, os.path.join(place, "setup.log"))
+            paths.write_text(done, text + "\n")
+    finally:
+        os.close(lock)
+
+
+def _digest(text: str, own: Mapping[str, str]) -> str:
+    import hashlib
+    import json
+
+    return hashlib.sha256(json.dumps([text, own], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _turn(talk: Conversation, path: str) -> int:
+    """The lock of a bundle's setup: another cluster with the same code may be at it."""
+    while True:
+        descriptor = file_locks.hold(path, exclusive=True)
+        if descriptor is not None:
+            return descriptor
+        talk.pause(0.2)
+
+
+def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, log_path: str) -> None:
+    import subprocess
+
+    key = os.urandom(16).hex()
+    variables = dict(environment.base(), **own, DTCTL_KEY=key)
+    log = os.open(log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        shell = subprocess.Popen(
+            [b"/bin/sh", b"-c", environment.encode(text)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=cwd,
+            env=environment.encoded(variables),
+            start_new_session=True,
+        )
+        try:
+            _follow(talk, shell, log)
+        except BaseException:
+            end_tree(shell, key)
+            raise
+    finally:
+        os.close(log)
+    if shell.returncode != 0:
+        raise Refused(
+            "setup_failed",
+            "the setup command ended with %s" % _ending(shell.returncode),
+            paths.tail(log_path, TAIL_BYTES),
+            "the whole output is in %s" % log_path,
+        )
+
+
+def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> None:
+    offset = 0
+    ended = False
+    while True:
+        chunk = os.pread(log, 65536, offset)
+        if chunk:
+            offset += len(chunk)
+            talk.wire.send({"type": "progress", "phase": "setup"}, chunk)
+        elif ended:
+            return
+        else:
+            talk.pause(0.05)
+            ended = shell.poll() is not None
+
+
+def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
+    """Ends at once a command that the session has started, with all that it has started."""
+    import time
+
+    identity = {"pid": child.pid, "start_time": None}
+    deadline = time.monotonic() + 5.0
+    ladder = processes.Ladder(identity, [key], 0.0, time.monotonic())
+    while not ladder.step(time.monotonic()) and time.monotonic() < deadline:
+        child.poll()
+        time.sleep(0.02)
+    child.wait()
+
+
+def _ending(returncode: int) -> str:
+    from .policy import describe_exit
+
+    if returncode < 0:
+        return describe_exit({"code": None, "signal": -returncode}).replace("killed by ", "")
+    return "exit code %d" % returncode

@@ -1,0 +1,160 @@
+"""Processes of dead runs: what they are known by, and their end.
+
+A process is proved to be of a run of this root when it is of this user, sees the same root directory as this process,
+and was given DTCTL_KEY and DTCTL_RUN_DIR (trainers, and all below them) or runs an agent's program of this root for a
+run directory of it (guards, supervisors, keepers). The run is dead when its directory is gone, or when it is finished,
+has no agent, and can have none as its lock is held here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack, suppress
+
+from . import file_locks, processes, wake
+from .runfiles import RunFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Mapping, Optional, Set
+
+    from .processes import Process
+
+GRACE_S = 5.0
+KILL_LIMIT_S = 5.0
+YOUNG_S = 60.0
+"""An agent's process of a dead run ends by itself at its next look; one that is older hangs."""
+
+
+class Stray:
+    """`cluster` is None where the process does not tell it."""
+
+    def __init__(self, process: Process, directory: str, cluster: Optional[str]) -> None:
+        self.process = process
+        self.directory = directory
+        self.cluster = cluster
+        self.command = processes.command(process.pid)
+
+    @property
+    def run(self) -> str:
+        return os.path.basename(os.path.dirname(self.directory))
+
+
+def find(root: str, young_s: float = YOUNG_S) -> List[Stray]:
+    """In the order of their pids. None of them is this process, or one that it descends from."""
+    table = processes.every()
+    found: Dict[int, Stray] = {}
+    for process in table.values():
+        stray = _claimed(process, root, young_s) if not process.zombie and _is_like_us(process.pid, root) else None
+        if stray is not None:
+            found[process.pid] = stray
+    for stray in list(found.values()):
+        if stray.cluster is not None:
+            below = {stray.process.pid}
+            processes.add_descendants(below, table)
+            for pid in below - found.keys():
+                if _is_like_us(pid, root) and not table[pid].zombie:
+                    found[pid] = Stray(table[pid], stray.directory, stray.cluster)
+    dead = {directory: is_dead(directory) for directory in {stray.directory for stray in found.values()}}
+    spared = _line_of(os.getpid(), table)
+    return [found[pid] for pid in sorted(found) if dead[found[pid].directory] and pid not in spared]
+
+
+def _claimed(process: Process, root: str, young_s: float) -> Optional[Stray]:
+    """The process as that of a run of this root, if it is one."""
+    given = processes.environment(process.pid)
+    directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
+    if not given.get("DTCTL_KEY") or directory is None:
+        words = processes.words(process.pid)
+        directory, cluster = _agents_directory(words, root), None
+        if _age_s(process) < young_s:
+            return None
+    if directory is None or os.path.dirname(os.path.dirname(directory)) != os.path.join(root, "runs"):
+        return None
+    return Stray(process, directory, cluster)
+
+
+def _agents_directory(words: List[str], root: str) -> Optional[str]:
+    """The run directory in the command line of an agent's process, as revival.command and guard.py write it."""
+    if len(words) < 5 or words[1] != "-IS" or words[3] not in ("supervise", "guard"):
+        return None
+    return words[4] if os.path.dirname(words[2]) == os.path.join(root, "agent") else None
+
+
+def _is_like_us(pid: int, root: str) -> bool:
+    """Of the same user, and the root directory is the same there: it may be in a container."""
+    try:
+        there = os.stat("/proc/%d/root%s" % (pid, root))
+        return os.stat("/proc/%d" % pid).st_uid == os.geteuid() and os.path.samestat(there, os.stat(root))
+    except OSError:
+        return False
+
+
+def _age_s(process: Process) -> float:
+    with open("/proc/uptime", encoding="ascii") as file:
+        return float(file.read().split()[0]) - process.start_time / os.sysconf("SC_CLK_TCK")
+
+
+def _line_of(pid: int, table: Mapping[int, Process]) -> Set[int]:
+    """The process and all that it descends from."""
+    line: Set[int] = set()
+    while pid in table and pid not in line:
+        line.add(pid)
+        pid = table[pid].parent
+    return line
+
+
+def is_dead(directory: str) -> bool:
+    """Of a run directory of this root. One that is finished may be given new life, unless its lock is held."""
+    if not os.path.lexists(directory):
+        return True
+    files = RunFiles(directory)
+    try:
+        return bool(files.state()["finished"]) and files.is_of_this_machine() and not wake.is_read(files.wake_path)
+    except (OSError, ValueError):
+        return False
+
+
+def end(strays: Iterable[Stray]) -> List[Stray]:
+    """SIGTERM, and SIGKILL for what is left after a while; returns what even that has not ended."""
+    with ExitStack() as locks:
+        held: Dict[str, bool] = {}
+        for stray in strays:
+            if stray.directory not in held:
+                held[stray.directory] = _hold_dead(stray.directory, locks)
+        left = [stray for stray in strays if held[stray.directory]]
+        for number, limit_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_LIMIT_S)):
+            _signal(left, number)
+            left = _wait(left, limit_s)
+        return left
+
+
+def _hold_dead(directory: str, locks: ExitStack) -> bool:
+    """True when the run is dead and stays so until the locks are released."""
+    with suppress(FileNotFoundError):
+        lock = file_locks.hold(RunFiles(directory).lock_path, exclusive=True, create=False, certain=True)
+        if lock is None:
+            return False
+        locks.callback(os.close, lock)
+    return is_dead(directory)
+
+
+def _signal(strays: Iterable[Stray], number: int) -> None:
+    found = [stray.process for stray in strays]
+    processes.send_signal(found, number)
+    processes.send_signal(found, signal.SIGCONT)  # a stopped process would not see it
+
+
+def _wait(strays: List[Stray], limit_s: float) -> List[Stray]:
+    deadline = time.monotonic() + limit_s
+    left = strays
+    while left and time.monotonic() < deadline:
+        left = [stray for stray in left if _lives(stray.process)]
+        time.sleep(0.02)
+    return left
+
+
+def _lives(process: Process) -> bool:
+    return processes.find({"pid": process.pid, "start_time": process.start_time}) is not None

@@ -1,0 +1,123 @@
+"""When a task that runs is taken for hung: a decision from what it shows of itself, on the monotonic clock alone.
+
+Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a task
+is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has grown
+for as long as the limit without a longer pause. A server that waits for others is silent for good reason.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+LEAST_LEARNT_S = 300.0
+GAPS = 10
+"""The learnt limit, in longest gaps between two signs of progress."""
+
+FROZEN_S = 60.0
+FROZEN_AT_MOST_S = 30.0
+"""With a limit that the user has set; and at most half of that: those whom a frozen task has silenced are not hung."""
+
+PAUSE_S = 10.0
+"""Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
+
+ADVANCES = 2
+
+
+class Signs:
+    """What has been seen since the last look.
+
+    `saved`: there is a newer checkpoint, which may be another task's. `excused`: it may be silent for as long as it
+    takes, because its target step is reached and it closes, or because somebody it may wait for was lost.
+    """
+
+    __slots__ = ("excused", "frozen", "grew", "ready", "saved", "stepped")
+
+    def __init__(
+        self,
+        ready: bool,
+        frozen: bool = False,
+        grew: bool = False,
+        stepped: bool = False,
+        saved: bool = False,
+        excused: bool = False,
+    ) -> None:
+        self.ready = ready
+        self.frozen = frozen
+        self.grew = grew
+        self.stepped = stepped
+        self.saved = saved
+        self.excused = excused
+
+
+class Watchdog:
+    """Of one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
+
+    def __init__(self, stall_s: Optional[float], longest_gap_s: float, trains: bool, proven: bool, now: float) -> None:
+        """`trains`: False for a task that serves or waits for others. `proven`: it has told steps to an earlier us."""
+        self.longest_gap_s = longest_gap_s
+        self._stall_s = stall_s
+        self._trains = trains
+        self._proven = proven
+        self._looked = now
+        self._sign = now
+        self._signs = 0
+        self._steps = 0
+        self._regular_since = now
+        self._frozen_since: Optional[float] = None
+
+    @property
+    def limit_s(self) -> float:
+        if self._stall_s is not None:
+            return self._stall_s
+        return max(LEAST_LEARNT_S, GAPS * self.longest_gap_s)
+
+    def is_quiet(self, now: float) -> bool:
+        """True when a sign that is dear to look for is worth it."""
+        return self._proven and now - self._sign > self.limit_s / 4
+
+    def look(self, now: float, signs: Signs) -> Optional[str]:
+        """Why the task is to be taken for hung, or None."""
+        if self._stall_s == 0:
+            return None
+        if now - self._looked > PAUSE_S:
+            self._count_again(now)
+        self._looked = now
+        if signs.frozen:
+            return self._judge_frozen(now)
+        self._frozen_since = None
+        if not signs.ready or signs.excused:
+            self._sign = self._regular_since = now
+        elif signs.grew or signs.stepped or signs.saved:
+            self._note(now, signs)
+        elif self._trains and self._proven and now - self._sign >= self.limit_s:
+            return "no sign of progress for %s" % duration(now - self._sign)
+        return None
+
+    def _judge_frozen(self, now: float) -> Optional[str]:
+        if self._frozen_since is None:
+            self._frozen_since = now
+        limit = FROZEN_S if self._stall_s is None else min(self._stall_s / 2, FROZEN_AT_MOST_S)
+        frozen_s = now - self._frozen_since
+        return "frozen (stopped by a signal) for %s" % duration(frozen_s) if frozen_s >= limit else None
+
+    def _note(self, now: float, signs: Signs) -> None:
+        gap, limit = now - self._sign, self.limit_s
+        if gap > limit:
+            self._regular_since = now
+        if self._signs and (gap <= limit or (signs.stepped and self._steps)):  # not what it has waited for others
+            self.longest_gap_s = max(self.longest_gap_s, gap)
+        self._sign = now
+        self._signs += 1
+        self._steps += signs.stepped
+        self._proven = self._proven or self._steps > ADVANCES or now - self._regular_since >= limit
+
+    def _count_again(self, now: float) -> None:
+        self._sign = self._regular_since = now
+        self._frozen_since = None
+
+
+def duration(seconds: float) -> str:
+    """In words, as exact as is of use."""
+    return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)

@@ -1,0 +1,82 @@
+"""Hashes of files that have not changed since an earlier scan, by what `stat` says of them.
+
+A file that was changed less than two seconds before it was read is not remembered: a second change within the
+resolution of time stamps would go unseen (git's "racy" entries). The cache may be lost, damaged or not writable at
+any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+_VERSION = 1
+_SETTLED_NS = 2 * 10**9
+
+
+class Fingerprints:
+    """The cache of one code directory."""
+
+    def __init__(self, code: Path, now_ns: int | None = None) -> None:
+        self._code = str(code)
+        self._file = _cache_directory() / f"code-{hashlib.sha256(os.fsencode(code)).hexdigest()[:32]}.json"
+        self._old = self._load()
+        self._new: dict[str, list[Any]] = {}
+        self._newest_ns = (time.time_ns() if now_ns is None else now_ns) - _SETTLED_NS
+
+    def get(self, path: str, found: os.stat_result) -> str | None:
+        """The file's SHA-256, when it is known and nothing about the file has changed."""
+        entry = self._old.get(path)
+        if entry is None or entry[:4] != _signature(found):
+            return None
+        self.put(path, found, entry[4])
+        return str(entry[4])
+
+    def put(self, path: str, found: os.stat_result, sha256: str) -> None:
+        if max(found.st_mtime_ns, found.st_ctime_ns) < self._newest_ns:
+            self._new[path] = [*_signature(found), sha256]
+
+    def save(self) -> None:
+        """Keeps what this scan has seen, and forgets the rest."""
+        if self._new == self._old:
+            return
+        text = json.dumps({"version": _VERSION, "code": self._code, "files": self._new}, separators=(",", ":"))
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=self._file.parent, prefix=".code-", delete=False) as file:
+                temporary = Path(file.name)
+                try:
+                    file.write(text)
+                    file.close()
+                    temporary.replace(self._file)
+                except BaseException:
+                    temporary.unlink()
+                    raise
+
+    def _load(self) -> dict[str, list[Any]]:
+        try:
+            value = json.loads(self._file.read_bytes())
+            if value["version"] == _VERSION and value["code"] == self._code:
+                return {path: entry for path, entry in value["files"].items() if _is_entry(entry)}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        return {}
+
+
+def _signature(found: os.stat_result) -> list[int]:
+    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str) and len(entry[4]) == 64
+
+
+def _cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "dtctl"

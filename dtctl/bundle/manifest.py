@@ -1,0 +1,62 @@
+"""A bundle's content as a value, and its canonical form (docs/agent.md, "Bundles")."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+
+class FileEntry(NamedTuple):
+    """One file; `path` is relative to the tree, with `/`, and `mode` holds the permission bits only."""
+
+    path: str
+    mode: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that a tree holds, each sorted by path."""
+
+    files: tuple[FileEntry, ...]
+    links: tuple[tuple[str, str], ...]
+    """Path and target."""
+    dirs: tuple[tuple[str, int], ...]
+    """Path and mode; a directory comes before what it holds."""
+    cluster: str = ""
+    """Its name makes the bundle its own: trainers write beside their code, where another cluster must not find it."""
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """The JSON that the id is the hash of."""
+        value: dict[str, object] = {"version": 1, "files": self.files, "links": self.links, "dirs": self.dirs}
+        if self.cluster:
+            value["cluster"] = self.cluster
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+    @cached_property
+    def id(self) -> str:
+        return hashlib.sha256(self.canonical).hexdigest()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The code directory as one scan has found it."""
+
+    root: Path
+    manifest: Manifest
+    skipped: tuple[str, ...]
+    """What the ignore rules left out: paths, with a `/` at the end for a whole directory."""
+
+    @property
+    def id(self) -> str:
+        return self.manifest.id
+
+    @cached_property
+    def total_bytes(self) -> int:
+        return sum(file.size for file in self.manifest.files)

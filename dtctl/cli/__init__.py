@@ -1,0 +1,45 @@
+"""The command line: each command is a module that reads options, calls one operation and shows its result."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+
+
+def main() -> None:
+    """Entry point of `dtctl`."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # so early or late that no command was there to say more
+        sys.exit(130)
+
+
+def _main() -> None:
+    """The only place, besides the fan-out, where our errors are caught."""
+    from dtctl.cli.app import app
+    from dtctl.errors import DtctlError, ExitCode
+
+    terminated = False
+
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        app()
+    except DtctlError as error:
+        from dtctl.render.errors import show_error
+
+        show_error(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone (dtctl logs | head); what is still buffered has no reader.
+        sys.stdout = None
+        sys.exit(ExitCode.OK)
+    except SystemExit as ending:
+        if terminated and ending.code == ExitCode.INTERRUPTED:
+            sys.exit(ExitCode.TERMINATED)
+        raise

@@ -1,0 +1,29 @@
+"""dtctl init"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to; this directory if not given.")] = Path(),
+    template: Annotated[str, typer.Option("--template", metavar="NAME", help="Which trainer.")] = "ps-async",
+    helper: Annotated[
+        bool, typer.Option("--helper", help="Only graceful.py, by which a trainer that you have saves on SIGTERM.")
+    ] = False,
+) -> None:
+    """Write a trainer and a cluster.yaml that works at once; nothing if one of the files is there already."""
+    from dtctl.operations.init import write_helper, write_template
+    from dtctl.render import errors
+
+    written = write_helper(directory) if helper else write_template(template, directory)
+    for path in written:
+        errors.note(f"wrote {path}")
+    if helper:
+        errors.note("next: it begins with the lines that the trainer needs")
+        return
+    cd = "" if directory.resolve() == Path.cwd() else f"cd {directory}\n  "
+    errors.note(f"next:\n  {cd}dtctl up --local -f    train on this machine; it needs tensorflow and scikit-learn")

@@ -1,0 +1,183 @@
+"""Options that many commands share, and what they lead to: a run and a way to its hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dtctl.cli.completion import complete_runs, complete_tasks
+from dtctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, Host
+    from dtctl.operations.memory import Memory
+    from dtctl.operations.record import RunRecord
+    from dtctl.transport.connect import Transports
+
+Output = Literal["text", "json"]
+ClusterFile = Annotated[
+    Path | None, typer.Argument(metavar="[CLUSTER_FILE]", help="cluster.yaml; found from here upwards if not given.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, as trainer.args.steps=100."),
+]
+OutputOption = Annotated[
+    Output, typer.Option("-o", "--output", metavar="text|json", help="For people or for programs.")
+]
+Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TASK]...", help="worker:1, worker, worker:0-3 or @HOST; all if none.", autocompletion=complete_tasks
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which run a command is about and how its hosts are reached, as the options say."""
+
+    config: Path | None = None
+    run: str | None = None
+    user: str | None = None
+    identity: Path | None = None
+    jump: str | None = None
+    ssh_config: Path | None = None
+    verbose: bool = False
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        from dtctl.operations.memory import Memory
+
+        return Memory.of(os.environ)
+
+    @functools.cached_property
+    def transport(self) -> Transports:
+        from dtctl.transport.connect import Transports
+        from dtctl.transport.passphrase import terminal_passphrase
+
+        return Transports(ssh_config=self.ssh_config, passphrase=terminal_passphrase())
+
+    def file(self, argument: Path | None = None) -> Path:
+        """The cluster file that is meant; raises when there is none."""
+        from dtctl.config import find_cluster_file
+
+        return find_cluster_file(argument or self.config, os.environ, Path.cwd())
+
+    def cluster(self, argument: Path | None = None, overrides: list[str] | None = None) -> Cluster:
+        from dtctl.config import load_cluster
+
+        cluster = load_cluster(self.file(argument), overrides=overrides or [])
+        return dataclasses.replace(cluster, hosts={name: self._reached(host) for name, host in cluster.hosts.items()})
+
+    def record(self) -> RunRecord:
+        """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`."""
+        if self.run is not None:
+            return self._record_of(self.run)
+        file = self._file_here()
+        record = self.memory.newest_of(file) if file else self.memory.current()
+        if record is None and file:
+            from dtctl.operations.record import record_of_cluster
+
+            return record_of_cluster(self.cluster(file))
+        if record is None:
+            raise UsageError(
+                "there is no cluster.yaml here and no run is remembered",
+                hint="dtctl init    to make one, or name one with -c FILE",
+            )
+        # Hosts are asked for their current run: somebody else may have started another since.
+        return self._with_own_access(dataclasses.replace(record, run=None))
+
+    def _record_of(self, run: str) -> RunRecord:
+        from dtctl.operations.record import record_of_cluster
+
+        if remembered := self.memory.load(run):
+            return self._with_own_access(remembered)
+        return dataclasses.replace(record_of_cluster(self.cluster()), run=run)
+
+    def _file_here(self) -> Path | None:
+        """None: nothing was named and nothing lies here, so that the remembered run is meant."""
+        if self.config is not None or os.environ.get("DTCTL_CONFIG"):
+            return self.file()
+        try:
+            return self.file()
+        except UsageError:
+            return None
+
+    def _with_own_access(self, record: RunRecord) -> RunRecord:
+        return dataclasses.replace(record, hosts={name: self._reached(host) for name, host in record.hosts.items()})
+
+    def _reached(self, host: Host) -> Host:
+        """The host with what the command line says of SSH over what the file says."""
+        own: dict[str, Any] = {
+            "user": self.user,
+            "identity_file": str(self.identity) if self.identity else None,
+            "jump": self.jump,
+        }
+        given = {name: value for name, value in own.items() if value is not None}
+        return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, **given)) if host.ssh and given else host
+
+
+_RUN = Annotated[
+    str | None,
+    typer.Option("--run", metavar="ID", help="Another run than the current one.", autocompletion=complete_runs),
+]
+ACCESS = {
+    "config": Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="The cluster file.")],
+    "user": Annotated[str | None, typer.Option("-u", "--user", metavar="NAME", help="SSH user.")],
+    "identity": Annotated[Path | None, typer.Option("-i", "--identity", metavar="FILE", help="SSH private key.")],
+    "jump": Annotated[str | None, typer.Option("-J", "--jump", metavar="[USER@]HOST[:PORT]", help="SSH jump host.")],
+    "ssh_config": Annotated[
+        Path | None, typer.Option("-F", "--ssh-config", metavar="FILE", help="In place of ~/.ssh/config.")
+    ],
+    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say what is done on which host.")],
+}
+
+
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}
+
+
+def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a Scope, for Typer: with the options that say which file and how to log in."""
+    return _scoped(command, ACCESS)
+
+
+def on_run(command: Callable[..., None]) -> Callable[..., None]:
+    """As `on_cluster`, and with --run."""
+    return _scoped(command, {**ACCESS, "run": _RUN})
+
+
+def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
+    """Ctrl-C in the command ends with 130, whatever the version of Typer makes of it."""
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=DEFAULTS[name])
+        for name, annotation in options.items()
+    ]
+
+    def run(**values: Any) -> None:
+        scope = Scope(**{name: values.pop(name) for name in options})
+        if scope.verbose:
+            from dtctl.render.trace import show_trace
+
+            show_trace()
+        try:
+            command(scope, **values)
+        except KeyboardInterrupt:
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

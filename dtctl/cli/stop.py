@@ -1,0 +1,45 @@
+"""dtctl stop"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.durations import seconds
+from dtctl.cli.following import chosen
+from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
+from dtctl.errors import ExitCode
+
+Grace = Annotated[
+    str | None,
+    typer.Option("--grace", metavar="30s", help="Between SIGTERM and SIGKILL; as in the cluster file if not given."),
+]
+
+
+@on_run
+def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
+    """End tasks, all if none is named, and make sure that nothing of them is left."""
+    from dtctl.operations.prepare import controller_name
+    from dtctl.operations.stop import Ending
+    from dtctl.operations.stop import stop as end
+    from dtctl.render import errors, machine, result
+    from dtctl.render.words import fold
+
+    record = scope.record()
+    by = controller_name()
+    ending = Ending(by, f"stopped by {by}", seconds(grace) if grace else None)
+    try:
+        outcome = end(record, scope.transport, chosen(record, tasks), ending)
+    except KeyboardInterrupt:
+        errors.note("interrupted: what has reached the hosts goes on there\n  dtctl status    shows what is left")
+        raise
+    if output == "json":
+        machine.print_json("Stop", machine.stop(outcome))
+    else:
+        result.show_stop(outcome)
+        if outcome.without_run:
+            errors.note(f"no run of {record.cluster} on {fold(outcome.without_run)}")
+    if code := result.stop_exit_code(outcome):
+        raise typer.Exit(code)
+    raise typer.Exit(ExitCode.OK)

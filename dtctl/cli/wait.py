@@ -1,0 +1,25 @@
+"""dtctl wait"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.durations import seconds
+from dtctl.cli.following import finish, watch
+from dtctl.cli.options import Scope, on_run
+
+
+@on_run
+def wait(
+    scope: Scope,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="2h", help="Give up after this long (exit code 124).")
+    ] = None,
+) -> None:
+    """Wait for the end of the run; its result is the exit code."""
+    from dtctl.operations.logs import LogRequest
+
+    record = scope.record()
+    finish(watch(scope, record, LogRequest(()), None, timeout_s=seconds(timeout) if timeout else None))

@@ -1,0 +1,36 @@
+"""cluster.yaml: found, read, checked, and turned into `dtctl.model.Cluster`.
+
+pydantic and PyYAML are imported by the functions that need them, so that `dtctl --help` and completion stay quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dtctl.config.discovery import find_cluster_file
+from dtctl.model import Cluster
+
+__all__ = ["cluster_schema", "find_cluster_file", "load_cluster", "reference_markdown"]
+
+
+def load_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Cluster:
+    """The cluster that `file` describes, with `--set path=value` overrides. Raises ConfigError with every problem."""
+    from dtctl.config.load import load
+
+    return load(file, overrides)
+
+
+def cluster_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of cluster.yaml, for editors."""
+    from dtctl.config.schema import json_schema
+
+    return json_schema()
+
+
+def reference_markdown() -> str:
+    """docs/cluster-yaml.md."""
+    from dtctl.config.reference import markdown
+
+    return markdown()

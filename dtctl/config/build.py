@@ -1,0 +1,98 @@
+"""The sections of a file as the values of `dtctl.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dtctl.config.checks import check_presence, check_secrets, check_success
+from dtctl.config.document import Findings
+from dtctl.config.inventory import read_hosts
+from dtctl.config.launching import read_launches
+from dtctl.config.order import check_order, check_strategy, check_waits
+from dtctl.config.placement import give_ports, place_tasks, read_spares
+from dtctl.config.recovery import check_recovery, read_recovery
+from dtctl.config.sections import ClusterFile
+from dtctl.model import Cluster, Job, Trainer
+
+
+def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
+    """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included."""
+    home = file.parent
+    hosts = read_hosts(content, home, findings)
+    placed = place_tasks(content.jobs, hosts, findings)
+    ports = give_ports(content.jobs, placed, hosts, content.coordinator.port, findings)
+    spares = read_spares(content.spares, hosts, placed, findings)
+    launches = read_launches(content, findings)
+    trainer = _read_trainer(content, home, findings)
+    check_presence(content, findings)
+    check_secrets(content, findings)
+    check_success(content, findings)
+    check_strategy(content, findings)
+    check_recovery(content, findings)
+    check_waits(content, findings)
+    findings.or_raise()
+    cluster = Cluster(
+        name=content.name,
+        file=file,
+        hosts=hosts,
+        jobs={
+            name: Job(
+                name=name,
+                hosts=tuple(placed[name]),
+                ports=tuple(ports[name]),
+                launch=launches[name],
+                gpus_per_task=job.gpus_per_task,
+                depends_on=None if job.depends_on is None else tuple(dict.fromkeys(job.depends_on)),
+            )
+            for name, job in content.jobs.items()
+        },
+        trainer=trainer,
+        dirs=content.dirs.model_dump(exclude_none=True),
+        checkpoint_dir=content.checkpoint.dir,
+        strategy=content.strategy,
+        recovery=read_recovery(content.recovery),
+        success=content.success,
+        fail_fast=content.fail_fast,
+        start_timeout_s=content.start_timeout,
+        active_deadline_s=content.active_deadline,
+        settle_s=content.settle,
+        grace_s=content.grace,
+        ttl_s=content.ttl,
+        keep=content.keep,
+        target_step=content.target_step,
+        coordinator_port=content.coordinator.port,
+        spares=tuple(spares),
+    )
+    check_order(cluster, findings)
+    findings.or_raise()
+    return cluster
+
+
+def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Trainer:
+    said = content.trainer
+    code = _existing(said.code, home, Path.is_dir, "directory", ("trainer", "code"), findings)
+    env_file = said.env_file and _existing(said.env_file, home, Path.is_file, "file", ("trainer", "env_file"), findings)
+    return Trainer(
+        code=code,
+        python=said.python,
+        venv=said.venv,
+        setup=said.setup,
+        secrets=tuple(dict.fromkeys(said.secrets)),
+        env_file=env_file or None,
+        keep_proxy=said.keep_proxy,
+    )
+
+
+def _existing(
+    text: str, home: Path, is_there: Callable[[Path], bool], kind: str, path: tuple[str, str], findings: Findings
+) -> Path:
+    place = Path(text)
+    try:
+        place = (home / place.expanduser()).resolve()
+        found = is_there(place)
+    except (OSError, RuntimeError):  # no permission on the way, a loop of links, no such ~user
+        found = False
+    if not found:
+        findings.add(path, f"{findings.name(*path)} is {text!r}, but there is no {kind} {place}")
+    return place

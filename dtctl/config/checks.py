@@ -1,0 +1,53 @@
+"""What no single value can tell: keys that are missing, and keys that contradict each other."""
+
+from __future__ import annotations
+
+from dtctl.config.document import Findings
+from dtctl.config.sections import ClusterFile
+
+_EXAMPLES = {
+    "name": "name: digits",
+    "hosts": "hosts: {gpu-1: 10.0.0.1}",
+    "jobs": "jobs: {worker: {hosts: [gpu-1]}}",
+}
+
+
+def check_presence(content: ClusterFile, findings: Findings) -> None:
+    """A cluster needs a name, hosts, jobs on them, and a command for each job."""
+    present = findings.document.data
+    for key, example in _EXAMPLES.items():
+        if not getattr(content, key) and not findings.has(key):
+            state = "empty" if key in present else "missing"
+            findings.add((key,), f"{key} is {state}", f"write, for example, {example}", at_key=True)
+    for name, job in content.jobs.items():
+        if not job.hosts and not findings.has("jobs", name, "hosts"):
+            findings.add(("jobs", name), f"jobs.{name} has no hosts", "write, for example, hosts: [gpu-1]", at_key=True)
+    lacking = [name for name, job in content.jobs.items() if not (job.command or content.trainer.command)]
+    sections = [("trainer",), *(("jobs", name) for name in lacking)]
+    if any(findings.has(*section, "command") for section in sections) or ("trainer",) in findings:
+        return
+    if lacking or not (content.jobs or content.trainer.command):
+        missing = "trainer.command" if present.get("trainer") else "trainer"
+        also = f", and jobs.{lacking[0]} has no command of its own" if lacking else ""
+        hint = "write, for example, trainer: {command: [python, train.py]}"
+        findings.add(("trainer",), f"{missing} is missing{also}", hint, at_key=True)
+
+
+def check_secrets(content: ClusterFile, findings: Findings) -> None:
+    """A value in the file is no secret, and would be printed with the plan."""
+    envs = [
+        (("trainer", "env"), content.trainer.env),
+        *((("jobs", name, "env"), job.env) for name, job in content.jobs.items()),
+        *((("hosts", name, "env"), host.env) for name, host in content.hosts.items()),
+    ]
+    for path, env in envs:
+        for name in content.trainer.secrets:
+            if name in env:
+                summary = f"{findings.name(*path, name)} stands in trainer.secrets too, expected in one of them"
+                hint = "leave it out here: a secret's value comes from env_file or from your own environment"
+                findings.add((*path, name), summary, hint, at_key=True)
+
+
+def check_success(content: ClusterFile, findings: Findings) -> None:
+    if content.success == "all-workers" and content.jobs and "worker" not in findings.names_in("jobs"):
+        findings.add(("success",), "success is all-workers, but there is no job 'worker'", "write success: lead")

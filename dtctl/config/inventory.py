@@ -1,0 +1,101 @@
+"""The `hosts` section: ranges become single hosts, and each gets what it does not say itself from `ssh`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dtctl.config.document import Findings
+from dtctl.config.ranges import expand, expand_value, fold
+from dtctl.config.reach import ssh_settings
+from dtctl.config.sections import ClusterFile, HostEntry
+from dtctl.errors import UsageError
+from dtctl.model import Host, SshSettings
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_RANGED = ("target", "user", "identity_file", "jump", "known_hosts")
+"""Keys of `ssh` in which a range stands for one value for each host. Elsewhere, in env say, [0-9] is just text."""
+
+
+def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str, Host]:
+    """Every host by name, in the order of the file. Relative paths of the controller start at `home`."""
+    hosts: dict[str, Host] = {}
+    entry_of: dict[str, str] = {}
+    for key, entry in content.hosts.items():
+        names = _names(key, findings)
+        twice = [name for name in names if entry_of.setdefault(name, key) != key]
+        if twice:
+            summary = f"hosts.{key} names {fold(twice)}, which hosts.{entry_of[twice[0]]} has named already"
+            findings.add(("hosts", key), summary, "keep one of them", at_key=True)
+        for host in _entry_hosts(key, names, entry, content, home, findings):
+            hosts.setdefault(host.name, host)
+    return hosts
+
+
+def _names(key: str, findings: Findings) -> list[str]:
+    """The names in `key`; none when they cannot be used."""
+    try:
+        names = expand(key)
+    except UsageError as error:
+        findings.add(("hosts", key), f"hosts: {error.summary}", error.hint, at_key=True)
+        return []
+    unfit = next((name for name in names if not _NAME.fullmatch(name)), None)
+    if unfit is not None:
+        expected = "expected letters, digits, '.', '_' and '-', starting with a letter or digit"
+        findings.add(("hosts", key), f"hosts: {unfit!r} cannot be the name of a host, {expected}", at_key=True)
+        return []
+    if len(set(names)) < len(names):
+        twice = {name for name in names if names.count(name) > 1}
+        findings.add(("hosts", key), f"hosts.{key} names {fold(twice)} more than once", at_key=True)
+    return list(dict.fromkeys(names))
+
+
+def _entry_hosts(
+    key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
+) -> list[Host]:
+    local = entry.transport == "local"
+    if local and "ssh" in entry.model_fields_set:
+        summary = f"hosts.{key} has both transport: local and ssh, expected one of them"
+        findings.add(("hosts", key, "ssh"), summary, "a local host is this machine, reached without SSH", at_key=True)
+    addresses = _over(names, entry.address, ("hosts", key, "address"), findings)
+    ranged = {
+        field: _over(names, getattr(entry.ssh, field), ("hosts", key, "ssh", field), findings) for field in _RANGED
+    }
+    reached: list[SshSettings | None] = [None] * len(names)
+    if not local and not findings.has("hosts", key, "ssh"):
+        try:
+            for index, name in enumerate(names):
+                values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
+                reached[index] = ssh_settings(name, entry.ssh.model_copy(update=values), content.ssh, home)
+        except UsageError as error:
+            path = ("hosts", key, "ssh")
+            findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+    return [
+        Host(name=name, ssh=ssh, address=address, gpus=entry.gpus, python=entry.python, env=entry.env)
+        for name, ssh, address in zip(names, reached, addresses, strict=True)
+    ]
+
+
+def _over(names: Sequence[str], text: str | None, path: tuple[str, ...], findings: Findings) -> Sequence[str | None]:
+    """One value for each name: those of the range in `text`, or `text` for all."""
+    same = [text] * len(names)
+    if text is None or not names:
+        return same
+    try:
+        values = expand_value(text)
+    except UsageError as error:
+        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+        return same
+    if values is None:
+        return same
+    if len(values) != len(names):
+        counts = f"{text} makes {_count(values, 'value')}, but {path[1]} makes {_count(names, 'host')}"
+        hint = "give both ranges the same length, or write one value for all"
+        findings.add(path, f"{findings.name(*path)}: {counts}", hint)
+        return same
+    return values
+
+
+def _count(things: Sequence[str], word: str) -> str:
+    return f"{len(things)} {word}{'s' if len(things) != 1 else ''}"

@@ -1,0 +1,86 @@
+"""What the trainers of a job are given: the job's own settings over those of `trainer`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from dtctl.config.document import Findings, Path
+from dtctl.config.sections import ClusterFile, LaunchKeys
+from dtctl.config.suggest import did_you_mean
+from dtctl.config.values import Dialect
+from dtctl.model import DIRECTORY_NAMES, Launch
+
+TASK_FIELDS = ("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "num_gpus", "cluster")
+"""Fields of a template besides {JOB_hosts} of every job and {NAME_dir} of every directory."""
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]:
+    """The launch of each job. Templates are checked where they stand, so that each mistake is told once."""
+    _check_template(("trainer",), content.trainer, content, findings)
+    for name, job in content.jobs.items():
+        _check_template(("jobs", name), job, content, findings)
+    return {name: _merged(name, content.trainer, job, findings) for name, job in content.jobs.items()}
+
+
+def _merged(name: str, trainer: LaunchKeys, job: LaunchKeys, findings: Findings) -> Launch:
+    dialect = _dialect(job) or _dialect(trainer) or "tensorflow"
+    template = (job.template or trainer.template or []) if dialect == "template" else []
+    if dialect == "template" and not template:
+        path = ("jobs", name, "dialect") if job.dialect else ("trainer", "dialect")
+        if not (findings.has("trainer", "template") or findings.has("jobs", name, "template")):
+            hint = 'template: ["--servers={ps_hosts}", "--index={task_index}"]'
+            findings.add(path, f"{findings.name(*path)} is template, but there is no template", hint)
+    return Launch(
+        command=tuple(job.command or trainer.command or ()),
+        args=_words(_merged_args(trainer.args, job.args)),
+        dialect=dialect,
+        template=tuple(template),
+        env={**trainer.env, **job.env},
+    )
+
+
+def _dialect(section: LaunchKeys) -> Dialect | None:
+    return section.dialect or ("template" if section.template else None)
+
+
+_Args = Mapping[str, str | bool] | list[str]
+
+
+def _merged_args(trainer: _Args | None, job: _Args | None) -> _Args:
+    if isinstance(trainer, Mapping) and isinstance(job, Mapping):
+        return {**trainer, **job}
+    return (trainer or {}) if job is None else job
+
+
+def _words(args: _Args) -> tuple[str, ...]:
+    """Flags as absl and argparse read them: --name=value, or --name alone for true; false leaves the flag out."""
+    if not isinstance(args, Mapping):
+        return tuple(args)
+    return tuple(
+        f"--{name}" if value is True else f"--{name}={value}" for name, value in args.items() if value is not False
+    )
+
+
+def _check_template(path: tuple[str, ...], section: LaunchKeys, content: ClusterFile, findings: Findings) -> None:
+    if section.template and section.dialect not in (None, "template"):
+        summary = f"{'.'.join(path)} has a template, which the dialect {section.dialect} does not use"
+        findings.add((*path, "template"), summary, "leave out dialect or template", at_key=True)
+    known = _fields(findings.names_in("jobs"))
+    for index, word in enumerate(section.template or ()):
+        at: Path = (*path, "template", index)
+        for field in dict.fromkeys(_FIELD.findall(word)):
+            if field.endswith("_hosts") and findings.lacks_keys_of("jobs"):
+                continue
+            if field not in known:
+                hint = did_you_mean(field, known) or f"fields here: {', '.join(known)}"
+                findings.add(at, f"{findings.name(*at)}: {{{field}}} is not a field of a template", hint)
+            elif field.endswith("_dir") and not getattr(content.dirs, field[:-4]) and not findings.has("dirs"):
+                summary = f"{findings.name(*at)}: {{{field}}} has no value, because dirs.{field[:-4]} is not set"
+                findings.add(at, summary, f"write, for example, dirs: {{{field[:-4]}: /data}}")
+
+
+def _fields(jobs: Sequence[str]) -> list[str]:
+    return [*(f"{job}_hosts" for job in jobs), *TASK_FIELDS, *(f"{name}_dir" for name in DIRECTORY_NAMES)]

@@ -1,0 +1,73 @@
+"""From a file and overrides to a Cluster, or to every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dtctl.config.build import build
+from dtctl.config.document import Findings, in_words
+from dtctl.config.overrides import apply_overrides
+from dtctl.config.reading import read_sections
+from dtctl.config.syntax import START
+from dtctl.config.yaml12 import parse
+from dtctl.errors import ConfigError, Place, Problem
+from dtctl.model import Cluster
+
+LIMIT_BYTES = 4_000_000
+EXPECTED = "expected a mapping with the keys name, hosts, jobs and trainer"
+
+
+def load(file: Path, overrides: Sequence[str]) -> Cluster:
+    name = _shown(file)
+    document = parse(_read(file, name), name)
+    if document.data is None:
+        raise ConfigError([Problem(Place(name), f"the file is empty, {EXPECTED}", START)])
+    if not isinstance(document.data, dict):
+        place = document.value_place(())
+        raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
+    apply_overrides(document, overrides)
+    findings = Findings(document)
+    return build(read_sections(document, findings), file.absolute(), findings)
+
+
+def _read(file: Path, name: str) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LIMIT_BYTES + 1)
+    except OSError as error:
+        raise ConfigError([_unreadable(file, name, error)]) from error
+    if len(content) > LIMIT_BYTES:
+        raise ConfigError(
+            [Problem(Place(name), f"this is no cluster file: it has more than {LIMIT_BYTES} bytes", START)]
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        column = len(before) - (before.rfind(b"\n") + 1) + 1
+        place = Place(name, before.count(b"\n") + 1, column)
+        summary = f"this is not UTF-8 text: byte 0x{content[error.start]:02x}"
+        raise ConfigError([Problem(place, summary, f"iconv -f latin1 -t utf-8 {name}    if it is Latin-1")]) from error
+
+
+def _unreadable(file: Path, name: str, error: OSError) -> Problem:
+    place = Place(name)
+    if isinstance(error, FileNotFoundError):
+        return Problem(place, "there is no such file", START)
+    if isinstance(error, IsADirectoryError):
+        inside = file / "cluster.yaml"
+        return Problem(
+            place, "this is a directory, expected a file", f"name the file: {inside}" if inside.is_file() else ""
+        )
+    if isinstance(error, PermissionError):
+        return Problem(place, "the file may not be read by you", f"ls -l {name}    shows who may")
+    return Problem(place, f"the file cannot be read: {(error.strerror or str(error)).lower()}")
+
+
+def _shown(file: Path) -> str:
+    """As short as it can be typed from here."""
+    try:
+        return str(file.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(file)

@@ -1,0 +1,156 @@
+"""Which host and port each task of a job has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dtctl.config.document import Findings, Path
+from dtctl.config.ranges import expand, fold
+from dtctl.config.sections import JobEntry
+from dtctl.config.suggest import did_you_mean
+from dtctl.errors import UsageError
+from dtctl.model import Host, TaskId, lead_among
+
+FIRST_PORT = 2222
+"""Where ports begin for a job that names none; the port of TensorFlow's own examples."""
+LAST_PORT = 65535
+
+Claim = tuple[str, ...]
+"""Something that can have one listener on a port: a machine, or an address as other hosts use it."""
+
+
+def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], findings: Findings) -> dict[str, list[str]]:
+    """The host of each task, by job, in the order of the indexes."""
+    return {
+        name: [host for host in _job_hosts(name, job, hosts, findings) for _ in range(job.tasks_per_host)]
+        for name, job in jobs.items()
+    }
+
+
+def _job_hosts(name: str, job: JobEntry, hosts: Mapping[str, Host], findings: Findings) -> Iterator[str]:
+    for index, text in enumerate(job.hosts):
+        yield from _named_hosts(text, ("jobs", name, "hosts", index), hosts, findings)
+
+
+def read_spares(
+    said: Sequence[str], hosts: Mapping[str, Host], placed: Mapping[str, list[str]], findings: Findings
+) -> list[str]:
+    """The spare hosts, each once."""
+    spares: list[str] = []
+    user_of = {host: name for name, used in placed.items() for host in used}
+    for index, text in enumerate(said):
+        path = ("spares", index)
+        named = list(_named_hosts(text, path, hosts, findings))
+        busy = [host for host in named if host in user_of]
+        if busy:
+            summary = f"{findings.name(*path)} names {fold(busy)}, which jobs.{user_of[busy[0]]} uses"
+            findings.add(path, summary, "a spare has no task; take it out of spares, or out of the job")
+        spares += named
+    return list(dict.fromkeys(spares))
+
+
+def _named_hosts(text: str, path: Path, hosts: Mapping[str, Host], findings: Findings) -> list[str]:
+    """The hosts that `text`, which stands at `path`, names."""
+    try:
+        names = expand(text)
+    except UsageError as error:
+        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+        return []
+    unknown = [host for host in names if host not in hosts]
+    if unknown and not findings.lacks_keys_of("hosts"):
+        hint = did_you_mean(unknown[0], hosts) or (f"hosts has {fold(hosts)}" if hosts else "")
+        are = "are" if len(unknown) > 1 else "is"
+        findings.add(path, f"{findings.name(*path)} names {fold(unknown)}, which {are} not in hosts", hint)
+    return [host for host in names if host in hosts]
+
+
+def give_ports(
+    jobs: Mapping[str, JobEntry],
+    placed: Mapping[str, list[str]],
+    hosts: Mapping[str, Host],
+    coordinator: int,
+    findings: Findings,
+) -> dict[str, list[int]]:
+    """The port of each task. What the file sets is reserved first; the others take what is free from 2222 on.
+
+    `coordinator` is the coordinator's port, which on the lead's machine no task may have.
+    """
+    ledger = _Ledger({name: _claims(host) for name, host in hosts.items()})
+    if jobs and (leading := placed[lead_among(jobs).job]):
+        ledger.hold(coordinator, _Holder("the coordinator", "coordinator.port", leading[0]))
+    ports: dict[str, list[int]] = {}
+    for name in sorted(jobs, key=lambda name: jobs[name].port is None):
+        first = jobs[name].port
+        tasks = [(TaskId(name, index), host) for index, host in enumerate(placed[name])]
+        ports[name] = ledger.reserve(first, tasks, findings) if first is not None else ledger.fill(tasks)
+        past = next((task for (task, _), port in zip(tasks, ports[name], strict=True) if port > LAST_PORT), None)
+        if past is not None:
+            summary = f"jobs.{name}: {past} would listen past the last port, {LAST_PORT}"
+            findings.add(("jobs", name, "port"), summary, "take a lower port, or more hosts")
+    return ports
+
+
+def _claims(host: Host) -> tuple[Claim, ...]:
+    """Two hosts of an inventory are one machine if SSH goes to the same server for both, or to none."""
+    machine = ("here",) if host.ssh is None else ("ssh", host.ssh.target, str(host.ssh.port or 22), host.ssh.jump or "")
+    return (machine,) if host.address is None else (machine, ("address", host.address))
+
+
+@dataclass(frozen=True)
+class _Holder:
+    name: str
+    setting: str
+    """The key of the file that would give it another port."""
+    host: str
+
+
+class _Ledger:
+    """Who listens where."""
+
+    def __init__(self, claims: Mapping[str, tuple[Claim, ...]]) -> None:
+        self._claims = claims
+        self._holders: dict[tuple[Claim, int], _Holder] = {}
+        self._next: dict[tuple[Claim, ...], int] = {}
+
+    def reserve(self, first: int, tasks: list[tuple[TaskId, str]], findings: Findings) -> list[int]:
+        """`first` for the job's first task on a machine, then one up for each of its next ones there."""
+        ports = []
+        used: dict[Claim, int] = {}
+        clashes: dict[str, list[str]] = {}
+        for task, host in tasks:
+            machine = self._claims[host][0]
+            port = first + used.get(machine, 0)
+            used[machine] = used.get(machine, 0) + 1
+            ports.append(port)
+            other = self.hold(port, _Holder(str(task), f"jobs.{task.job}.port", host))
+            if other is not None:
+                same = "" if other.host == host else f", which is the same machine as {other.host}"
+                clash = f"{other.name} and {task} would both listen on port {port} of {host}{same}"
+                clashes.setdefault(other.setting, []).append(clash)
+        for setting, found in clashes.items():
+            job = tasks[0][0].job
+            more = f" (and {len(found) - 1} more pairs of tasks)" if len(found) > 1 else ""
+            hint = f"change jobs.{job}.port or {setting}, or leave one of them out"
+            findings.add(("jobs", job, "port"), f"jobs.{job}: {found[0]}{more}", hint)
+        return ports
+
+    def fill(self, tasks: list[tuple[TaskId, str]]) -> list[int]:
+        ports = []
+        for task, host in tasks:
+            claims = self._claims[host]
+            port = self._next.get(claims, FIRST_PORT)
+            while any((claim, port) in self._holders for claim in claims):
+                port += 1
+            self._next[claims] = port + 1
+            self.hold(port, _Holder(str(task), f"jobs.{task.job}.port", host))
+            ports.append(port)
+        return ports
+
+    def hold(self, port: int, holder: _Holder) -> _Holder | None:
+        """Notes the listener; returns the one that was there before it."""
+        claims = self._claims[holder.host]
+        others = [self._holders.get((claim, port)) for claim in claims]
+        for claim in claims:
+            self._holders.setdefault((claim, port), holder)
+        return next((other for other in others if other is not None), None)

@@ -1,0 +1,169 @@
+"""The sections of cluster.yaml as pydantic models: their keys, defaults and meaning.
+
+One source for three uses: reading a file, the JSON Schema of editors, and docs/cluster-yaml.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from pydantic import Field
+
+from dtctl.config import values as v
+from dtctl.config.sections.base import REQUIRED, Section
+from dtctl.config.sections.machines import HostEntry, HostSsh, SshDefaults
+from dtctl.config.sections.programs import JobEntry, LaunchKeys, TrainerEntry
+from dtctl.config.sections.recovery import RecoveryEntry
+
+__all__ = [
+    "SECTIONS",
+    "CheckpointEntry",
+    "ClusterFile",
+    "CoordinatorEntry",
+    "DirsEntry",
+    "HostEntry",
+    "HostSsh",
+    "JobEntry",
+    "LaunchKeys",
+    "RecoveryEntry",
+    "Section",
+    "SshDefaults",
+    "TrainerEntry",
+    "sections_with",
+]
+
+
+class DirsEntry(Section):
+    """Directories on the hosts, made before the start. A relative path lies under `~/dtctl/NAME`. The field of a
+    directory that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`."""
+
+    where: ClassVar[str] = "dirs"
+
+    data: v.HostPath | None = Field(default=None, description="training data", examples=["/data/digits"])
+    output: v.HostPath | None = Field(default=None, description="checkpoints and summaries", examples=["/data/output"])
+    work: v.HostPath | None = Field(default=None, description="scratch space", examples=["/scratch"])
+    log: v.HostPath | None = Field(
+        default=None, description="logs that the trainers themselves write", examples=["logs"]
+    )
+
+
+class CheckpointEntry(Section):
+    """Where checkpoints are looked for."""
+
+    where: ClassVar[str] = "checkpoint"
+
+    dir: v.HostPath | None = Field(
+        default=None, description="their directory on the hosts; `dirs.output` if left out", examples=["/data/output"]
+    )
+
+
+class CoordinatorEntry(Section):
+    """The agent on the lead task's host, which decides for the whole run. The agents of the other hosts connect to it,
+    by TLS with a key of the run's own."""
+
+    where: ClassVar[str] = "coordinator"
+
+    port: v.Port = Field(
+        default=2221,
+        description="where it listens on the lead task's host; the other hosts must be able to reach it",
+        examples=["3221"],
+    )
+
+
+class ClusterFile(Section):
+    """One cluster: machines, jobs, and the program that trains."""
+
+    where: ClassVar[str] = "the top level"
+
+    name: v.Name = Field(
+        default="",
+        description="the cluster's name, by which hosts that several clusters share tell them apart",
+        examples=["digits"],
+        json_schema_extra=REQUIRED,
+    )
+    ssh: SshDefaults = Field(default=SshDefaults(), description="how the hosts are reached")
+    hosts: dict[v.HostNames, HostEntry] = Field(default={}, description="the machines", json_schema_extra=REQUIRED)
+    jobs: dict[v.JobName, JobEntry] = Field(
+        default={}, description="the groups of tasks, in the order of the trainers' flags", json_schema_extra=REQUIRED
+    )
+    trainer: TrainerEntry = Field(default=TrainerEntry(), description="the training program")
+    dirs: DirsEntry = Field(default=DirsEntry(), description="directories on the hosts")
+    checkpoint: CheckpointEntry = Field(default=CheckpointEntry(), description="where checkpoints are looked for")
+    strategy: v.Strategy = Field(
+        default="auto",
+        description="the way of training, from which follow the order of the start and what is started again when a "
+        "task is lost: [recovery.md](recovery.md). `auto`: `async-ps` where there is a `ps` job, else a collective (as "
+        "`mirrored` and `ddp` are) where more than one task trains",
+        examples=["ps-strategy"],
+    )
+    recovery: RecoveryEntry = Field(default=RecoveryEntry(), description="when a lost task is started again")
+    success: v.SuccessRule = Field(
+        default="auto",
+        description="what ends the run well: the end of the `lead` task (`chief:0`, `master:0`, or else `worker:0`), "
+        "or the end of `all-workers`; `auto`: the lead where there is a `ps` job, else all workers",
+        examples=["lead"],
+    )
+    target_step: v.Count | None = Field(
+        default=None,
+        description="the step that a complete training reaches: a success that falls short of it is told with a "
+        "warning; if left out, the lead's argument `train_steps`, `max_steps` or `target_step`, where it has one",
+        examples=["20000"],
+    )
+    fail_fast: v.Flag = Field(
+        default=True,
+        description="a task that is lost for good fails the run, and all others are stopped; `false` lets them go on",
+        examples=["false"],
+    )
+    start_timeout: v.PositiveDuration = Field(
+        default=600.0,
+        description="how long a task that others wait for may take until it listens; then the run has failed",
+        examples=["30m"],
+    )
+    active_deadline: v.DurationOrNone = Field(
+        default=None, description="how long the run may take as a whole; then it has failed", examples=["12h"]
+    )
+    settle: v.DurationOrAuto = Field(
+        default=None,
+        description="how long the other tasks may take to end by themselves after the success, before they are "
+        "stopped; `auto`: 30s, and 150s for `sync-ps`, whose chief needs two minutes to close",
+        examples=["2m"],
+    )
+    grace: v.Duration = Field(
+        default=30.0,
+        description="how long a task that is stopped may take to save its state before it is killed",
+        examples=["2m"],
+    )
+    keep: v.Count = Field(
+        default=10, description="how many runs that have ended are kept, with their logs", examples=["3"]
+    )
+    ttl: v.DurationOrNone = Field(
+        default=None, description="how long a run that has ended is kept at the most", examples=["7d"]
+    )
+    coordinator: CoordinatorEntry = Field(
+        default=CoordinatorEntry(), description="the agent that decides for the whole run"
+    )
+    spares: v.HostList = Field(
+        default=[],
+        description="hosts that no job uses, for `dtctl replace` to put in the place of one that is lost",
+        examples=['"gpu-[5-6]"'],
+    )
+
+
+SECTIONS: tuple[type[Section], ...] = (
+    ClusterFile,
+    SshDefaults,
+    HostEntry,
+    HostSsh,
+    JobEntry,
+    TrainerEntry,
+    DirsEntry,
+    CheckpointEntry,
+    RecoveryEntry,
+    CoordinatorEntry,
+)
+
+
+def sections_with(key: str) -> Iterator[str]:
+    """The places where `key` may stand."""
+    return (section.where for section in SECTIONS if key in section.model_fields)

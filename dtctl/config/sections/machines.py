@@ -1,0 +1,89 @@
+"""The sections that describe machines: `ssh` and `hosts`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from dtctl.config import values as v
+from dtctl.config.sections.base import Section
+
+
+class SshDefaults(Section):
+    """How the hosts are reached; every key may be set again for a single host. `~/.ssh/config` is honoured for what is
+    not set here."""
+
+    where: ClassVar[str] = "ssh"
+
+    user: v.Destination | None = Field(default=None, description="the user to log in as", examples=["train"])
+    port: v.Port | None = Field(default=None, description="the port of the SSH server", examples=["2200"])
+    identity_file: v.Text | None = Field(
+        default=None,
+        description="the private key; relative to the directory of this file",
+        examples=["~/.ssh/id_ed25519"],
+    )
+    jump: v.Destination | None = Field(
+        default=None,
+        description="`[USER@]HOST[:PORT]` to go through, several with commas, as for `ssh -J`",
+        examples=["gate.example.com"],
+    )
+    host_keys: v.HostKeys = Field(
+        default="strict",
+        description="what to do with a host key that is not known: `strict` refuses it (`dtctl trust` pins it once "
+        "you have seen it), `accept-new` pins it unseen; a key that has changed is always refused",
+        examples=["accept-new"],
+    )
+    known_hosts: v.Text | None = Field(
+        default=None,
+        description="the file of known host keys in place of `~/.ssh/known_hosts`; relative to the directory of this "
+        "file",
+        examples=["known_hosts"],
+    )
+    connect_timeout: v.PositiveDuration = Field(
+        default=15.0, description="how long to wait for a connection", examples=["30s"]
+    )
+
+
+class HostSsh(SshDefaults):
+    """How one host is reached, where it differs from `ssh`. A single value stands for `target`."""
+
+    where: ClassVar[str] = "hosts.NAME.ssh"
+    short: ClassVar[str | None] = "target"
+
+    target: v.Destination | None = Field(
+        default=None,
+        description="`[USER@]HOST[:PORT]`, or an alias of `~/.ssh/config`; the host's own name if left out",
+        examples=['"10.0.0.2[1-4]"'],
+    )
+
+
+class HostEntry(Section):
+    """A machine, or several when its name holds a range: `gpu-[1-4]`, `n[01-12]`, `rack[1-2]-[1,3]`. A range in a text
+    of `ssh` or in `address` must have as many values as the name has; a text without a range is shared by all. A single
+    value in place of the mapping is the SSH target, and nothing at all means that the name is the target."""
+
+    where: ClassVar[str] = "hosts.NAME"
+    short: ClassVar[str | None] = "ssh"
+    may_be_empty: ClassVar[bool] = True
+
+    ssh: HostSsh = Field(default=HostSsh(), description="how the host is reached", examples=["10.0.0.10"])
+    address: v.Address | None = Field(
+        default=None,
+        description="how the other hosts reach it, if not by the host name that SSH connects to",
+        examples=['"192.168.7.2[1-4]"'],
+    )
+    gpus: v.Count = Field(default=0, description="how many GPUs its tasks share", examples=["2"])
+    python: v.Text | None = Field(
+        default=None,
+        description="interpreter of its trainers in place of `trainer.python`",
+        examples=["/opt/py311/bin/python"],
+    )
+    env: v.Env = Field(
+        default={},
+        description="variables of its trainers, over those of `trainer` and the job",
+        examples=["{OMP_NUM_THREADS: 8}"],
+    )
+    transport: v.TransportName = Field(
+        default="ssh", description="`local`: this machine, without SSH", examples=["local"]
+    )

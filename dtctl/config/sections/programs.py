@@ -1,0 +1,120 @@
+"""The sections that describe what runs: `jobs` and `trainer`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from dtctl.config import values as v
+from dtctl.config.sections.base import REQUIRED, Section
+
+
+class LaunchKeys(Section):
+    """What a trainer process is given."""
+
+    command: v.Words | None = Field(
+        default=None,
+        description="the program and its first words; a leading `python` is the interpreter that `python` or `venv` "
+        "names",
+        examples=["[python, train.py]"],
+    )
+    args: v.Args | None = Field(
+        default=None,
+        description="flags of the trainer: `{batch_size: 128}` is `--batch_size=128`, `true` gives the bare flag, "
+        "`false` or nothing leaves it out, a list is joined with commas; or a plain list of words",
+        examples=["{batch_size: 128, augment: true}"],
+    )
+    dialect: v.Dialect | None = Field(
+        default=None,
+        description="how the trainer learns its place: `flags` (`--ps_hosts --worker_hosts --job_name --task_index`), "
+        "`tf_config` (the variable `TF_CONFIG`), `tensorflow` (both), `template`, or `none`; `tensorflow` if left out",
+        examples=["flags"],
+    )
+    template: v.Words | None = Field(
+        default=None,
+        description="words with {fields}, for a trainer with flags of its own; implies `dialect: template`",
+        examples=['["--servers={ps_hosts}", "--index={task_index}"]'],
+    )
+    env: v.Env = Field(
+        default={},
+        description="variables; the values are taken as they are written",
+        examples=["{TF_CPP_MIN_LOG_LEVEL: 1}"],
+    )
+
+
+class JobEntry(LaunchKeys):
+    """A named group of tasks. Its name becomes part of the trainers' flags (`--ps_hosts`). `command`, `args`,
+    `dialect`, `template` and `env` stand over those of `trainer`: mappings are merged key by key, anything else is
+    replaced."""
+
+    where: ClassVar[str] = "jobs.NAME"
+
+    hosts: v.HostList = Field(
+        default=[],
+        description="where its tasks run, in the order of their indexes; a host that is named twice runs two",
+        examples=['"gpu-[1-4]"'],
+        json_schema_extra=REQUIRED,
+    )
+    tasks_per_host: v.TasksPerHost = Field(
+        default=1, description="how many tasks run on each of them, with neighbouring indexes", examples=["2"]
+    )
+    port: v.Port | None = Field(
+        default=None,
+        description="where its first task on a machine listens; its next task there takes the next port. If left out, "
+        "each task takes the first port from 2222 on that no other task of the machine has",
+        examples=["2222"],
+    )
+    gpus_per_task: v.Count | None = Field(
+        default=None,
+        description="GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the "
+        "host's for the others",
+        examples=["1"],
+    )
+    depends_on: v.JobList | None = Field(
+        default=None,
+        description="jobs that have to be ready before it starts, `[]` for none; if left out, as the way of training "
+        "needs: [recovery.md](recovery.md)",
+        examples=["[ps]"],
+    )
+
+
+class TrainerEntry(LaunchKeys):
+    """The training program, and what all its processes share."""
+
+    where: ClassVar[str] = "trainer"
+
+    code: v.Text = Field(
+        default=".",
+        description="the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names; "
+        "relative to the directory of this file",
+        examples=["src"],
+    )
+    python: v.Text | None = Field(
+        default=None,
+        description="interpreter for a leading `python` in `command`; `python3` if neither it nor `venv` is set",
+        examples=["/opt/venv/bin/python"],
+    )
+    venv: v.HostPath | None = Field(default=None, description="a virtual environment on the hosts", examples=["~/venv"])
+    setup: v.Text | None = Field(
+        default=None,
+        description="shell text that prepares a host; run in the code's directory, once for each content of the code",
+        examples=["pip install -r requirements.txt"],
+    )
+    secrets: list[v.EnvName] = Field(
+        default=[],
+        description="names of variables whose values come from `env_file` or else from your own environment; never "
+        "printed",
+        examples=["[WANDB_API_KEY]"],
+    )
+    env_file: v.Text | None = Field(
+        default=None,
+        description="a file of NAME=VALUE lines with values of `secrets`; relative to the directory of this file",
+        examples=[".env"],
+    )
+    keep_proxy: v.Flag = Field(
+        default=False,
+        description="keep `http_proxy` and its like in the trainers' environment; they are dropped by default, for "
+        "they come between the tasks",
+        examples=["true"],
+    )

@@ -1,0 +1,19 @@
+"""Did you mean: the nearest of the names that would have been right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The choice that `word` was most likely meant to be; None when none is as near as `cutoff`, from 0 to 1."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[matches[0]] if matches else None
+
+
+def did_you_mean(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """A hint for an error; empty when nothing is near."""
+    match = closest(word, choices, cutoff)
+    return f"did you mean '{match}'?" if match is not None else ""

@@ -1,0 +1,108 @@
+"""What is wrong with a text that is not YAML, in the words of somebody who has to mend it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import yaml
+from yaml.reader import ReaderError
+
+from dtctl.errors import ConfigError, Place, Problem
+
+START = "dtctl init    writes a cluster.yaml to start from; docs/cluster-yaml.md explains every key"
+
+_RANGE_IN_BRACKETS = re.compile(r"[\w.-]+\[[0-9][0-9,-]*\]")
+
+
+@dataclass(frozen=True)
+class _Wording:
+    """Our words for one of PyYAML's complaints; it has no codes, only texts. Any other complaint is shown as it is."""
+
+    complaint: str
+    summary: str
+    hint: str = ""
+    at_start: bool = False
+    """The place to mend is where the thing begins, not where PyYAML gave up."""
+
+
+_WORDINGS = (
+    _Wording(
+        "mapping values are not allowed here",
+        "a ':' where no key can stand",
+        "indent as the line above, and put a value that holds ': ' in quotes",
+    ),
+    _Wording("could not find expected ':'", "a line without ':'", "write KEY: VALUE", at_start=True),
+    _Wording(
+        "expected <block end>",
+        "this does not line up with what stands above it",
+        "keys of one mapping and dashes of one list start in the same column",
+    ),
+    _Wording("expected ',' or ']', but got '<stream end>'", "this list in [...] does not end", "close it with ]", True),
+    _Wording(
+        "expected ',' or '}', but got '<stream end>'", "this mapping in {...} does not end", "close it with }", True
+    ),
+    _Wording("expected ',' or ']'", "this list in [...] is not closed, or lacks a comma", "close it with ]"),
+    _Wording("expected ',' or '}'", "this mapping in {...} is not closed, or lacks a comma", "close it with }"),
+    _Wording(
+        "found unexpected end of stream", "a quoted text does not end", "close it with the quote it began with", True
+    ),
+    _Wording("expected the node content", "a value is missing here"),
+    _Wording("found unexpected document separator", "a quoted text does not end before the document does"),
+    _Wording("found undefined alias", "this alias has no anchor", "write &name at the value that *name stands for"),
+    _Wording(
+        "found unknown escape character", "an unknown escape after \\", "use single quotes: they take \\ as it is"
+    ),
+    _Wording("that cannot start any token", "no value can begin with this character", "put the value in quotes"),
+)
+
+
+def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool) -> Problem:
+    complaint: str = getattr(error, "problem", None) or str(error)
+    wording = next((wording for wording in _WORDINGS if wording.complaint in complaint), _Wording("", complaint))
+    line, column = _position(error, text, at_start=wording.at_start)
+    place = Place(name, line, column) if places else Place(name)
+    if isinstance(error, ReaderError):
+        return Problem(place, f"this is not text: it holds the character {_code(error)}", START)
+    tab = _tab(text, line, column)
+    if tab is not None:
+        where = Place(name, *tab) if places else place
+        return Problem(where, "a tab where YAML takes spaces only", "replace each tab outside of quotes with spaces")
+    lines = text.splitlines()
+    unquoted = _RANGE_IN_BRACKETS.search(lines[line - 1]) if 0 < line <= len(lines) else None
+    if unquoted and complaint.startswith("expected ','"):
+        return Problem(place, "a range inside [...] or {...} needs quotes", f'write "{unquoted[0]}"')
+    return Problem(place, f"this is not YAML: {wording.summary}", wording.hint)
+
+
+def second_document(place: Place) -> ConfigError:
+    return ConfigError(
+        [Problem(place, "a second document begins here; a cluster file holds one", "keep one file each")]
+    )
+
+
+def _position(error: yaml.YAMLError, text: str, *, at_start: bool) -> tuple[int, int]:
+    if isinstance(error, ReaderError):
+        before = text[: error.position]
+        return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
+    mark = next((mark for mark in (reversed(marks) if at_start else marks) if mark is not None), None)
+    return (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+
+
+def _code(error: ReaderError) -> str:
+    # The stubs call it bytes; for text it is the code point (yaml/reader.py, check_printable).
+    code = error.character if isinstance(error.character, int) else ord(error.character[:1])
+    return f"U+{code:04X}"
+
+
+def _tab(text: str, line: int, column: int) -> tuple[int, int] | None:
+    """The tab at the place of the complaint, or in the indentation of its line or of the one above."""
+    lines = text.splitlines()
+    if 0 < line <= len(lines) and lines[line - 1][column - 1 : column] == "\t":
+        return line, column
+    for number in (line, line - 1):
+        indentation = re.match(r"\s*", lines[number - 1] if 0 < number <= len(lines) else "")
+        if indentation and "\t" in indentation[0]:
+            return number, indentation[0].index("\t") + 1
+    return None

@@ -1,0 +1,174 @@
+"""The kinds of values that cluster.yaml is made of."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
+
+from dtctl.config.document import Scalar
+from dtctl.config.kinds import (
+    DURATION_PATTERN,
+    Kind,
+    OrText,
+    Unfit,
+    choice,
+    named_or,
+    read_backoff,
+    read_duration,
+    read_flag,
+    text,
+    whole,
+    written,
+)
+
+_SINGLE = "a text, a number, true or false"
+_ANY_SCALAR = {"type": ["string", "number", "boolean"]}
+_SECONDS = {"type": "number", "minimum": 0}
+
+_DURATION_WORDS = "a duration such as 500ms, 30s, 5m or 2h, or a number of seconds"
+_DURATION_SCHEMA = {"anyOf": [_SECONDS, {"type": "string", "pattern": f"^{DURATION_PATTERN}$"}]}
+_DESTINATION = r"[^\s\x00-][^\s\x00]*"
+
+
+def _read_positive_duration(raw: Any) -> float:
+    duration = read_duration(raw)
+    if duration == 0:
+        raise Unfit()
+    return duration
+
+
+def _read_word(raw: Any) -> str:
+    """Any single value, as written: a word of a command line."""
+    return written(raw)
+
+
+def _read_env_value(raw: Any) -> str:
+    if raw is None:
+        raise Unfit("a value", 'write "" for an empty one')
+    return written(raw)
+
+
+def _read_env_name(raw: Any) -> str:
+    name = written(raw)
+    if name.startswith("DTCTL_"):
+        raise Unfit("a name that does not start with DTCTL_", "dtctl itself sets those variables for every task")
+    return str(_PLAIN_ENV_NAME.read(raw))
+
+
+def _read_arg_value(raw: Any) -> str | bool:
+    """True: the bare flag; False: no flag at all; text: its value."""
+    if raw is None:
+        return False
+    if isinstance(raw, list):
+        return ",".join(written(item) for item in raw)
+    if isinstance(raw, Scalar) and isinstance(raw.value, bool):
+        return raw.value
+    return written(raw)
+
+
+_PLAIN_ENV_NAME = text(
+    "the name of a variable: letters, digits and _, not starting with a digit", r"[A-Za-z_][A-Za-z0-9_]*"
+)
+
+Name = Annotated[
+    str,
+    text(
+        "at most 63 letters, digits, '.', '_' or '-', the first of them a letter or digit",
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+    ),
+]
+HostNames = Annotated[
+    str, text("the name of a host, or of several with a range as in gpu-[1-4]", r"[A-Za-z0-9\[][A-Za-z0-9_.,\[\]-]*")
+]
+JobName = Annotated[
+    str,
+    text(
+        "the name of a job: letters, digits and _, starting with a letter",
+        r"[A-Za-z][A-Za-z0-9_]*",
+        "it becomes part of the trainers' flags: --ps_hosts",
+    ),
+]
+Text = Annotated[str, text("text")]
+Destination = Annotated[str, text("a name or address without spaces that does not start with '-'", _DESTINATION)]
+Address = Annotated[
+    str,
+    text(
+        "a name or an IP address, without a port",
+        r"(?!-)(?!\[[^\]]*:)(?:[^\s:\x00]+|[^\s:\x00]*:[^\s:\x00]*:[^\s\x00]*)",
+    ),
+]
+HostPath = Annotated[
+    str,
+    text(
+        "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
+        r"(?!~[^/])[\s\S]+",
+        "only ~ and ~/... stand for a home directory",
+    ),
+]
+Port = Annotated[int, whole(1, 65535)]
+Count = Annotated[int, whole(0)]
+TasksPerHost = Annotated[int, whole(1, 1024)]
+Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
+_DURATION = Kind(_DURATION_WORDS, read_duration, _DURATION_SCHEMA)
+_POSITIVE_DURATION = Kind(f"{_DURATION_WORDS}, more than 0", _read_positive_duration, _DURATION_SCHEMA)
+Duration = Annotated[float, _DURATION]
+PositiveDuration = Annotated[float, _POSITIVE_DURATION]
+DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]
+DurationOrNever = Annotated[float | None, named_or({"never": None}, _POSITIVE_DURATION)]
+DurationOrAuto = Annotated[float | None, named_or({"auto": None}, _DURATION)]
+StallLimit = Annotated[float | None, named_or({"auto": None, "off": 0.0}, _POSITIVE_DURATION)]
+Backoff = Annotated[
+    tuple[float, float],
+    Kind(
+        "a duration such as 5s, or the shortest and the longest as in 1s..60s",
+        read_backoff,
+        {"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^{DURATION_PATTERN}(\.\.{DURATION_PATTERN})?$"}]},
+    ),
+]
+HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
+TransportName = Annotated[Literal["ssh", "local"], choice("ssh", "local")]
+Dialect = Annotated[
+    Literal["tensorflow", "flags", "tf_config", "template", "none"],
+    choice("tensorflow", "flags", "tf_config", "template", "none"),
+]
+Strategy = Annotated[
+    Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"],
+    choice("auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"),
+]
+RecoveryMode = Annotated[Literal["auto", "task", "gang", "never"], choice("auto", "task", "gang", "never")]
+RebootRule = Annotated[Literal["auto", "never"], choice("auto", "never")]
+ExitCode = Annotated[int, whole(1, 255)]
+SuccessRule = Annotated[Literal["auto", "lead", "all-workers"], choice("auto", "lead", "all-workers")]
+
+Word = Annotated[str, Kind(_SINGLE, _read_word, _ANY_SCALAR)]
+Words = Annotated[
+    list[Word], OrText(shlex.split, "one or more words: a list, or one text that is split as a shell would")
+]
+HostList = Annotated[
+    list[HostNames],
+    OrText(lambda one: [one], "one or more names of hosts: a list, or one text; ranges as in gpu-[1-4] are names too"),
+]
+JobList = Annotated[
+    list[JobName],
+    OrText(lambda one: [one], "names of jobs: a list, which may be empty, or one text", may_be_empty=True),
+]
+EnvName = Annotated[str, Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)]
+EnvValue = Annotated[str, Kind(_SINGLE, _read_env_value, _ANY_SCALAR)]
+Env = dict[EnvName, EnvValue]
+ArgName = Annotated[str, text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*")]
+ArgValue = Annotated[
+    str | bool,
+    Kind(
+        "a text, a number, true, false or a list of such",
+        _read_arg_value,
+        {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
+    ),
+]
+ARGS_MAPPING, ARGS_WORDS = "=mapping", "=words"
+"""pydantic puts these among the steps to a value; no flag has such a name."""
+Args = Annotated[
+    Annotated[dict[ArgName, ArgValue], Tag(ARGS_MAPPING)] | Annotated[list[Word], Tag(ARGS_WORDS)],
+    Discriminator(lambda raw: ARGS_WORDS if isinstance(raw, list) else ARGS_MAPPING),
+]

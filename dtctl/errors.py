@@ -1,0 +1,117 @@
+"""The one family of errors that users see. Showing them is the work of `dtctl.render.errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What `dtctl` exits with; documented for scripts in docs/exit-codes.md."""
+
+    OK = 0
+    RUN_FAILED = 1
+    USAGE = 2
+    CONFIG = 3
+    UNREACHABLE = 4
+    PREFLIGHT = 5
+    LOCKED = 6
+    PARTIAL = 7
+    SURVIVORS = 8
+    TIMEOUT = 124
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class DtctlError(Exception):
+    """Something the user can act on.
+
+    `summary` is one line without a full stop, `detail` what was tried and what came back,
+    `hint` the next thing to do, best of all a command to type.
+    """
+
+    exit_code = ExitCode.RUN_FAILED
+
+    def __init__(self, summary: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(summary)
+        self.summary = summary
+        self.detail = detail
+        self.hint = hint
+
+
+class UsageError(DtctlError):
+    """The command line says something that cannot be done."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A position in a file; line and column count from 1, and 0 means that it is not known."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One mistake in a cluster file: `summary` says what was found and what was expected."""
+
+    place: Place
+    summary: str
+    hint: str = ""
+
+
+class ConfigError(DtctlError):
+    """A cluster file that cannot be used; holds every problem found, in the order of the file."""
+
+    exit_code = ExitCode.CONFIG
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems))
+        count = len(self.problems)
+        super().__init__(f"{count} problem{'s' if count != 1 else ''} in {self.problems[0].place.file}")
+
+
+class TransportError(DtctlError):
+    """A host could not be reached, refused us, or cannot run the agent."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class HostKeyError(TransportError):
+    """The host's key is unknown or is not the one that is pinned."""
+
+
+class ConnectionLost(TransportError):
+    """The connection ended before the answer was complete."""
+
+
+_AGENT_EXITS = {
+    "locked": ExitCode.LOCKED,
+    "no_run": ExitCode.RUN_FAILED,
+    "run_ended": ExitCode.RUN_FAILED,
+    "internal": ExitCode.RUN_FAILED,
+    "bad_request": ExitCode.RUN_FAILED,
+    "python_too_old": ExitCode.UNREACHABLE,
+}
+
+
+class AgentError(DtctlError):
+    """The agent on a host could not do what it was asked; `code` is its machine-readable reason."""
+
+    def __init__(self, code: str, summary: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(summary, detail=detail, hint=hint)
+        self.code = code
+        self.exit_code = _AGENT_EXITS.get(code, ExitCode.PREFLIGHT)
+
+
+class PreflightError(DtctlError):
+    """Something that the run needs is missing; nothing has been started."""
+
+    exit_code = ExitCode.PREFLIGHT

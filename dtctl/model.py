@@ -1,0 +1,227 @@
+"""The words of the domain as frozen values. They hold no policy and read no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+from dtctl.errors import UsageError
+
+LEAD_JOBS = ("chief", "master")
+"""Jobs whose task 0 leads the run; without one of them `worker:0` leads."""
+
+Strategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
+"""What a cluster file says of the way of training; what it means is decided in `dtctl.ways`."""
+
+DIRECTORY_NAMES = ("data", "output", "work", "log")
+
+
+@dataclass(frozen=True, order=True)
+class TaskId:
+    """One task of a cluster, written JOB:INDEX as in worker:1."""
+
+    job: str
+    index: int
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        job, _, index = text.partition(":")
+        if not job or not (index.isascii() and index.isdecimal()):
+            raise UsageError(f"{text!r} is not a task", hint="write JOB:INDEX, for example worker:1")
+        return cls(job, int(index))
+
+    def __str__(self) -> str:
+        return f"{self.job}:{self.index}"
+
+
+class TaskState(str, Enum):
+    """Where a task is in its life.
+
+    pending -> starting -> running -> succeeded | failed | stopped
+    running -> backoff -> starting: it failed, and its budget allows another attempt
+    running -> stalled: alive, but without progress
+    any -> lost: nobody can tell; never guessed to be failed
+    """
+
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    BACKOFF = "backoff"
+    STALLED = "stalled"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        """Nothing more happens to the task unless somebody asks."""
+        return self in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED)
+
+
+@dataclass(frozen=True)
+class SshSettings:
+    """How a host is reached; None leaves the choice to ~/.ssh/config and then to the defaults of SSH."""
+
+    target: str
+    """A name or address, or an alias of ~/.ssh/config."""
+    user: str | None = None
+    port: int | None = None
+    identity_file: str | None = None
+    jump: str | None = None
+    """[USER@]HOST[:PORT], as for ssh -J."""
+    host_keys: Literal["strict", "accept-new"] = "strict"
+    known_hosts: str | None = None
+    connect_timeout_s: float = 15.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine of the inventory. Its address is how other hosts reach it, not how SSH does."""
+
+    name: str
+    ssh: SshSettings | None
+    """None: this machine, without SSH."""
+    address: str | None = None
+    """None: the host name that SSH connects to."""
+    gpus: int = 0
+    python: str | None = None
+    """Interpreter of the trainers on this host, in place of the trainer's own setting."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return self.ssh is None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a trainer process is given; a job's own settings are already merged over the trainer's."""
+
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    """Words as they follow the command: {train_steps: 100} has become --train_steps=100."""
+    dialect: Literal["tensorflow", "flags", "tf_config", "template", "none"] = "tensorflow"
+    """tensorflow: the flags and TF_CONFIG; flags or tf_config: one of them; none: neither."""
+    template: tuple[str, ...] = ()
+    """Words with {fields}, for the dialect `template`."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A named group of tasks. `hosts[i]` and `ports[i]` are those of task i."""
+
+    name: str
+    hosts: tuple[str, ...]
+    ports: tuple[int, ...]
+    launch: Launch
+    gpus_per_task: int | None = None
+    """None: the GPUs of a host are shared evenly among its GPU tasks. ps and evaluator default to 0."""
+    depends_on: tuple[str, ...] | None = None
+    """Jobs that it waits for; None: as its way of training needs."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """When, how often and with whom a lost task is started again."""
+
+    mode: Literal["auto", "task", "gang", "never"] = "auto"
+    """What the loss of a task restarts: what its way of training needs, it alone, everything, or nothing."""
+    max_restarts: int = 10
+    """Of one task."""
+    max_run_restarts: int = 100
+    """Of all tasks; a restart of the whole gang counts once."""
+    backoff_min_s: float = 1.0
+    backoff_max_s: float = 60.0
+    reset_after_s: float = 600.0
+    """An attempt that lived this long sets the back-off and the count of restarts back to nothing."""
+    allow_scratch: bool = False
+    """Start over when parameters are lost of which there is no complete checkpoint."""
+    retry: tuple[int, ...] = (42, 137, 139, 143)
+    """Exit codes that may be tried again whatever the log says."""
+    permanent: tuple[int, ...] = (2,)
+    """Exit codes that are never tried again."""
+    stall_s: float | None = None
+    """How long a task may show no progress; None: learnt from the run; 0: for ever."""
+    host_timeout_s: float | None = None
+    """How long a host may be out of touch before its tasks are given up; None: for ever."""
+    reboot: Literal["auto", "never"] = "auto"
+    """Whether the agents come back by themselves when their host has been restarted."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """The training program and what its processes share."""
+
+    code: Path
+    """Absolute directory on the controller."""
+    python: str | None = None
+    """Interpreter in place of a command's leading `python`; None: the host's python3."""
+    venv: str | None = None
+    setup: str | None = None
+    """Shell text, run once per host, bundle and text, in the bundle's directory."""
+    secrets: tuple[str, ...] = ()
+    """Names of environment variables whose values never leave 0600 files and the trainers' environment."""
+    env_file: Path | None = None
+    """File of NAME=VALUE lines that secrets are looked up in before the controller's environment."""
+    keep_proxy: bool = False
+
+
+def lead_among(jobs: Iterable[str]) -> TaskId:
+    """The task that leads a cluster with these jobs, of which there has to be one."""
+    names = tuple(jobs)
+    return TaskId(next(job for job in (*LEAD_JOBS, "worker", *names) if job in names), 0)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All that one cluster.yaml says, expanded and checked."""
+
+    name: str
+    file: Path
+    hosts: Mapping[str, Host]
+    """In the order of the file."""
+    jobs: Mapping[str, Job]
+    """In the order of the file, which is also the order of the trainers' flags."""
+    trainer: Trainer
+    dirs: Mapping[str, str] = field(default_factory=dict)
+    """Some of DIRECTORY_NAMES; a relative path lies under ~/dtctl/NAME on its host."""
+    checkpoint_dir: str | None = None
+    """None: the output directory."""
+    strategy: Strategy = "auto"
+    recovery: Recovery = Recovery()
+    success: Literal["auto", "lead", "all-workers"] = "auto"
+    fail_fast: bool = True
+    """A task that is lost for good ends the run, and does not leave the others running."""
+    start_timeout_s: float = 600.0
+    active_deadline_s: float | None = None
+    """How long the run may take as a whole; None: as long as it needs."""
+    settle_s: float | None = None
+    """How long the others may take to end by themselves after the success; None: as the way of training needs."""
+    grace_s: float = 30.0
+    """Between SIGTERM and SIGKILL when a task is stopped."""
+    ttl_s: float | None = None
+    """How long a run that has ended is kept; None: until `keep` newer ones have ended."""
+    keep: int = 10
+    """How many runs that have ended are kept."""
+    target_step: int | None = None
+    """The step that a complete training reaches; None: as the trainer's arguments say, if they do."""
+    coordinator_port: int = 2221
+    spares: tuple[str, ...] = ()
+    """Hosts without a task that may take the place of one that is lost."""
+
+    @property
+    def lead(self) -> TaskId:
+        """The task whose end decides the run: chief:0, master:0, or else worker:0 (or task 0 of the first job)."""
+        return lead_among(self.jobs)
+
+    def tasks(self) -> tuple[TaskId, ...]:
+        """Every task, in the order of the jobs and their indexes."""
+        return tuple(TaskId(job.name, index) for job in self.jobs.values() for index in range(len(job.hosts)))
+
+    def host_of(self, task: TaskId) -> Host:
+        return self.hosts[self.jobs[task.job].hosts[task.index]]

@@ -1,0 +1,67 @@
+"""The checkpoints that the hosts have found in a run's directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint as its files tell it."""
+
+    prefix: str
+    step: int | None
+    time: float
+    """Epoch seconds of the last change, by the host's clock."""
+    size_bytes: int
+    shards: int
+    complete: bool
+    problem: str
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """One directory on one host, newest first."""
+
+    host: str
+    directory: str
+    newest_complete: Checkpoint | None
+    incomplete: tuple[Checkpoint, ...]
+    """Those newer than the newest complete one."""
+    all: tuple[Checkpoint, ...]
+
+
+def read_checkpoints(host: str, reports: Iterable[Mapping[str, Any]]) -> list[Checkpoints]:
+    """Checkpoints of the `checkpoints` field of an agent's answer."""
+    return [
+        Checkpoints(
+            host=host,
+            directory=report["dir"],
+            newest_complete=_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
+            incomplete=tuple(_checkpoint(entry) for entry in report["incomplete"]),
+            all=tuple(_checkpoint(entry) for entry in report["all"]),
+        )
+        for report in reports
+    ]
+
+
+def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
+    """The directory with the newest complete checkpoint; among equals (a shared directory) the first, the lead's."""
+    complete = [one for one in found if one.newest_complete]
+    if not complete:
+        return next((one for one in found if one.all), None)
+    return max(complete, key=lambda one: one.newest_complete.time if one.newest_complete else 0.0)
+
+
+def _checkpoint(entry: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(
+        prefix=entry["prefix"],
+        step=entry["step"],
+        time=entry["time"],
+        size_bytes=entry["size_bytes"],
+        shards=entry["shards"],
+        complete=entry["complete"],
+        problem=entry["problem"] or "",
+    )

@@ -1,0 +1,150 @@
+"""What the coordinator of a run tells (cluster.json, docs/agent.md "Coordination")."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.tasks import TaskStatus
+from dtctl.operations.verdict import Outcome, Verdict
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What held of a run since a moment (epoch seconds)."""
+
+    verdict: Verdict
+    since: float
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What the coordinator has of a host."""
+
+    connected: bool
+    heard: float | None
+    over: bool
+    """Nothing of the run is left to do there."""
+
+    @property
+    def lost(self) -> bool:
+        """It was there, and is not now, though the run is not over for it."""
+        return not self.connected and self.heard is not None and not self.over
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A loss, and what was done about it; times in epoch seconds, steps where the training tells them."""
+
+    id: int
+    task: TaskId | None
+    host: str | None
+    noticed: float
+    reason: str
+    restarted: tuple[TaskId, ...]
+    collateral: Mapping[TaskId, str]
+    """Tasks whose failure followed from it, and how each ended."""
+    step: int | None
+    back_to: int | None
+    begun: float | None
+    recovered: float | None
+    closed: str | None
+    """Why nothing more is done about it, where it was not recovered from."""
+
+    @property
+    def steps_lost(self) -> int | None:
+        if self.step is None or self.back_to is None:
+            return None
+        return max(0, self.step - self.back_to)
+
+    @property
+    def recovered_after_s(self) -> float | None:
+        return None if self.recovered is None else self.recovered - self.noticed
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: nobody can tell."""
+
+    run: str
+    time: float
+    phase: str
+    """starting, running, recovering, finishing or ended."""
+    condition: Condition
+    past: tuple[Condition, ...]
+    warnings: tuple[str, ...]
+    contacts: Mapping[str, Contact]
+    tasks: Mapping[TaskId, TaskStatus]
+    incidents: tuple[Incident, ...]
+    restarts: int
+    missing: str | None
+    """Who the start waits for, and why."""
+
+    @property
+    def lost_hosts(self) -> tuple[str, ...]:
+        return tuple(host for host, contact in self.contacts.items() if contact.lost)
+
+    @property
+    def isolated(self) -> bool:
+        """It has no contact with any other host though it waits for them."""
+        others = [contact for contact in self.contacts.values() if not contact.over]
+        return len(self.contacts) > 1 and sum(contact.connected for contact in others) <= 1 < len(others)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], roster: Mapping[TaskId, str]) -> Coordination:
+        """`roster`: task -> host, in the order to show them."""
+        return cls(
+            run=data["run"],
+            time=data["time"],
+            phase=data["phase"],
+            condition=_condition(data["condition"]),
+            past=tuple(_condition(entry) for entry in data["conditions"]),
+            warnings=tuple(data["warnings"]),
+            contacts={host: _contact(entry) for host, entry in data["hosts"].items()},
+            tasks={task: _task(task, host, data["hosts"].get(host)) for task, host in roster.items()},
+            incidents=tuple(_incident(entry) for entry in data["incidents"]),
+            restarts=data["restarts"],
+            missing=data["missing"],
+        )
+
+
+def _condition(entry: Mapping[str, Any]) -> Condition:
+    cause = TaskId.parse(entry["cause"]) if entry["cause"] else None
+    return Condition(Verdict(Outcome(entry["type"]), entry["reason"], cause), entry["since"])
+
+
+def _contact(entry: Mapping[str, Any]) -> Contact:
+    return Contact(entry["connected"], entry["heard"], entry["over"])
+
+
+def _incident(entry: Mapping[str, Any]) -> Incident:
+    return Incident(
+        id=entry["id"],
+        task=TaskId.parse(entry["task"]) if entry["task"] else None,
+        host=entry["host"],
+        noticed=entry["noticed"],
+        reason=entry["reason"],
+        restarted=tuple(map(TaskId.parse, entry["tasks"])),
+        collateral={TaskId.parse(one["task"]): one["reason"] for one in entry["collateral"]},
+        step=entry["step"],
+        back_to=entry["back_to"],
+        begun=entry["begun"],
+        recovered=entry["recovered"],
+        closed=entry.get("closed"),
+    )
+
+
+def _task(task: TaskId, host: str, known: Mapping[str, Any] | None) -> TaskStatus:
+    """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
+    if known is None:
+        return TaskStatus(task, host, TaskState.LOST, reason="its host has no part in the run")
+    if known["state"] is None:
+        return TaskStatus(task, host, TaskState.PENDING, reason="its host has not been heard yet")
+    status = TaskStatus.from_json(task, host, known["state"]["tasks"][str(task)])
+    if _contact(known).lost and not status.state.final:
+        last = f"{host} is away; it was {status.state.value}"
+        return dataclasses.replace(status, state=TaskState.LOST, since=known["heard"], reason=last)
+    return status

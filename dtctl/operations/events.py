@@ -1,0 +1,133 @@
+"""The story of a run: who did what, what happened, what was decided and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.conversation import request
+from dtctl.operations.coordinator import CoordinatorAway, away
+from dtctl.operations.record import RunRecord
+from dtctl.operations.status import status_of_hosts
+from dtctl.operations.streams import Away, Back, Streams
+from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import Message, Session, Transport
+
+TICK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One line of the story; its time is in epoch seconds. `kind`: task, contact, decision, condition or request."""
+
+    number: int
+    time: float
+    kind: str
+    host: str | None
+    task: str | None
+    attempt: int | None
+    before: str | None
+    after: str | None
+    reason: str
+    by: str
+
+    @classmethod
+    def of(cls, message: Message) -> Happening:
+        fields = message.fields
+        return cls(
+            number=fields["n"],
+            time=fields["time"],
+            kind=fields["kind"],
+            host=fields.get("host"),
+            task=fields.get("task"),
+            attempt=fields.get("attempt"),
+            before=fields.get("from"),
+            after=fields.get("to"),
+            reason=fields.get("reason") or "",
+            by=fields.get("by") or "",
+        )
+
+
+@dataclass(frozen=True)
+class Story:
+    """`away` and `errors`: why it was put together from what each host knows of itself, and who gave no answer."""
+
+    happenings: tuple[Happening, ...]
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    away: CoordinatorAway | None = None
+
+
+def read_events(record: RunRecord, transport: Transport, *, last: int | None) -> Story:
+    """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time."""
+    try:
+        return Story(tuple(_ask(record, transport, record.coordinator, last, whole=True)))
+    except DtctlError as error:
+        cause = away(record.coordinator, error)
+        if not isinstance(cause, CoordinatorAway):
+            raise
+    known = status_of_hosts(record, transport, cause.unreachable).record
+    if known.coordinator != record.coordinator:
+        return read_events(known, transport, last=last)
+    names = [name for name in known.hosts if name not in cause.unreachable]
+    outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
+    if not outcomes.results:
+        raise cause.cause
+    merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one.time)
+    return Story(tuple(merged if last is None else merged[-last:]), {**cause.unreachable, **outcomes.errors}, cause)
+
+
+def follow_events(record: RunRecord, transport: Transport, *, last: int | None) -> Iterator[Happening | Away | Back]:
+    """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled."""
+    host = record.hosts[record.coordinator]
+    with Streams(transport) as streams:
+        streams.begin(host, _EventStream(record, host, last, streams).converse)
+        for told in streams.all(TICK_S):
+            if isinstance(told, _TheEnd):
+                return
+            if isinstance(told, Away) and told.final:
+                raise told.error
+            if isinstance(told, Happening | Away | Back):
+                yield told
+
+
+class _TheEnd:
+    """Nothing more will happen."""
+
+
+class _EventStream:
+    def __init__(self, record: RunRecord, host: Host, last: int | None, streams: Streams) -> None:
+        self._record = record
+        self._host = host
+        self._from = _first(last)
+        self._streams = streams
+
+    def converse(self, session: Session) -> bool:
+        session.send({**request(self._record, self._host, "events"), "from": self._from, "follow": True, "whole": True})
+        while (message := session.receive()).type != "result":
+            if message.type == "event":
+                self._from = message["n"] + 1
+                self._streams.tell(Happening.of(message))
+        self._streams.tell(_TheEnd())
+        return False
+
+
+def _ask(record: RunRecord, transport: Transport, name: str, last: int | None, *, whole: bool) -> list[Happening]:
+    host = record.hosts[name]
+    session = transport.open(host)
+    try:
+        fields = {"from": _first(last), "follow": False, "whole": whole}
+        session.send({**request(record, host, "events"), **fields})
+        told = []
+        while (message := session.receive()).type != "result":
+            if message.type == "event":
+                told.append(Happening.of(message))
+        return told
+    finally:
+        session.close()
+
+
+def _first(last: int | None) -> int:
+    """Where reading begins: a negative number counts from the end."""
+    return 0 if last is None else -last

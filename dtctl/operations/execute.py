@@ -1,0 +1,70 @@
+"""Run a command on hosts, where the tasks would run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dtctl.errors import DtctlError
+from dtctl.model import Host, TaskId
+from dtctl.operations.conversation import request
+from dtctl.operations.record import RunRecord
+from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import Transport
+
+OnOutput = Callable[[str, int, bytes], None]
+"""Called with where it ran (a task or @host), 1 for stdout or 2 for stderr, and the bytes."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command runs: in a task's environment and code directory, or in a host's home."""
+
+    host: Host
+    task: TaskId | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.task) if self.task else f"@{self.host.name}"
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True)
+class ExecuteResult:
+    finished: Mapping[str, Finished]
+    errors: Mapping[str, DtctlError]
+
+
+def execute(
+    record: RunRecord,
+    transport: Transport,
+    places: Sequence[Place],
+    argv: Sequence[str],
+    on_output: OnOutput,
+    *,
+    cwd: Literal["code", "home"],
+) -> ExecuteResult:
+    """The words of argv reach the program as they are: no shell stands between."""
+
+    def work(place: Place) -> Finished:
+        session = transport.open(place.host)
+        try:
+            task = str(place.task) if place.task else None
+            session.send(
+                {**request(record, place.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd, "tty": False}
+            )
+            while (message := session.receive()).type != "result":
+                if message.type == "output":
+                    on_output(place.name, message["stream"], message.payload)
+            return Finished(message["exit_code"], message["signal"])
+        finally:
+            session.close()
+
+    outcomes = fan_out(places, work, name=lambda place: place.name)
+    return ExecuteResult(outcomes.results, outcomes.errors)

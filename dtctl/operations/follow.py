@@ -1,0 +1,130 @@
+"""Follow a run to its end. The hosts bring it there; whoever follows only looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dtctl.errors import DtctlError
+from dtctl.operations.conversation import request, result
+from dtctl.operations.coordination import Coordination
+from dtctl.operations.coordinator import CoordinatorAway, away
+from dtctl.operations.log_stream import LogStream, Reading, Through
+from dtctl.operations.logs import LogLines, LogRequest, hosts_of
+from dtctl.operations.record import RunRecord
+from dtctl.operations.status import RunStatus, status, told_by_coordinator
+from dtctl.operations.streams import Away, Back, Streams
+from dtctl.transport.seam import Session, Transport
+
+TICK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The run as its coordinator sees it now."""
+
+    coordination: Coordination
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The run is over; the last of all events."""
+
+    status: RunStatus
+
+
+Event = LogLines | Reading | Through | Away | Back | Seen | Ended
+
+
+def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Iterator[Event | None]:
+    """Log lines and the coordinator's view as they come; None now and then; `Ended` last.
+
+    Without tasks in `wanted` one connection follows it all. Raises DtctlError when there is no run to follow.
+    """
+    following = _Following(record, transport, wanted)
+    while True:
+        with Streams(transport) as streams:
+            following.begin(streams)
+            for told in streams.all(TICK_S):
+                following.observe(told)
+                if following.restarted or (following.ended is not None and following.all_read):
+                    break
+                if not isinstance(told, Ended):
+                    yield told  # type: ignore[misc]
+        if following.ended is not None:
+            yield following.ended
+            return
+
+
+class _Following:
+    """What has been seen so far, and where it is looked for."""
+
+    def __init__(self, record: RunRecord, transport: Transport, wanted: LogRequest) -> None:
+        self.ended: Ended | None = None
+        self.restarted = False
+        """The run was found elsewhere than where the cluster file says; everything is to be begun again."""
+        self._record = record
+        self._transport = transport
+        self._wanted = wanted
+        self._seen = False
+        self._unread: set[str] = set()
+        """Hosts whose logs have not been read to the end."""
+
+    def begin(self, streams: Streams) -> None:
+        record, self.restarted = self._record, False
+        streams.begin(record.hosts[record.coordinator], _Watch(record, streams).converse)
+        hosts = hosts_of(record, self._wanted.tasks)
+        self._unread = {host.name for host in hosts}
+        for host in hosts:
+            streams.begin(host, LogStream(record, host, self._wanted, streams).converse)
+
+    @property
+    def all_read(self) -> bool:
+        """All that was printed has been seen, on the hosts that can be reached."""
+        return not self._unread
+
+    def observe(self, told: object) -> None:
+        if isinstance(told, Seen):
+            self._seen = True
+        elif isinstance(told, Ended):
+            self.ended = told
+        elif isinstance(told, Through | Away):
+            self._unread.discard(told.host)
+            if isinstance(told, Away) and told.host == self._record.coordinator and not self._seen:
+                self._look_elsewhere(away(told.host, told.error))
+        elif isinstance(told, Reading):
+            self._unread.add(told.host)
+
+    def _look_elsewhere(self, error: DtctlError) -> None:
+        """The coordinator's host knows nothing, or is away from the start: every host is asked, once."""
+        if not isinstance(error, CoordinatorAway):
+            raise error
+        self._seen = True
+        found = status(self._record, self._transport)
+        if found.coordination is not None:
+            self._record, self.restarted = found.record, True
+        elif error.elsewhere or not found.time:
+            raise error.cause
+        elif found.verdict.outcome.decided and not found.going_on_after_the_end:
+            self.ended = Ended(found)
+
+
+class _Watch:
+    """The conversation with the coordinator's host."""
+
+    def __init__(self, record: RunRecord, streams: Streams) -> None:
+        self._record = record
+        self._streams = streams
+
+    def converse(self, session: Session) -> bool:
+        """Until the run is over; then the coordinator's last word, with the checkpoints."""
+        host = self._record.hosts[self._record.coordinator]
+        session.send({**request(self._record, host, "watch"), "whole": True, "since_serial": 0, "until_final": True})
+        while (message := session.receive()).type != "result":
+            if message.type == "states":
+                self._streams.tell(Seen(Coordination.from_json(message["coordination"], self._record.roster)))
+        session.send({**request(self._record, host, "status"), "whole": True, "run": message["run"]})
+        answer = result(session)
+        known = self._record.as_known(answer["spec"]["inventory"])
+        self._streams.tell(Ended(told_by_coordinator(known, answer)))
+        return False

@@ -1,0 +1,71 @@
+"""Find and remove what dead runs have left on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dtctl.errors import DtctlError
+from dtctl.operations.conversation import ask
+from dtctl.operations.record import RunRecord
+from dtctl.transport.seam import Message, Transport
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A process of a run that has ended, or that is not there any more."""
+
+    pid: int
+    command: str
+    run: str
+
+
+@dataclass(frozen=True)
+class DeadRun:
+    """A run's directory, and why it is not needed."""
+
+    run: str
+    cluster: str
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What one host had to be rid of, or has been rid of."""
+
+    processes: tuple[Stray, ...]
+    runs: tuple[DeadRun, ...]
+    bundles: tuple[str, ...]
+    files: tuple[str, ...]
+    freed_bytes: int
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.processes or self.runs or self.bundles or self.files)
+
+
+@dataclass(frozen=True)
+class GcResult:
+    remains: Mapping[str, Remains]
+    errors: Mapping[str, DtctlError]
+
+    @property
+    def processes(self) -> int:
+        return sum(len(one.processes) for one in self.remains.values())
+
+
+def collect(record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool) -> GcResult:
+    """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks."""
+    outcomes = ask(record, transport, "gc", {"run": None, "dry_run": dry_run, "all": every_cluster})
+    return GcResult({host: _remains(answer) for host, answer in outcomes.results.items()}, outcomes.errors)
+
+
+def _remains(answer: Message) -> Remains:
+    return Remains(
+        processes=tuple(Stray(one["pid"], one["command"], one["run"]) for one in answer["processes"]),
+        runs=tuple(DeadRun(one["run"], one["cluster"], one["host"], one["reason"]) for one in answer["runs"]),
+        bundles=tuple(answer["bundles"]),
+        files=tuple(answer["files"]),
+        freed_bytes=answer["freed_bytes"],
+    )

@@ -1,0 +1,124 @@
+"""From a cluster file to what `up` starts: the plan, the code and the secrets, read on the controller."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtctl.errors import PreflightError
+from dtctl.model import Cluster, SshSettings
+from dtctl.operations.credentials import make_credentials
+from dtctl.operations.record import record_of_plan
+from dtctl.operations.up import Launch
+from dtctl.plan.local import on_this_machine
+from dtctl.plan.run import plan_run
+from dtctl.plan.spec import digest
+from dtctl.plan.values import RunPlan
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+
+Hostname = Callable[[SshSettings], str]
+"""The name that SSH would connect to, by its own configuration."""
+
+
+def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
+    names = {
+        host.name: hostname(host.ssh) for host in cluster.hosts.values() if host.ssh is not None and not host.address
+    }
+    return plan_run(cluster, names, local_python=sys.executable)
+
+
+def make_local(cluster: Cluster) -> Cluster:
+    """The cluster on this machine, on ports that are free here now."""
+    return on_this_machine(cluster, _is_free)
+
+
+def prepare_launch(
+    cluster: Cluster,
+    hostname: Hostname,
+    environ: Mapping[str, str],
+    *,
+    local: bool = False,
+    replace: bool = False,
+) -> Launch:
+    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found."""
+    found = find_secrets(cluster, environ)
+    bundle = scan_code(cluster)
+    said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    plan = make_plan(make_local(cluster) if local else cluster, hostname)
+    created = time.time()
+    return Launch(
+        plan=plan,
+        record=record_of_plan(plan, run_id(cluster.name, created), created),
+        bundle=bundle,
+        digest=said,
+        controller=controller_name(),
+        secrets=found,
+        credentials=make_credentials(),
+        replace=replace,
+    )
+
+
+def scan_code(cluster: Cluster) -> Bundle:
+    """The cluster's code, without the files that hold secrets or keys."""
+    from dtctl.bundle import scan
+
+    keys = [host.ssh.identity_file for host in cluster.hosts.values() if host.ssh and host.ssh.identity_file]
+    env_file = [cluster.trainer.env_file] if cluster.trainer.env_file else []
+    return scan(cluster.trainer.code, cluster=cluster.name, secret_files=[*env_file, *map(Path, set(keys))])
+
+
+def run_id(cluster: str, now: float) -> str:
+    """Sorts by time, and two controllers never make the same."""
+    return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(2)}"
+
+
+def controller_name() -> str:
+    """user@host of whoever types here."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
+    """The secrets' values, from the env file first. Raises PreflightError with the names of those that are missing."""
+    names = cluster.trainer.secrets
+    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise PreflightError(
+            f"no value for the secret{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+            hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
+        )
+    return {name: known[name] for name in names}
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """NAME=VALUE lines; blank lines and # comments are passed over, matching quotes around a value are taken off."""
+    values = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.strip().removeprefix("export ").lstrip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise PreflightError(f"{path}:{number}: not a line of the form NAME=VALUE")
+        value = value.strip()
+        quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
+        values[name.strip()] = value[1:-1] if quoted else value
+    return values
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,91 @@
+"""Move the tasks of a host to another one: the same cluster with the one in place of the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dtctl.config.suggest import did_you_mean
+from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError
+from dtctl.model import Cluster, TaskId
+from dtctl.operations.record import RunRecord, record_of_cluster
+from dtctl.operations.status import status
+from dtctl.transport.fanout import SomeHostsFailed
+from dtctl.transport.seam import Transport
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """`cluster` is the one of the file with `new` in every place of `old`."""
+
+    old: str
+    new: str
+    cluster: Cluster
+    tasks: tuple[TaskId, ...]
+    was_spare: bool
+    """The new host is listed among the spares of the file."""
+
+    @property
+    def moves_the_lead(self) -> bool:
+        return self.cluster.lead in self.tasks
+
+
+def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement:
+    """`new` None: the first of the spares. Raises UsageError for hosts that cannot give or take tasks."""
+    record = record_of_cluster(cluster)
+    if old not in record.hosts:
+        hint = did_you_mean(old, list(record.hosts)) or f"hosts with tasks: {', '.join(record.hosts)}"
+        raise UsageError(f"{old} has no task in {cluster.name}", hint=hint)
+    new = _newcomer(cluster, record, new)
+    jobs = {
+        name: dataclasses.replace(job, hosts=tuple(new if host == old else host for host in job.hosts))
+        for name, job in cluster.jobs.items()
+    }
+    spares = tuple(name for name in cluster.spares if name != new)
+    exchanged = dataclasses.replace(cluster, jobs=jobs, spares=spares)
+    return Replacement(old, new, exchanged, record.tasks_on(old), was_spare=new in cluster.spares)
+
+
+def taken_places(error: DtctlError, record: RunRecord, transport: Transport) -> Mapping[str, str]:
+    """If `up` was refused because hosts were replaced in the live run: those of the file -> those in their place."""
+    causes = error.errors.values() if isinstance(error, SomeHostsFailed) else [error]
+    if not any(isinstance(cause, AgentError) and cause.code == "changed_run" for cause in causes):
+        return {}
+    return status(dataclasses.replace(record, run=None), transport).record.replaced
+
+
+def check_same(cluster: Cluster, run: RunRecord) -> None:
+    """Raises PreflightError unless the run has the tasks of the cluster, on the same hosts."""
+    wanted = record_of_cluster(cluster).roster
+    if dict(run.roster) == dict(wanted):
+        return
+    differing = [task for task in {**wanted, **run.roster} if wanted.get(task) != run.roster.get(task)]
+    told = [f"{task}: {wanted.get(task, 'nowhere')} in the file, {run.roster.get(task, 'nowhere')} in the run"
+            for task in differing]  # fmt: skip
+    raise PreflightError(
+        f"{cluster.file} does not agree with run {run.run or run.cluster}",
+        detail="\n".join(told[:5]),
+        hint="bring the file in step first, or start anew from it: dtctl up --replace",
+    )
+
+
+def _newcomer(cluster: Cluster, record: RunRecord, new: str | None) -> str:
+    if new is None:
+        if not cluster.spares:
+            raise UsageError("there is no spare host", hint="dtctl replace HOST NEWHOST, or list hosts under spares:")
+        return cluster.spares[0]
+    if new not in cluster.hosts:
+        hint = did_you_mean(new, list(cluster.hosts)) or f"add it to hosts: in {cluster.file}"
+        raise UsageError(f"there is no host {new!r} in this cluster", hint=hint)
+    if new in record.hosts:
+        free = _free(cluster, record)
+        raise UsageError(
+            f"{new} has tasks of its own: {', '.join(map(str, record.tasks_on(new)))}",
+            hint=f"hosts without a task: {', '.join(free) or 'none'}",
+        )
+    return new
+
+
+def _free(cluster: Cluster, record: RunRecord) -> Sequence[str]:
+    return [name for name in cluster.hosts if name not in record.hosts]

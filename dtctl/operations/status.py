@@ -1,0 +1,170 @@
+"""What has become of a run: its coordinator is asked, or else every host."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from dtctl.errors import AgentError, DtctlError
+from dtctl.model import Host, TaskId, TaskState
+from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
+from dtctl.operations.conversation import ask, knows_no_run
+from dtctl.operations.coordination import Coordination
+from dtctl.operations.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.record import RunRecord
+from dtctl.operations.tasks import TaskStatus
+from dtctl.operations.verdict import Verdict, judge
+from dtctl.transport.seam import Message, Transport
+
+_LOST_CONNECT_S = 3.0
+_GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One moment of a run. Tasks of hosts that gave no answer are `lost`: nobody can tell."""
+
+    record: RunRecord
+    tasks: Mapping[TaskId, TaskStatus]
+    verdict: Verdict
+    checkpoints: tuple[Checkpoints, ...]
+    time: float
+    """Epoch seconds on the lead's host, against which ages are counted; 0 when no host answered."""
+    coordination: Coordination | None = None
+    """None: every host was asked for itself."""
+    away: CoordinatorAway | None = None
+    """Why every host was asked."""
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Host -> why it gave no answer."""
+    without_run: tuple[str, ...] = ()
+    """Hosts that answered that they know no run of the cluster."""
+
+    @property
+    def going_on_after_the_end(self) -> tuple[TaskId, ...]:
+        """Tasks that run though the outcome is certain, ps tasks as a rule."""
+        if not self.verdict.outcome.decided:
+            return ()
+        return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
+
+    @property
+    def newest_checkpoint(self) -> Checkpoints | None:
+        return newest_of_run(self.checkpoints)
+
+
+def status(record: RunRecord, transport: Transport) -> RunStatus:
+    """By one connection where the coordinator can be asked. Raises DtctlError only when no host answers."""
+    try:
+        found = from_coordinator(record, transport)
+    except CoordinatorAway as error:
+        return _without(error, record, transport)
+    if found.coordination and found.coordination.isolated:  # it may have been replaced while it was cut off
+        every = status_of_hosts(found.record, transport)
+        if every.record.created > found.record.created:
+            return status(every.record, transport)
+    return _with_lost_hosts(found, transport)
+
+
+def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
+    """What hosts say for themselves that the coordinator has lost: their agents are revived by being asked."""
+    lost = found.coordination.lost_hosts if found.coordination else ()
+    if not lost:
+        return found
+    hurried = {name: _hurried(host) if name in lost else host for name, host in found.record.hosts.items()}
+    answers = ask(dataclasses.replace(found.record, hosts=hurried), transport, "status", hosts=lost).results
+    told = {
+        task: _task(task, host, found.record, answers[host])
+        for task, host in found.record.roster.items()
+        if host in answers and answers[host]["run"] == found.record.run
+    }
+    return dataclasses.replace(found, tasks={**found.tasks, **told})
+
+
+def _hurried(host: Host) -> Host:
+    """One that has been lost is most often off, and nobody wants to wait for it each time."""
+    if host.ssh is None:
+        return host
+    timeout_s = min(host.ssh.connect_timeout_s, _LOST_CONNECT_S)
+    return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, connect_timeout_s=timeout_s))
+
+
+def from_coordinator(record: RunRecord, transport: Transport) -> RunStatus:
+    """As the coordinator alone tells it. Raises CoordinatorAway."""
+    answer = ask_coordinator(record, transport, "status")
+    if answer["run"] is None:
+        raise CoordinatorAway(record.coordinator, AgentError("no_run", f"there is no run of {record.cluster}"))
+    known = record.as_known(answer["spec"]["inventory"])
+    if answer["coordination"] is None:
+        if known.coordinator != record.coordinator:  # the file has changed since the run was started
+            return from_coordinator(known, transport)
+        raise CoordinatorAway(record.coordinator, AgentError("not_coordinator", "the run has no coordinator"))
+    return told_by_coordinator(known, answer)
+
+
+def told_by_coordinator(record: RunRecord, answer: Message) -> RunStatus:
+    """The coordinator's answer to `status` as a value."""
+    coordination = Coordination.from_json(answer["coordination"], record.roster)
+    return RunStatus(
+        record=record,
+        tasks=coordination.tasks,
+        verdict=coordination.condition.verdict,
+        checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
+        time=float(answer["time"]),
+        coordination=coordination,
+    )
+
+
+def status_of_hosts(
+    record: RunRecord, transport: Transport, failed: Mapping[str, DtctlError] | None = None
+) -> RunStatus:
+    """As every host tells it for itself; one that does not answer is in `errors`. Those in `failed` are not asked."""
+    errors = dict(failed or {})
+    outcomes = ask(record, transport, "status", hosts=[name for name in record.hosts if name not in errors])
+    answers, errors = dict(outcomes.results), {**errors, **outcomes.errors}
+    known = _newest(record, answers)
+    unasked = [name for name in known.hosts if name not in record.hosts]
+    if unasked:
+        more = ask(known, transport, "status", hosts=unasked)
+        answers, errors = {**answers, **more.results}, {**errors, **more.errors}
+    told = {host: message for host, message in answers.items() if message["run"]}
+    silent = {host for host, message in answers.items() if not message["run"]}
+    silent |= {host for host, error in errors.items() if knows_no_run(error)}
+    tasks = {task: _task(task, host, known, told.get(host)) for task, host in known.roster.items()}
+    clock = told.get(known.coordinator) or next(iter(told.values()), {"time": 0.0})
+    return RunStatus(
+        record=known,
+        tasks=tasks,
+        verdict=judge(tasks, known.lead, known.success),
+        checkpoints=tuple(
+            checkpoints
+            for host in sorted(told, key=lambda name: name != known.coordinator)
+            for checkpoints in read_checkpoints(host, told[host]["checkpoints"])
+        ),
+        time=float(clock["time"]),
+        errors={host: error for host, error in errors.items() if not knows_no_run(error)},
+        without_run=tuple(name for name in known.hosts if name in silent),
+    )
+
+
+def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
+    every = status_of_hosts(record, transport, away.unreachable)
+    if every.record.coordinator != record.coordinator:
+        with suppress(CoordinatorAway):
+            return from_coordinator(every.record, transport)
+    return dataclasses.replace(every, away=away)
+
+
+def _newest(record: RunRecord, answers: Mapping[str, Message]) -> RunRecord:
+    """The newest run that the hosts know of, as they know it."""
+    known = [record.as_known(answer["spec"]["inventory"]) for answer in answers.values() if answer["run"]]
+    return max(known, key=lambda one: one.created, default=record)
+
+
+def _task(task: TaskId, host: str, record: RunRecord, answer: Message | None) -> TaskStatus:
+    if answer is None:
+        return TaskStatus(task, host, TaskState.LOST, reason="its host gives no answer")
+    entry = answer["state"]["tasks"].get(str(task))
+    if entry is None or answer["run"] != record.run:
+        return TaskStatus(task, host, TaskState.LOST, reason="its host has another run")
+    return TaskStatus.from_json(task, host, entry)

@@ -1,0 +1,189 @@
+"""End tasks, and make sure of it; clear away what dtctl made for their run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtctl.errors import DtctlError
+from dtctl.model import Host, TaskId
+from dtctl.operations.conversation import Conversations, knows_no_run
+from dtctl.operations.coordinator import CoordinatorAway
+from dtctl.operations.locate import ask_wherever_it_is
+from dtctl.operations.record import RunRecord
+from dtctl.transport.seam import Message, Transport
+
+_PS = "ps"
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A process that outlived SIGKILL (in uninterruptible sleep, as a rule)."""
+
+    task: str
+    host: str
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True)
+class StopResult:
+    """Who was ended, who had ended before, and who could not be; every host that did not answer is in `errors`."""
+
+    stopped: tuple[TaskId, ...] = ()
+    already: tuple[TaskId, ...] = ()
+    survivors: tuple[Survivor, ...] = ()
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    without_run: tuple[str, ...] = ()
+    """Hosts that know no such run."""
+    promised: tuple[str, ...] = ()
+    """Hosts that nobody reaches: the coordinator ends the tasks there as soon as they are back."""
+    away: CoordinatorAway | None = None
+    """Why every host was asked for itself."""
+
+    def and_then(self, other: StopResult) -> StopResult:
+        """Both, where the other one was about other tasks or hosts."""
+        return dataclasses.replace(
+            self,
+            stopped=self.stopped + other.stopped,
+            already=self.already + other.already,
+            survivors=self.survivors + other.survivors,
+            errors={**self.errors, **other.errors},
+            without_run=self.without_run + other.without_run,
+        )
+
+
+@dataclass(frozen=True)
+class DownResult:
+    stop: StopResult
+    removed: Mapping[str, tuple[str, ...]]
+    """Host -> ids of the runs that were removed there."""
+    kept: Mapping[str, tuple[str, ...]]
+    """Host -> files that a trainer wrote beside its code."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How tasks are asked to end: who asks, why, and how long they may take (None: as the run's spec says)."""
+
+    by: str
+    reason: str
+    grace_s: float | None = None
+
+    def fields(self) -> dict[str, Any]:
+        return {"by": self.by, "reason": self.reason, "grace_s": self.grace_s}
+
+
+def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], ending: Ending) -> StopResult:
+    """SIGTERM, the grace period, SIGKILL, another look; ps last, so that the others can still save what is on them.
+
+    The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
+    """
+    everything = set(tasks) == set(record.roster)
+    wanted = None if everything else [str(task) for task in tasks]
+    try:
+        record, answer = ask_wherever_it_is(record, transport, "stop", {"tasks": wanted, **ending.fields()})
+    except CoordinatorAway as away:
+        known = away.known or record
+        direct = _stop_directly(known, transport, tuple(known.roster) if everything else tasks, ending, away)
+        return dataclasses.replace(direct, away=away)
+    known = record.as_known(answer["inventory"])
+    result = _by_coordinator(known, answer)
+    ended = {*result.stopped, *result.already}
+    named = known.roster if everything else tasks
+    rest = [task for task in named if known.roster[task] in answer["unreached"] and task not in ended]
+    if not rest:
+        return result
+    direct = _stop_directly(known, transport, rest, ending)
+    return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
+
+
+def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
+    """Stops everything, then clears the hosts on which nothing survived."""
+    stopped = stop(record, transport, tuple(record.roster), ending)
+    with Conversations(record, transport, record.hosts) as conversations:
+        unclear = {survivor.host for survivor in stopped.survivors}
+        clear = [host for host in record.hosts if host not in unclear and host not in stopped.errors]
+        answers = conversations.ask("down", lambda _: {"tasks": None, **ending.fields()}, clear)
+        rest = _result(record, conversations, [_told(answers)])
+    return DownResult(
+        stop=dataclasses.replace(
+            stopped,
+            stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
+            survivors=stopped.survivors + rest.survivors,
+            errors={**stopped.errors, **rest.errors},
+        ),
+        removed={host: tuple(answer["removed"]) for host, answer in answers.items()},
+        kept={host: tuple(answer["kept"]) for host, answer in answers.items() if answer["kept"]},
+    )
+
+
+def _by_coordinator(record: RunRecord, answer: Message) -> StopResult:
+    return StopResult(
+        stopped=tuple(map(TaskId.parse, answer["stopped"])),
+        already=tuple(map(TaskId.parse, answer["already"])),
+        survivors=tuple(
+            Survivor(one["task"], record.roster[TaskId.parse(one["task"])], one["pid"], one["command"])
+            for one in answer["survivors"]
+        ),
+    )
+
+
+def _stop_directly(
+    record: RunRecord,
+    transport: Transport,
+    tasks: Sequence[TaskId],
+    ending: Ending,
+    away: CoordinatorAway | None = None,
+) -> StopResult:
+    """Each host ends its own; the ps tasks when all others have ended."""
+    with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
+        conversations.errors.update(away.unreachable if away else {})
+        rounds = ([task for task in tasks if task.job != _PS], [task for task in tasks if task.job == _PS])
+        results = [_stop_round(record, conversations, some, ending) for some in rounds if some]
+        return _result(record, conversations, results)
+
+
+def _stop_round(record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], ending: Ending) -> StopResult:
+    fields = _with_tasks(record, tasks, ending.fields())
+    return _told(conversations.ask("stop", fields, _hosts_of(record, tasks)))
+
+
+def _told(answers: Mapping[str, Message]) -> StopResult:
+    """What hosts say of their own tasks."""
+    return StopResult(
+        stopped=tuple(TaskId.parse(task) for answer in answers.values() for task in answer["stopped"]),
+        already=tuple(TaskId.parse(task) for answer in answers.values() for task in answer["already"]),
+        survivors=tuple(
+            Survivor(one["task"], host, one["pid"], one["command"])
+            for host, answer in answers.items()
+            for one in answer["survivors"]
+        ),
+    )
+
+
+def _result(record: RunRecord, conversations: Conversations, results: Sequence[StopResult]) -> StopResult:
+    errors = conversations.errors
+    told = StopResult(
+        errors={host: error for host, error in errors.items() if not knows_no_run(error)},
+        without_run=tuple(host for host in record.hosts if host in errors and knows_no_run(errors[host])),
+    )
+    for result in results:
+        told = told.and_then(result)
+    return told
+
+
+def _hosts_of(record: RunRecord, tasks: Sequence[TaskId]) -> list[str]:
+    wanted = {record.roster[task] for task in tasks}
+    return [host for host in record.hosts if host in wanted]
+
+
+def _with_tasks(
+    record: RunRecord, tasks: Sequence[TaskId], fields: Mapping[str, Any]
+) -> Callable[[Host], dict[str, Any]]:
+    def of(host: Host) -> dict[str, Any]:
+        return {"tasks": [str(task) for task in tasks if record.roster[task] == host.name], **fields}
+
+    return of

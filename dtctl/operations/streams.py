@@ -1,0 +1,111 @@
+"""Conversations that go on for long, side by side: one that breaks is begun again."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.model import Host
+from dtctl.transport.seam import Session, Transport
+
+_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+_PASSING = ("internal",)
+"""Refusals that another try may not meet: an agent that could not be revived just now."""
+
+Converse = Callable[[Session], bool]
+"""Talks until there is no more to say (False), or until it is to be begun again (True)."""
+
+
+@dataclass(frozen=True)
+class Away:
+    """A host cannot be followed; unless `final`, it is tried again."""
+
+    host: str
+    error: DtctlError
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Back:
+    """A host that was away is followed again, from where it was left."""
+
+    host: str
+
+
+class Streams:
+    """Each conversation has a thread of its own; the owner reads one stream of what they `tell`. A context manager."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._told: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._ended = threading.Event()
+        self._sessions: set[Session] = set()
+
+    def __enter__(self) -> Streams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for session in list(self._sessions):
+            session.close()
+
+    def begin(self, host: Host, converse: Converse) -> None:
+        threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
+
+    def tell(self, what: object) -> None:
+        """Called by a conversation, from its thread."""
+        self._told.put(what)
+
+    def all(self, tick_s: float) -> Iterator[object]:
+        """What is told, as it comes, and None whenever there was nothing for `tick_s`; without end."""
+        while True:
+            try:
+                told = self._told.get(timeout=tick_s)
+            except queue.Empty:
+                yield None
+                continue
+            if isinstance(told, _Bug):
+                raise told.error
+            yield told
+
+    def _keep(self, host: Host, converse: Converse) -> None:
+        failures = 0
+        while not self._ended.is_set():
+            try:
+                session = self._transport.open(host)
+                self._sessions.add(session)
+                if failures:
+                    self.tell(Back(host.name))
+                failures = 0
+                try:
+                    if not converse(session):
+                        return
+                finally:
+                    session.close()
+                    self._sessions.discard(session)
+            except DtctlError as error:
+                if self._ended.is_set():
+                    return
+                passing = isinstance(error, TransportError) or _is_passing(error)
+                if not failures:
+                    self.tell(Away(host.name, error, final=not passing))
+                if not passing:
+                    return
+                self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
+                failures += 1
+            except BaseException as bug:
+                if not self._ended.is_set():
+                    self.tell(_Bug(bug))
+                return
+
+
+@dataclass(frozen=True)
+class _Bug:
+    error: BaseException
+
+
+def _is_passing(error: DtctlError) -> bool:
+    return isinstance(error, AgentError) and error.code in _PASSING

@@ -1,0 +1,62 @@
+"""Find out the keys of hosts and of the gateways before them, and pin them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.transport.fanout import fan_out
+
+if TYPE_CHECKING:
+    from dtctl.transport.hostkeys import HostKey
+    from dtctl.transport.trust import Station, Trust
+
+
+@dataclass(frozen=True)
+class NewKeys:
+    """What a host shows that has no key pinned yet."""
+
+    station: Station
+    keys: Sequence[HostKey]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the hosts. A host behind a gateway can be looked at when the gateway has been pinned."""
+
+    new: tuple[NewKeys, ...]
+    known: tuple[str, ...]
+    """Hosts that show a key that is pinned."""
+    errors: Mapping[str, DtctlError]
+
+
+def look(trust: Trust, hosts: Iterable[Host]) -> Look:
+    """Scans the next unknown host on the way to each; those that are known are compared with what is pinned."""
+    stations: dict[str, Station] = {}
+    for host in hosts:
+        if not host.is_local:
+            way = trust.way(host)
+            station = next((one for one in way if not trust.pinned(one)), way[-1])
+            stations[station.name] = station
+    outcomes = fan_out(stations.values(), trust.scan)
+    unknown = [name for name in outcomes.results if not trust.pinned(stations[name])]
+    changed: dict[str, DtctlError] = {}
+    for name in outcomes.results.keys() - set(unknown):
+        try:
+            trust.compare(stations[name], outcomes.results[name])
+        except DtctlError as error:
+            changed[name] = error
+    return Look(
+        new=tuple(NewKeys(stations[name], outcomes.results[name]) for name in unknown),
+        known=tuple(name for name in outcomes.results if name not in unknown and name not in changed),
+        errors={**outcomes.errors, **changed},
+    )
+
+
+def pin(trust: Trust, new: Iterable[NewKeys]) -> tuple[Path, ...]:
+    """The files that were written."""
+    return tuple(dict.fromkeys(trust.pin(one.station, one.keys) for one in new))

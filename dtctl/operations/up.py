@@ -1,0 +1,272 @@
+"""Start a run: everything is made ready on every host before anything starts on one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtctl.bundle import Bundle, Sender
+from dtctl.errors import DtctlError, PreflightError
+from dtctl.model import Host, TaskId
+from dtctl.operations.conversation import Progress, Report, request
+from dtctl.operations.credentials import Credentials
+from dtctl.operations.push import converse
+from dtctl.operations.record import RunRecord
+from dtctl.operations.stop import Ending, StopResult, stop
+from dtctl.operations.tasks import TaskStatus
+from dtctl.plan.spec import host_spec
+from dtctl.plan.values import RunPlan
+from dtctl.transport.fanout import Outcomes, fan_out
+from dtctl.transport.seam import Message, Session, Transport
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_ROLLBACK_S = 60.0
+"""Rolling back kills what was started, which waits for no grace period."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one `up` is to start."""
+
+    plan: RunPlan
+    record: RunRecord
+    bundle: Bundle
+    digest: str
+    controller: str
+    """user@host, for those who find the run later."""
+    secrets: Mapping[str, str]
+    credentials: Credentials
+    """By which the run's agents know each other."""
+    replace: bool
+
+    @property
+    def expects_revival(self) -> bool:
+        """Hosts are to bring the agents back by themselves when they have been restarted."""
+        return not self.record.is_local and self.plan.cluster.recovery.reboot == "auto"
+
+
+@dataclass(frozen=True)
+class UpResult:
+    """`started` is empty when the run was there already and nothing has changed."""
+
+    run: str
+    started: Mapping[TaskId, TaskStatus]
+    ended: tuple[TaskId, ...]
+    """Of a run that was there already: tasks that do not run any more."""
+    replaced: Mapping[str, StopResult] = field(default_factory=dict)
+    """Runs that had to make way, and how they ended."""
+    without_revival: Mapping[str, str] = field(default_factory=dict)
+    """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
+
+
+def up(
+    launch: Launch,
+    transport: Transport,
+    report: Report,
+    remember: Callable[[RunRecord], None],
+    consent: Callable[[Collection[str]], None] = lambda runs: None,
+) -> UpResult:
+    """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
+
+    A host that fails, an interrupt or the death of this process before that takes everything back: hosts that
+    lose their controller do so by themselves. `remember` is called when the run is there to stay; `consent` when all
+    is prepared, with the runs that are to be ended: what it raises takes everything back.
+    """
+    record = launch.record
+    assert record.run is not None
+    with _Starting(launch, transport, report) as starting:
+        prepared = starting.everywhere("prepare", starting.prepare)
+        running = _already_running(prepared)
+        if running is not None:
+            return UpResult(running, {}, starting.ended(prepared))
+        old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
+        consent(old)
+        replaced = {run: _replace(run, launch, transport) for run in old}
+        started = starting.start_everywhere()
+        with _uninterrupted():
+            kept = starting.keep_everywhere()
+            remember(record)
+    return UpResult(
+        run=record.run,
+        started=_statuses(record.roster, started),
+        ended=(),
+        replaced=replaced,
+        without_revival=_without_revival(kept) if launch.expects_revival else {},
+    )
+
+
+def _replace(old: str, launch: Launch, transport: Transport) -> StopResult:
+    """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
+    record = dataclasses.replace(launch.record, run=old)
+    return stop(record, transport, tuple(record.roster), Ending(launch.controller, f"replaced by {launch.record.run}"))
+
+
+class _Starting:
+    """The conversations of one `up`. A context manager: left by an exception, it takes back what was begun."""
+
+    def __init__(self, launch: Launch, transport: Transport, report: Report) -> None:
+        self._launch = launch
+        self._transport = transport
+        self._report = report
+        self._hosts = tuple(launch.record.hosts.values())
+        self._sessions: dict[str, Session] = {}
+        self._sender = Sender(launch.bundle)
+
+    def __enter__(self) -> _Starting:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._abort()
+            self._wait_for_the_end()
+        for session in self._sessions.values():
+            session.close()
+        self._sender.close()
+
+    def everywhere(self, doing: str, work: Callable[[Host], Message]) -> dict[str, Message]:
+        """The answers of all hosts; one that fails is an error of the whole."""
+        return fan_out(self._hosts, work, cancel=self._abort).or_raise(doing)
+
+    def prepare(self, host: Host) -> Message:
+        self._report(Progress(host.name, "connect"))
+        session = self._transport.open(host)
+        self._sessions[host.name] = session
+        session.send(_request(self._launch, host))
+        answer = converse(session, self._sender, self._report)
+        self._report(Progress(host.name, "prepared"))
+        return answer
+
+    def start_everywhere(self) -> dict[str, Message]:
+        """All are told before one is listened to, and all are listened to at once: tasks wait for those elsewhere."""
+        for session in self._sessions.values():
+            session.send({"type": "start"})
+        hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
+        return _causes(hearing).or_raise("start")
+
+    def _hear_of_the_start(self, host: Host) -> Message:
+        try:
+            answer = converse(self._sessions[host.name], None, self._report)
+        except DtctlError:
+            self._abort()  # or the other hosts would wait for this one
+            raise
+        self._report(Progress(host.name, "started"))
+        return answer
+
+    def ended(self, prepared: Mapping[str, Message]) -> tuple[TaskId, ...]:
+        """Tasks of the run that are final; all of them on a host where it does not go on."""
+        hosts = [host for host in self._hosts if prepared[host.name]["unchanged"]]
+        answers = fan_out(hosts, lambda host: self._say(host, {"type": "start"})).or_raise("look")
+        roster = self._launch.record.roster
+        there = _statuses({task: host for task, host in roster.items() if host in answers}, answers)
+        return tuple(task for task in roster if task not in there or there[task].state.final)
+
+    def keep_everywhere(self) -> dict[str, Message]:
+        """A host that is lost at this very moment rolls back by itself; then the others must not go on without it."""
+        kept = fan_out(self._hosts, lambda host: self._say(host, {"type": "keep"}))
+        if kept.errors:
+            ending = {"tasks": None, "grace_s": 0, "reason": "not every host could be started", "by": "dtctl up"}
+            goes_on = [host for host in self._hosts if host.name in kept.results]
+            fan_out(
+                goes_on, lambda host: self._say(host, {**request(self._launch.record, host, "down"), **ending})
+            ).or_raise("take back the start")
+        return kept.or_raise("keep what was started")
+
+    def _say(self, host: Host, fields: Mapping[str, Any]) -> Message:
+        self._sessions[host.name].send(fields)
+        return converse(self._sessions[host.name], None, self._report)
+
+    def _abort(self) -> None:
+        for session in list(self._sessions.values()):
+            with contextlib.suppress(DtctlError):
+                session.send({"type": "abort"})
+
+    def _wait_for_the_end(self) -> None:
+        """Until each agent has said that it has rolled back, or cannot say so any more."""
+
+        def drain(session: Session) -> None:
+            with contextlib.suppress(DtctlError, TimeoutError):
+                while True:
+                    session.receive(timeout_s=_ROLLBACK_S)
+
+        fan_out(list(self._sessions.values()), drain, name=lambda session: session.host.name)
+
+
+def _causes(outcomes: Outcomes[Message]) -> Outcomes[Message]:
+    """Hosts that have only given up because another one had failed are no causes."""
+    given_up = [host for host, error in outcomes.errors.items() if getattr(error, "code", "") == "rolled_back"]
+    if len(given_up) == len(outcomes.errors):
+        return outcomes
+    results = {**outcomes.results, **{host: Message({}) for host in given_up}}
+    return Outcomes(results, {host: error for host, error in outcomes.errors.items() if host not in given_up})
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait: a run that some hosts have been told to keep can no more be taken back by going away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: held.append(got)) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for interrupt, action in before.items():
+            signal.signal(interrupt, action)
+        for number in held:
+            signal.raise_signal(number)
+
+
+def _request(launch: Launch, host: Host) -> dict[str, Any]:
+    record = launch.record
+    assert record.run is not None
+    spec = host_spec(
+        launch.plan,
+        host.name,
+        run=record.run,
+        digest=launch.digest,
+        bundle=launch.bundle.id,
+        created=record.created,
+        controller=launch.controller,
+        inventory=record.to_json(),
+    )
+    return {
+        **request(record, host, "up"),
+        "spec": spec,
+        "bundle": launch.bundle.id,
+        "secrets": launch.secrets,
+        "credentials": dataclasses.asdict(launch.credentials),
+        "replace": launch.replace,
+    }
+
+
+def _already_running(prepared: Mapping[str, Message]) -> str | None:
+    """The run that goes on unchanged on all hosts. One that does so on some of them only is an error."""
+    unchanged = {host: answer["run"] for host, answer in prepared.items() if answer["unchanged"]}
+    if not unchanged:
+        return None
+    runs: set[str] = set(unchanged.values())
+    # A host whose tasks have all ended still belongs to the run that goes on elsewhere.
+    others = [host for host, answer in prepared.items() if host not in unchanged and answer["current"] not in runs]
+    if len(runs) > 1 or others:
+        from dtctl.config.ranges import fold
+
+        raise PreflightError(
+            f"run {min(runs)} goes on on {fold(unchanged)}, but not on {fold(others or prepared)}",
+            hint="dtctl stop    and then dtctl up again",
+        )
+    return runs.pop()
+
+
+def _without_revival(kept: Mapping[str, Message]) -> dict[str, str]:
+    answers = {host: message.fields for host, message in kept.items()}
+    return {host: str(told["reboot_why"]) for host, told in answers.items() if told.get("reboot_why")}
+
+
+def _statuses(roster: Mapping[TaskId, str], started: Mapping[str, Message]) -> dict[TaskId, TaskStatus]:
+    return {task: TaskStatus.from_json(task, host, started[host]["tasks"][str(task)]) for task, host in roster.items()}

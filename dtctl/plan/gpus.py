@@ -1,0 +1,49 @@
+"""Which GPUs of its host a task sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dtctl.errors import PreflightError
+from dtctl.model import Cluster, Host, Job, TaskId
+
+CPU_JOBS = ("ps", "evaluator")
+"""Jobs that see no GPU unless told: TensorFlow would take all the memory of every GPU that it sees."""
+
+
+def share_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
+    """Each task's GPUs; None where the host declares none and the task may find its own."""
+    shares: dict[TaskId, tuple[int, ...] | None] = {}
+    for host in cluster.hosts.values():
+        here = [task for task in cluster.tasks() if cluster.host_of(task) == host]
+        shares.update(_share_on(host, {task: cluster.jobs[task.job] for task in here}))
+    return shares
+
+
+def _share_on(host: Host, tasks: Mapping[TaskId, Job]) -> dict[TaskId, tuple[int, ...] | None]:
+    wanted = {task: _wanted(job) for task, job in tasks.items()}
+    if host.gpus == 0:
+        return {task: () if want == 0 else None for task, want in wanted.items()}
+    sharers = [task for task, want in wanted.items() if want is None]
+    left = host.gpus - sum(want or 0 for want in wanted.values())
+    if left < len(sharers):
+        gpus = f"{host.gpus} GPU{'s' if host.gpus > 1 else ''}"
+        raise PreflightError(
+            f"host {host.name} has {gpus}, too few for {', '.join(map(str, tasks))}",
+            hint="set gpus_per_task for a job (0 hides the GPUs from it), or place its tasks elsewhere",
+        )
+    each, more = divmod(left, len(sharers)) if sharers else (0, 0)
+    counts = {task: want if want is not None else each + (sharers.index(task) < more) for task, want in wanted.items()}
+    shares: dict[TaskId, tuple[int, ...] | None] = {}
+    first = 0
+    for task, count in counts.items():
+        shares[task] = tuple(range(first, first + count))
+        first += count
+    return shares
+
+
+def _wanted(job: Job) -> int | None:
+    """GPUs a task of the job is due; None: an even share."""
+    if job.gpus_per_task is not None:
+        return job.gpus_per_task
+    return 0 if job.name in CPU_JOBS else None

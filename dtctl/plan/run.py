@@ -1,0 +1,171 @@
+"""From a Cluster to everything that would be started: each task's place, words and environment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dtctl.errors import PreflightError
+from dtctl.model import DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
+from dtctl.plan.dialects import ClusterSpec, fill, placement_env, placement_words
+from dtctl.plan.directories import checkpoint_directories, directories, on_host
+from dtctl.plan.gpus import share_gpus
+from dtctl.plan.local import LOOPBACK
+from dtctl.plan.marks import PATH
+from dtctl.plan.order import stages
+from dtctl.plan.success import decides, known_target_step, success_rule
+from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
+from dtctl.ways import EVALUATOR, PS, Role, Way, role_of, scope_of, settle_s, way_of
+
+
+def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
+    """What `up` would start.
+
+    `hostnames` holds the name that SSH connects to for each host without an `address` of its own;
+    `local_python` is the interpreter of this machine's trainers where the file names none.
+    """
+    addresses = {name: _address(host, cluster, hostnames) for name, host in cluster.hosts.items()}
+    spec = {
+        job.name: tuple(_join(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
+        for job in cluster.jobs.values()
+    }
+    gpus = share_gpus(cluster)
+    dirs = directories(cluster)
+    way = way_of(cluster)
+    tasks = tuple(
+        _plan_task(cluster, task, way, spec, gpus[task], dirs, local_python=local_python) for task in cluster.tasks()
+    )
+    leading = cluster.host_of(cluster.lead).name
+    checkpoint_dirs = checkpoint_directories(cluster, dirs)
+    return RunPlan(
+        cluster=cluster,
+        tasks=tasks,
+        lead=cluster.lead,
+        success=success_rule(cluster),
+        way=way,
+        stages=stages(cluster),
+        coordinator=Coordinator(leading, _join(addresses[leading], cluster.coordinator_port), cluster.coordinator_port),
+        needs_checkpoint=way.keeps_parameters_on_ps
+        and PS in cluster.jobs
+        and bool(checkpoint_dirs)
+        and not cluster.recovery.allow_scratch,
+        settle_s=settle_s(cluster),
+        target_step=known_target_step(cluster),
+        dirs=dirs,
+        checkpoint_dirs=checkpoint_dirs,
+    )
+
+
+def _plan_task(
+    cluster: Cluster,
+    task: TaskId,
+    way: Way,
+    spec: ClusterSpec,
+    gpus: tuple[int, ...] | None,
+    dirs: Mapping[str, str],
+    *,
+    local_python: str,
+) -> TaskPlan:
+    job = cluster.jobs[task.job]
+    host = cluster.host_of(task)
+    # TensorFlow 2 wants an evaluator in `task` but not in `cluster`: it reads checkpoints and talks to nobody.
+    seen = {name: addresses for name, addresses in spec.items() if name != EVALUATOR}
+    fields = {
+        **{f"{name}_hosts": ",".join(addresses) for name, addresses in spec.items()},
+        "job_name": task.job,
+        "task_index": str(task.index),
+        "task": str(task),
+        "address": spec[task.job][task.index],
+        "host": spec[task.job][task.index].rpartition(":")[0],
+        "port": str(job.ports[task.index]),
+        "num_tasks": str(len(job.hosts)),
+        "num_gpus": str(len(gpus or ())),
+        "cluster": cluster.name,
+        **{f"{name}_dir": dirs[name] for name in DIRECTORY_NAMES if name in dirs},
+    }
+    launch = job.launch
+    role = role_of(task, cluster.lead)
+    command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
+    own_words = (fill(word, fields) for word in (*command, *launch.args))
+    return TaskPlan(
+        id=task,
+        host=host.name,
+        address=fields["address"],
+        port=job.ports[task.index],
+        gpus=gpus,
+        argv=(*own_words, *placement_words(launch, task, seen, fields)),
+        env=_environment(cluster, host, task, launch, seen, gpus, fields),
+        secrets=cluster.trainer.secrets,
+        keep_proxy=cluster.trainer.keep_proxy,
+        role=role,
+        scope=scope_of(role, way, cluster.recovery),
+        vital=role != "evaluator",
+        decides=decides(task, cluster),
+        ready="listening" if _listens(role, way, launch, cluster) else "started",
+    )
+
+
+def _listens(role: Role, way: Way, launch: Launch, cluster: Cluster) -> bool:
+    """Whether the task is known to open a server of TensorFlow's on its port."""
+    if launch.dialect not in ("tensorflow", "flags", "tf_config") or cluster.strategy in ("ddp", "kvstore"):
+        return False
+    if role == "lead":
+        # The lead of these connects to the servers of the others, and has none itself, or has nobody to serve.
+        return way not in (Way.IN_GRAPH, Way.PS_STRATEGY, Way.SINGLE)
+    return role != "evaluator"
+
+
+def _environment(
+    cluster: Cluster,
+    host: Host,
+    task: TaskId,
+    launch: Launch,
+    spec: ClusterSpec,
+    gpus: tuple[int, ...] | None,
+    fields: Mapping[str, str],
+) -> Mapping[str, str]:
+    """What dtctl sets, then the file's own settings, which win."""
+    # By its fault handler a trainer that hangs can be asked for its stack.
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **placement_env(launch, task, spec)}
+    if gpus is not None:
+        # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"
+    if cluster.trainer.venv is not None:
+        venv = on_host(cluster.trainer.venv, cluster.name)
+        env |= {"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:{PATH}"}
+    if cluster.trainer.keep_proxy:
+        # gRPC would send the traffic between tasks through the proxy too (grpc/doc/environment_variables.md).
+        env["no_grpc_proxy"] = ",".join(sorted({a.rpartition(":")[0] for row in spec.values() for a in row}))
+    return {**env, **{name: fill(value, fields) for name, value in {**launch.env, **host.env}.items()}}
+
+
+def _interpreter(cluster: Cluster, host: Host, local_python: str) -> str:
+    if host.python is not None:
+        return on_host(host.python, cluster.name) if "/" in host.python else host.python
+    if cluster.trainer.python is not None:
+        python = cluster.trainer.python
+        return on_host(python, cluster.name) if "/" in python else python
+    if cluster.trainer.venv is not None:
+        return on_host(cluster.trainer.venv, cluster.name) + "/bin/python"
+    return local_python if host.is_local else "python3"
+
+
+def _with_interpreter(command: tuple[str, ...], python: str) -> tuple[str, ...]:
+    """`python` or `python3` at the head of a command means the run's interpreter; any other program stays itself."""
+    return (python, *command[1:]) if command[0] in ("python", "python3") else command
+
+
+def _address(host: Host, cluster: Cluster, hostnames: Mapping[str, str]) -> str:
+    if host.address is not None:
+        return host.address
+    if not host.is_local:
+        return hostnames[host.name]
+    if all(other.is_local for other in cluster.hosts.values()):
+        return LOOPBACK
+    raise PreflightError(
+        f"host {host.name} is local, but the cluster has hosts elsewhere, which need an address for it",
+        hint=f"add an address to it in {cluster.file}, as the others reach this machine",
+    )
+
+
+def _join(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -1,0 +1,116 @@
+"""A plan as the agents read it: one JSON object a host (docs/agent.md, "The spec")."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dtctl.model import Cluster
+from dtctl.plan.values import RunPlan, TaskPlan
+
+SPEC_VERSION = 2
+_PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
+
+
+def digest(cluster: Cluster, bundle: str | None) -> str:
+    """What makes two `up` the same: all that the file says, less where it lies, and the code.
+
+    Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
+    """
+    said = dataclasses.asdict(cluster)
+    del said["file"], said["trainer"]["code"], said["trainer"]["env_file"]
+    text = json.dumps([SPEC_VERSION, said, bundle], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def host_spec(
+    plan: RunPlan,
+    host: str,
+    *,
+    run: str,
+    digest: str,
+    bundle: str | None,
+    created: float,
+    controller: str,
+    inventory: Mapping[str, Any],
+) -> dict[str, Any]:
+    cluster = plan.cluster
+    tasks = plan.on_host(host)
+    return {
+        "version": SPEC_VERSION,
+        "run": run,
+        "cluster": cluster.name,
+        "host": host,
+        "digest": digest,
+        "bundle": bundle,
+        "created": created,
+        "controller": controller,
+        "strategy": plan.way.value,
+        "coordinator": dataclasses.asdict(plan.coordinator),
+        "roster": [_place(task) for task in plan.tasks],
+        "stages": [
+            {"name": stage.name, "tasks": [str(task) for task in stage.tasks], "after": list(stage.after)}
+            for stage in plan.stages
+        ],
+        "lead": str(plan.lead),
+        "success": plan.success,
+        "tasks": [_task(task) for task in tasks],
+        # Data is there already, or it is not for us to make; it may well be read-only.
+        "dirs": sorted(path for name, path in plan.dirs.items() if name != "data"),
+        "setup": _setup(plan, tasks[0]) if tasks else None,
+        "recovery": _recovery(cluster),
+        "needs_checkpoint": plan.needs_checkpoint,
+        "settle_s": plan.settle_s,
+        "grace_s": cluster.grace_s,
+        "fail_fast": cluster.fail_fast,
+        "start_timeout_s": cluster.start_timeout_s,
+        "active_deadline_s": cluster.active_deadline_s,
+        "ttl_s": cluster.ttl_s,
+        "keep": cluster.keep,
+        "target_step": plan.target_step,
+        "checkpoint_dirs": list(plan.checkpoint_dirs),
+        "inventory": inventory,
+    }
+
+
+def _place(task: TaskPlan) -> dict[str, Any]:
+    return {
+        "task": str(task.id),
+        "host": task.host,
+        "address": task.address,
+        "role": task.role,
+        "scope": task.scope,
+        "vital": task.vital,
+        "decides": task.decides,
+    }
+
+
+def _recovery(cluster: Cluster) -> dict[str, Any]:
+    """Less the mode, which stands in the scopes of the roster."""
+    said = dataclasses.asdict(cluster.recovery)
+    del said["mode"]
+    return {**said, "retry": list(cluster.recovery.retry), "permanent": list(cluster.recovery.permanent)}
+
+
+def _task(task: TaskPlan) -> dict[str, Any]:
+    return {
+        "id": str(task.id),
+        "argv": list(task.argv),
+        "env": dict(task.env),
+        "secrets": list(task.secrets),
+        "port": task.port,
+        "code": True,
+        "keep_proxy": task.keep_proxy,
+        "ready": task.ready,
+        "own": task.own,
+    }
+
+
+def _setup(plan: RunPlan, first: TaskPlan) -> dict[str, Any] | None:
+    text = plan.cluster.trainer.setup
+    if text is None:
+        return None
+    return {"text": text, "env": {name: value for name, value in first.env.items() if name not in _PLACEMENT}}

@@ -1,0 +1,39 @@
+"""When a run has succeeded. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from dtctl.model import LEAD_JOBS, Cluster, TaskId
+from dtctl.plan.values import SuccessRule
+from dtctl.ways import PS, WORKER
+
+_STEP_FLAG = re.compile(r"--?(?:train_steps|max_steps|target_step)(?:=(?P<value>.*))?")
+
+
+def success_rule(cluster: Cluster) -> SuccessRule:
+    """The lead decides where parameters live on ps; collectives need every worker to come to its end."""
+    if cluster.success != "auto":
+        return cluster.success
+    return "lead" if PS in cluster.jobs or WORKER not in cluster.jobs else "all-workers"
+
+
+def decides(task: TaskId, cluster: Cluster) -> bool:
+    """Its success is, with that of the others that decide, the run's."""
+    if task == cluster.lead:
+        return True
+    return success_rule(cluster) == "all-workers" and task.job in (WORKER, *LEAD_JOBS)
+
+
+def known_target_step(cluster: Cluster) -> int | None:
+    """The step that a complete training reaches, as the file or the lead's arguments say; None: they do not."""
+    if cluster.target_step is not None:
+        return cluster.target_step
+    args = cluster.jobs[cluster.lead.job].launch.args
+    for word, following in itertools.pairwise((*args, "")):
+        flag = _STEP_FLAG.fullmatch(word)
+        if flag is not None:
+            text = following if flag["value"] is None else flag["value"]
+            return int(text) if text.isascii() and text.isdecimal() else None
+    return None

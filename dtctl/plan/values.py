@@ -1,0 +1,83 @@
+"""What a plan consists of: values that print, compare and travel; nothing here decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dtctl.model import Cluster, TaskId
+from dtctl.plan.order import Stage
+from dtctl.ways import Role, Scope, Way
+
+SuccessRule = Literal["lead", "all-workers"]
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One trainer process: where it runs and what it is given. Strings may hold the marks of `plan.marks`."""
+
+    id: TaskId
+    host: str
+    address: str
+    """host:port, as the other tasks reach it."""
+    port: int
+    gpus: tuple[int, ...] | None
+    """Indexes of the host's GPUs that the task sees; None: the host's GPUs are not declared, and none are hidden."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    secrets: tuple[str, ...]
+    keep_proxy: bool
+    role: Role
+    scope: Scope
+    vital: bool
+    """Its failure for good is that of the run."""
+    decides: bool
+    """Its success is, with that of the others that decide, the run's."""
+    ready: Literal["listening", "started"]
+    """When those that wait for it may start: its port listens, or it runs."""
+
+    @property
+    def own(self) -> bool:
+        """Its agent may start it again without asking the coordinator: it comes back alone and holds no state."""
+        return self.scope == "task" and self.role not in ("lead", "ps")
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """The agent that decides for the whole run, on the lead's host."""
+
+    host: str
+    address: str
+    """host:port, as the agents of the other hosts reach it."""
+    port: int
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Everything that one `dtctl up` would start."""
+
+    cluster: Cluster
+    tasks: tuple[TaskPlan, ...]
+    lead: TaskId
+    success: SuccessRule
+    way: Way
+    stages: tuple[Stage, ...]
+    """In an order in which they may start."""
+    coordinator: Coordinator
+    needs_checkpoint: bool
+    """A ps that is lost takes parameters with it that only a complete checkpoint can bring back."""
+    settle_s: float
+    target_step: int | None
+    dirs: Mapping[str, str]
+    """data, output, work, log: directories on each host, with marks."""
+    checkpoint_dirs: tuple[str, ...]
+
+    def on_host(self, host: str) -> tuple[TaskPlan, ...]:
+        return tuple(task for task in self.tasks if task.host == host)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that have a task, in the order of the file."""
+        used = {task.host for task in self.tasks}
+        return tuple(name for name in self.cluster.hosts if name in used)

@@ -1,0 +1,88 @@
+"""Errors as a person sees them, on stderr: what, where, what came back, what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from dtctl.errors import ConfigError, DtctlError, Place
+from dtctl.render import console
+from dtctl.render.words import fold
+
+
+def show_error(error: DtctlError) -> None:
+    if isinstance(error, ConfigError):
+        _show_problems(error)
+        return
+    _labelled("error", "bold red", error.summary)
+    _more(error)
+
+
+def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
+    """One entry for all hosts that failed alike."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for host, error in errors.items():
+        alike.setdefault((error.summary.removeprefix(f"{host.lstrip('@')}: "), error.detail, error.hint), []).append(
+            host
+        )
+    for (summary, _, _), hosts in alike.items():
+        named = len(hosts) == 1 and hosts[0] in summary
+        _labelled("error", "bold red", summary if named else f"{fold(hosts)}: {summary}")
+        _more(errors[hosts[0]])
+
+
+def show_warning(text: str, hint: str = "") -> None:
+    _labelled("warning", "bold yellow", text)
+    if hint:
+        first, *rest = hint.splitlines()
+        _labelled(" hint", "cyan", first)
+        for line in rest:
+            console.tell(f"       {line}")
+
+
+def note(text: str) -> None:
+    """A line about what dtctl does, for a person who watches."""
+    console.tell(text)
+
+
+def _more(error: DtctlError) -> None:
+    for line in error.detail.splitlines():
+        console.tell(f"       {line}")
+    if error.hint:
+        first, *rest = error.hint.splitlines()
+        _labelled(" hint", "cyan", first)
+        for line in rest:
+            console.tell(f"       {line}")
+
+
+def _show_problems(error: ConfigError) -> None:
+    from rich.text import Text
+
+    stream = console.err()
+    for problem in error.problems:
+        stream.print(Text.assemble((f"{problem.place}", "bold"), ": ", problem.summary))
+        for line in _excerpt(problem.place):
+            stream.print(Text(line, style="dim"))
+        if problem.hint:
+            _labelled("    hint", "cyan", problem.hint)
+    _labelled("error", "bold red", error.summary)
+
+
+def _excerpt(place: Place) -> list[str]:
+    """The line with a caret below the column; nothing where it cannot be read."""
+    if not (place.line and place.column):
+        return []
+    try:
+        line = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+    except (OSError, ValueError, IndexError):
+        return []
+    if len(line) > 200:
+        return []
+    pad = "".join("\t" if character == "\t" else " " for character in line[: place.column - 1])
+    return [f"    {line}", f"    {pad}^"]
+
+
+def _labelled(label: str, style: str, text: str) -> None:
+    from rich.text import Text
+
+    console.err().print(Text.assemble((f"{label}:", style), " ", text))

@@ -1,0 +1,126 @@
+"""Progress bars on stderr: one for each host that is busy, and one for all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from dtctl.operations.conversation import Progress
+from dtctl.render import console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+_WORDS = {"connect": "connecting", "send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
+_DONE = ("prepared", "started")
+_SHOWN_HOSTS = 12
+_SHOWN_TASKS = 3
+
+
+class UpProgress:
+    """Shows what `up` and `push` report; off a terminal only what setup commands print. A context manager."""
+
+    def __init__(self, hosts: Iterable[str], *, quiet: bool = False) -> None:
+        self._hosts = list(hosts)
+        self._lock = threading.Lock()
+        self._bars: Bars | None = None if quiet or not console.interactive() else _bars()
+        self._quiet = quiet
+        self._rows: dict[str, TaskID] = {}
+        self._bytes: dict[str, tuple[int, int]] = {}
+        self._ready: set[str] = set()
+        self._starting: dict[str, str] = {}
+        """What the hosts that start their tasks wait for."""
+        self._all: TaskID | None = None
+
+    def __enter__(self) -> UpProgress:
+        if self._bars is not None:
+            self._bars.start()
+            self._all = self._bars.add_task(_overall(0, len(self._hosts)), total=None, note="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing moves meanwhile, so that a question can be asked."""
+        if self._bars is not None:
+            self._bars.stop()
+        yield
+        if self._bars is not None:
+            self._bars.start()
+
+    def __call__(self, progress: Progress) -> None:
+        with self._lock:
+            if self._bars is not None and self._all is not None:
+                self._draw(self._bars, self._all, progress)
+            elif progress.phase == "setup" and progress.text and not self._quiet:
+                for line in progress.text.splitlines():
+                    console.tell(f"{progress.host} setup | {line}")
+
+    def _draw(self, bars: Bars, overall: TaskID, progress: Progress) -> None:
+        host = progress.host
+        if progress.phase == "start":
+            self._starting[host] = progress.text
+            bars.update(overall, description="starting", note=awaited(self._starting.values()))
+            return
+        if progress.phase in _DONE:
+            self._starting.pop(host, None)
+            self._ready.add(host)
+            if host in self._rows:
+                bars.remove_task(self._rows.pop(host))
+        else:
+            if host not in self._rows and len(self._rows) < _SHOWN_HOSTS:
+                self._rows[host] = bars.add_task(host, total=None, note="")
+            if progress.total:
+                self._bytes[host] = (progress.done, progress.total)
+            if host in self._rows:
+                note = progress.text.splitlines()[-1] if progress.text else _WORDS.get(progress.phase, progress.phase)
+                bars.update(self._rows[host], completed=progress.done, total=progress.total or None, note=note)
+        done, total = (sum(column) for column in zip(*self._bytes.values(), strict=True)) if self._bytes else (0, 0)
+        bars.update(
+            overall,
+            description=_overall(len(self._ready), len(self._hosts)),
+            completed=done,
+            total=total or None,
+            note=awaited(self._starting.values()),
+        )
+
+
+def awaited(texts: Iterable[str]) -> str:
+    """Of what hosts say of their tasks (`ps:0 starting; worker:0 held`) those that are not held by others."""
+    tasks = [part for text in texts for part in text.split("; ") if not part.endswith((" held", " running"))]
+    more = len(tasks) - _SHOWN_TASKS
+    return "; ".join(tasks[:_SHOWN_TASKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _overall(ready: int, hosts: int) -> str:
+    return f"{ready} of {hosts} hosts ready"
+
+
+def _bars() -> Bars:
+    from rich.progress import BarColumn, DownloadColumn, Progress, Task, TextColumn
+    from rich.text import Text
+
+    class Bytes(DownloadColumn):
+        """Nothing, where nothing is measured."""
+
+        def render(self, task: Task) -> Text:
+            return Text() if task.total is None else super().render(task)
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        Bytes(),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
+        console=console.err(),
+        transient=True,
+        refresh_per_second=8,
+    )

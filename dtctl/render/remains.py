@@ -1,0 +1,47 @@
+"""What `dtctl gc` has found, host by host."""
+
+from __future__ import annotations
+
+from dtctl.operations.gc import GcResult, Remains
+from dtctl.render import console
+from dtctl.render.tables import print_table, table
+from dtctl.render.words import count, fold, size
+
+_SHOWN_COMMAND = 60
+
+
+def show_remains(found: GcResult, *, dry_run: bool) -> None:
+    """Hosts with nothing to remove are one line; each process is named."""
+    busy = {host: one for host, one in found.remains.items() if not one.nothing}
+    clean = [host for host in found.remains if host not in busy]
+    if busy:
+        grid = table("HOST", "FOUND" if dry_run else "REMOVED", "FREED")
+        for host, one in busy.items():
+            grid.add_row(host, _words(one), size(one.freed_bytes))
+        print_table(grid)
+        for host, one in busy.items():
+            for line in _details(host, one):
+                console.say(line)
+    if clean:
+        console.say(f"{fold(clean)}: nothing to remove")
+    if busy and dry_run:
+        console.tell("nothing has been removed yet")
+
+
+def _words(one: Remains) -> str:
+    counts = (
+        (len(one.processes), "process"),
+        (len(one.runs), "run"),
+        (len(one.bundles), "bundle"),
+        (len(one.files), "file"),
+    )
+    return ", ".join(count(number, noun) for number, noun in counts if number)
+
+
+def _details(host: str, one: Remains) -> list[str]:
+    lines = [f"{host}: process {stray.pid} of {stray.run}: {_short(stray.command)}" for stray in one.processes]
+    return lines + [f"{host}: {run.run}: {run.reason}" for run in one.runs]
+
+
+def _short(command: str) -> str:
+    return command if len(command) <= _SHOWN_COMMAND else command[:_SHOWN_COMMAND] + "..."

@@ -1,0 +1,149 @@
+"""How things ended: starts, stops and whole runs."""
+
+from __future__ import annotations
+
+from dtctl.errors import ExitCode
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.events import Story
+from dtctl.operations.replace import Replacement
+from dtctl.operations.restart import RestartResult
+from dtctl.operations.status import RunStatus
+from dtctl.operations.stop import StopResult
+from dtctl.operations.up import UpResult
+from dtctl.operations.verdict import Outcome
+from dtctl.plan.values import RunPlan
+from dtctl.render import console
+from dtctl.render.checkpoints import checkpoint_lines
+from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.logs import readable_lines
+from dtctl.render.status import OUTCOME_STYLE, restarts_lines
+from dtctl.render.words import count, fold
+
+_CAUSE_LINES = 20
+_INCIDENTS = 8
+
+
+def show_started(result: UpResult, plan: RunPlan) -> None:
+    from rich.text import Text
+
+    if not result.started:
+        note(f"run {result.run} is up and has not changed")
+        if result.ended:
+            ended = ", ".join(map(str, result.ended))
+            show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
+        return
+    for run, stopped in result.replaced.items():
+        note(f"replaced {run}: {_stopped(stopped)}")
+        if stopped.errors:
+            show_warning(
+                f"{run} may still run on {fold(stopped.errors)}, which cannot be reached",
+                hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
+            )
+    where = f"{count(len(plan.tasks), 'task')} on {fold(plan.hosts)}"
+    console.err().print(Text.assemble("run ", (result.run, "bold"), f" started: {where}"))
+    for why in dict.fromkeys(result.without_revival.values()):
+        hosts = [host for host, told in result.without_revival.items() if told == why]
+        note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
+    for task in result.started.values():
+        if task.state is TaskState.FAILED:
+            show_warning(f"{task.id} on {task.host} could not start: {task.reason}")
+
+
+def show_replacement(exchange: Replacement) -> None:
+    """What is left for a person to do."""
+    old, new, file = exchange.old, exchange.new, exchange.cluster.file
+    spare = f", and take {new} out of its spares" if exchange.was_spare else ""
+    note(f"{new} has taken the place of {old}\n  to make it last, write {new} for {old} into the jobs of {file}{spare}")
+    if exchange.moves_the_lead:
+        show_warning(
+            f"the lead moved with {old}: training goes on from its checkpoints only if {new} has the same directory",
+            hint="dtctl checkpoints    shows what is there",
+        )
+
+
+def show_next_steps() -> None:
+    note("  dtctl logs -f    what the tasks print\n  dtctl status     how far they are\n  dtctl stop       end them")
+
+
+def show_stop(result: StopResult) -> None:
+    unknown = f", {count(len(result.errors), 'host')} could not be asked" if result.errors else ""
+    console.say(f"{_stopped(result)}{unknown}")
+    for survivor in result.survivors:
+        show_warning(f"{survivor.task} on {survivor.host}: process {survivor.pid} is still there: {survivor.command}")
+    show_away(result)
+    show_host_errors(result.errors)
+    if result.promised:
+        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from there")
+
+
+def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:
+    """Why every host was asked; nothing where there is no run at all."""
+    if result.away is not None and not result.away.elsewhere:
+        note(f"{result.away.summary}: every host was asked")
+
+
+def stop_exit_code(result: StopResult) -> ExitCode:
+    if result.survivors:
+        return ExitCode.SURVIVORS
+    if result.errors:
+        return ExitCode.PARTIAL if result.stopped or result.already else ExitCode.UNREACHABLE
+    return ExitCode.OK
+
+
+def show_ended(status: RunStatus) -> None:
+    """The first failure comes last, with the end of its log: it is what a person has to look at."""
+    from rich.text import Text
+
+    err = console.err()
+    verdict, told = status.verdict, status.coordination
+    for line in restarts_lines(status, _INCIDENTS):
+        note(line)
+    _show_others(status)
+    for line in checkpoint_lines(status):
+        note(line)
+    for text in told.warnings if told else ():
+        show_warning(text)
+    _show_left(status)
+    if verdict.cause is not None:
+        for line in readable_lines(status.tasks[verdict.cause].tail.encode())[-_CAUSE_LINES:]:
+            err.print(Text(f"  {verdict.cause} | {line}"))
+    style = OUTCOME_STYLE.get(verdict.outcome, "")
+    err.print(Text.assemble(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {verdict.reason}"))
+
+
+def ended_exit_code(status: RunStatus) -> ExitCode:
+    if status.verdict.outcome is not Outcome.SUCCEEDED:
+        return ExitCode.RUN_FAILED
+    if any(task.left for task in status.tasks.values()):
+        return ExitCode.SURVIVORS
+    return ExitCode.PARTIAL if status.errors or _lost(status) else ExitCode.OK
+
+
+def _stopped(result: StopResult) -> str:
+    already = f", {len(result.already)} had ended before" if result.already else ""
+    return f"{count(len(result.stopped), 'task')} stopped{already}, {len(result.survivors)} left"
+
+
+def _show_others(status: RunStatus) -> None:
+    failed = [task for task in status.tasks.values() if task.state is TaskState.FAILED]
+    after = [str(task.id) for task in failed if task.id != status.verdict.cause]
+    again = [f"{task.id} {count(task.restarts, 'time')}" for task in status.tasks.values() if task.restarts]
+    if after:
+        note(f"failed after that: {', '.join(after)}")
+    if again and status.coordination is None:
+        note(f"started again: {', '.join(again)}")
+
+
+def _show_left(status: RunStatus) -> None:
+    show_away(status)
+    show_host_errors(status.errors)
+    for task in status.tasks.values():
+        if task.left:
+            show_warning(f"{task.id} on {task.host}: {count(task.left, 'process')} outlived SIGKILL", hint="dtctl stop")
+    if lost := _lost(status):
+        hosts = fold(dict.fromkeys(status.tasks[task].host for task in lost))
+        show_warning(f"{hosts} is away: {', '.join(map(str, lost))} will be ended there when it is back")
+
+
+def _lost(status: RunStatus) -> list[TaskId]:
+    return [task.id for task in status.tasks.values() if task.state is TaskState.LOST]

@@ -1,0 +1,122 @@
+"""How a run stands: one line on the whole, a table of its tasks, and what it has been through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dtctl.model import TaskState
+from dtctl.operations.status import RunStatus
+from dtctl.operations.tasks import TaskStatus, exit_words, how_it_ended
+from dtctl.operations.verdict import Outcome
+from dtctl.render import console
+from dtctl.render.checkpoints import checkpoint_lines
+from dtctl.render.story import incident_lines
+from dtctl.render.tables import print_table, styled, table
+from dtctl.render.words import count, duration, fold, local_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+OUTCOME_STYLE = {
+    Outcome.SUCCEEDED: "bold green",
+    Outcome.FAILED: "bold red",
+    Outcome.RESTARTING: "yellow",
+    Outcome.RUNNING: "green",
+}
+_STATE_STYLE = {
+    TaskState.RUNNING: "green",
+    TaskState.SUCCEEDED: "bold green",
+    TaskState.FAILED: "bold red",
+    TaskState.BACKOFF: "yellow",
+    TaskState.STALLED: "yellow",
+    TaskState.LOST: "magenta",
+    TaskState.STOPPED: "dim",
+}
+SHOWN_INCIDENTS = 3
+"""The newest; `dtctl events` tells them all."""
+
+
+def show_status(status: RunStatus) -> None:
+    out = console.out()
+    out.print(summary(status))
+    print_table(status_table(status))
+    for line in more_lines(status):
+        out.print(line)
+
+
+def summary(status: RunStatus) -> Text:
+    """The run's name, age, outcome and reason in a line."""
+    from rich.text import Text
+
+    record, verdict = status.record, status.verdict
+    age = f", {duration(status.time - record.created)} ago" if status.time else ""
+    return Text.assemble(
+        (record.run or record.cluster, "bold"),
+        f" (started {local_time(record.created)}{age}): " if record.created else ": ",
+        (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),
+        f", {verdict.reason}",
+    )
+
+
+def status_table(status: RunStatus) -> Table:
+    with_steps = any(task.step is not None for task in status.tasks.values())
+    steps = ("STEP",) if with_steps else ()
+    grid = table("TASK", "HOST", "STATE", "FOR", *steps, "RESTARTS", "PID", "NOTE")
+    for task in status.tasks.values():
+        step = ("" if task.step is None else str(task.step),) if with_steps else ()
+        grid.add_row(
+            str(task.id),
+            task.host,
+            styled(task.state.value, _STATE_STYLE.get(task.state, "")),
+            duration(status.time - task.since) if task.since and status.time else "",
+            *step,
+            str(task.restarts),
+            str(task.pid) if task.pid and not task.state.final else "",
+            _note(task, status),
+        )
+    return grid
+
+
+def more_lines(status: RunStatus) -> list[str]:
+    """What the table does not tell: who is awaited, what was lost, what is odd, and the newest checkpoint."""
+    told = status.coordination
+    if told is None:
+        return checkpoint_lines(status)
+    lines = [f"waiting: {told.missing}"] if told.missing and not status.verdict.outcome.decided else []
+    if status.going_on_after_the_end:
+        lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
+    lines += restarts_lines(status, SHOWN_INCIDENTS)
+    lines += [f"warning: {text}" for text in told.warnings]
+    if told.lost_hosts and status.verdict.outcome.decided:
+        lines.append(f"away: {fold(told.lost_hosts)}; what runs there is ended as soon as it is back")
+    return lines + checkpoint_lines(status)
+
+
+def restarts_lines(status: RunStatus, most: int) -> list[str]:
+    """The newest incidents, one below the other, and how many there were before."""
+    told = status.coordination
+    if told is None or not told.incidents:
+        return []
+    shown = told.incidents[-most:]
+    earlier = len(told.incidents) - len(shown)
+    lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
+    for incident in shown:
+        lines += incident_lines(incident, status.time or told.time)
+    return lines
+
+
+def _note(task: TaskStatus, status: RunStatus) -> str:
+    if task.state is TaskState.BACKOFF:
+        if task.next_start:
+            wait = f"starts again in {duration(max(0.0, task.next_start - status.time))}"
+        else:
+            wait = "waits for the coordinator"
+        return f"{how_it_ended(task)}; {wait}"
+    if task.state is TaskState.FAILED:
+        return how_it_ended(task)
+    if task.state is TaskState.STOPPED:
+        why = task.reason.removesuffix(f": {status.verdict.reason}")  # it stands above the table already
+        how = exit_words(task.code, None) if task.signal is None and task.code is not None else ""
+        return f"{why} ({how})" if why and how else why or how
+    return "" if task.state is TaskState.SUCCEEDED else task.reason

@@ -1,0 +1,104 @@
+"""What happened to a run, in words: the lines of `dtctl events`, losses and recoveries."""
+
+from __future__ import annotations
+
+import time
+
+from dtctl.operations.coordination import Coordination, Incident
+from dtctl.operations.events import Happening
+from dtctl.operations.verdict import Outcome
+from dtctl.render.words import duration, local_time
+
+
+def happening_line(happening: Happening) -> str:
+    """Time, who, what, and why."""
+    return f"{local_time(happening.time)}  {_words(happening)}"
+
+
+def incident_lines(incident: Incident, now: float) -> list[str]:
+    """The loss and what became of it; failures that only followed from it are folded into one line."""
+    who = str(incident.task) if incident.task else incident.host or "the run"
+    parts = [f"{who} {_ending(incident.reason)} at {clock(incident.noticed)}"]
+    along = [str(task) for task in incident.restarted if task != incident.task]
+    if along:
+        parts.append(f"restarted with it: {', '.join(along)}")
+    if incident.back_to is not None:
+        lost = "" if incident.steps_lost is None else f", {incident.steps_lost} steps lost"
+        parts.append(f"back to step {incident.back_to}{lost}")
+    parts.append(_recovery(incident, now))
+    lines = ["; ".join(parts)]
+    if incident.collateral:
+        followers = ", ".join(f"{task} ({why})" if why else str(task) for task, why in incident.collateral.items())
+        lines.append(f"  after that: {followers}")
+    return lines
+
+
+def news(before: Coordination | None, now: Coordination) -> list[str]:
+    """What a person who follows the run is to know of the difference."""
+    known = {incident.id: incident for incident in before.incidents} if before else {}
+    lines = []
+    for incident in now.incidents:
+        old = known.get(incident.id)
+        told = (incident.recovered, incident.back_to)
+        changed = old is None or told != (old.recovered, old.back_to)
+        if changed and (before is not None or incident.recovered is None):
+            lines += incident_lines(incident, now.time)
+    if now.missing and (before is None or before.missing != now.missing) and not now.condition.verdict.outcome.decided:
+        lines.append(f"waiting: {now.missing}")
+    lines += [f"warning: {text}" for text in now.warnings if before is None or text not in before.warnings]
+    verdict = now.condition.verdict
+    if verdict.outcome.decided and not (before and before.condition.verdict.outcome.decided) and now.phase != "ended":
+        lines.append(f"{verdict.reason}; the hosts end what still runs")
+    return lines + _contacts(before, now)
+
+
+def clock(epoch_s: float) -> str:
+    """The time of day, where the day is clear."""
+    return time.strftime("%H:%M:%S", time.localtime(epoch_s))
+
+
+def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
+    if before is None or now.condition.verdict.outcome is Outcome.CREATED:
+        return []
+    lost = [f"{host} is away" for host in now.lost_hosts if host not in before.lost_hosts]
+    back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host].connected]
+    return lost + back
+
+
+def _recovery(incident: Incident, now: float) -> str:
+    if incident.recovered_after_s is not None:
+        return f"training again after {_seconds(incident.recovered_after_s)}"
+    if incident.closed is not None:
+        return incident.closed
+    if incident.begun is not None:
+        return f"started again, not training yet after {duration(now - incident.noticed)}"
+    return "to be started again"
+
+
+def _ending(reason: str) -> str:
+    """The reason as what follows a task's name."""
+    return reason if reason.startswith(("killed ", "stalled", "cannot ")) else f"ended with {reason}"
+
+
+def _seconds(span: float) -> str:
+    """9.4 s; minutes need no tenths."""
+    return f"{span:.1f} s" if span < 60 else duration(span)
+
+
+def _words(one: Happening) -> str:
+    """An entry as a sentence: who, what, why, and by whom."""
+    who = one.task or one.host or ""
+    if one.kind == "task":
+        attempt = f" (attempt {one.attempt})" if one.attempt and one.attempt > 1 else ""
+        what = f"{one.before} -> {one.after}" if one.before != one.after else f"{one.after}"
+        text = f"{who} on {one.host} {what}{attempt}" if one.host else f"{who} {what}{attempt}"
+        text += f": {one.reason}" if one.reason else ""
+    elif one.kind == "condition":
+        text = f"{one.after or 'condition'}: {one.reason}" if one.reason else str(one.after)
+    elif one.kind == "contact":
+        text = one.reason if one.reason.startswith(who) else f"{who} {one.reason}"
+    elif one.kind == "request":
+        text = one.reason if not who or who in one.reason else f"{one.reason} {who}"
+    else:
+        text = f"{who}: {one.reason}" if who and who not in one.reason else one.reason
+    return f"by {one.by}: {text}" if one.by else text

@@ -1,0 +1,51 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def size(count: float) -> str:
+    """1536 -> 1.5 kB (powers of 1000, as disks and networks count)."""
+    for unit in _UNITS:
+        if count < 1000 or unit == _UNITS[-1]:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: 75 -> 1m15s."""
+    whole = max(0, int(seconds))
+    days, whole = divmod(whole, 86400)
+    hours, whole = divmod(whole, 3600)
+    minutes, rest = divmod(whole, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    shown = [f"{count}{unit}" for count, unit in parts if count]
+    return "".join(shown[:2]) or "0s"
+
+
+def count(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def iso_utc(epoch_s: float | None) -> str | None:
+    """RFC 3339 in UTC, for machines."""
+    if epoch_s is None:
+        return None
+    return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local_time(epoch_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch_s))
+
+
+def fold(names: object) -> str:
+    """Hosts as one word: gpu-[1-4]."""
+    from dtctl.config.ranges import fold as fold_names
+
+    return str(fold_names(list(names)))  # type: ignore[call-overload]

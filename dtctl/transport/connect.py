@@ -1,0 +1,68 @@
+"""One transport for all hosts: each is reached as its own settings say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtctl.model import Host, SshSettings
+from dtctl.transport.seam import Session, Transport
+from dtctl.transport.ssh_config import ConfigFiles
+
+if TYPE_CHECKING:
+    from dtctl.transport.local import LocalTransport
+    from dtctl.transport.ssh import SshTransport
+    from dtctl.transport.trust import Trust
+
+
+class Transports:
+    """Opens conversations with hosts of either kind. SSH is imported when the first host needs it.
+
+    `local_root`: where agents of this machine keep their files, in place of ~/.dtctl.
+    `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config, as ssh -F.
+    `passphrase`: asked for a key file's passphrase, once per key; None where nobody can be asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        local_root: Path | None = None,
+        ssh_config: Path | None = None,
+        passphrase: Callable[[str], str | None] | None = None,
+    ) -> None:
+        self._local_root = local_root
+        self._files = ConfigFiles(ssh_config)
+        self._passphrase = passphrase
+        self._lock = threading.Lock()
+        self._ssh: SshTransport | None = None
+
+    def open(self, host: Host) -> Session:
+        return self._transport(host).open(host)
+
+    def hostname(self, settings: SshSettings) -> str:
+        """The name or address that SSH connects to."""
+        return self._files.hostname(settings)
+
+    def trust(self) -> Trust:
+        """For looking at host keys and pinning them."""
+        from dtctl.transport.trust import Trust
+
+        return Trust(self._over_ssh().logins)
+
+    def _transport(self, host: Host) -> Transport:
+        return self._here() if host.is_local else self._over_ssh()
+
+    def _here(self) -> LocalTransport:
+        from dtctl.transport.local import LocalTransport
+
+        return LocalTransport(self._local_root)
+
+    def _over_ssh(self) -> SshTransport:
+        from dtctl.transport.ssh import SshTransport
+
+        with self._lock:
+            if self._ssh is None:
+                self._ssh = SshTransport(self._files, self._passphrase)
+            return self._ssh

@@ -1,0 +1,37 @@
+"""Asking the person at the terminal for the passphrase of a key."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import getpass
+import os
+import termios
+from collections.abc import Callable
+from contextlib import suppress
+
+
+def terminal_passphrase() -> Callable[[str], str | None] | None:
+    """For `Transports`: asks on the terminal, wherever input and output lead; None where there is no terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return None
+    return _ask
+
+
+def _ask(path: str) -> str | None:
+    _restore_terminal_at_exit()
+    try:
+        return getpass.getpass(f"Passphrase for {path}: ")
+    except EOFError:
+        return None
+
+
+@functools.cache
+def _restore_terminal_at_exit() -> None:
+    """Connections are made by threads, so Ctrl-C ends the program while one still reads with the echo off."""
+    with suppress(OSError, termios.error):
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        before = termios.tcgetattr(terminal)
+        atexit.register(termios.tcsetattr, terminal, termios.TCSANOW, before)

@@ -1,0 +1,62 @@
+"""The agent as bytes, and how a conversation with it is opened (docs/agent.md, "Start of a conversation")."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+LOADER = 'python3 -ISc \'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"dtctl","exec"))\''
+"""The remote command line: constant, so that it needs no quoting and shows nothing in `ps`."""
+
+_PACKAGE = "dtctl_agent"
+_MAIN = "from dtctl_agent.life import main_words\n\nmain_words()\n"
+_BOOTSTRAP = "bootstrap.py"
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files that a host keeps, by their paths; `sha256` is that of `content`, which holds them all."""
+
+    files: Mapping[str, str]
+    content: bytes
+    sha256: str
+
+
+@cache
+def agent_program() -> Program:
+    modules = {f"{_PACKAGE}/{name}": source for name, source in _sources().items() if name != _BOOTSTRAP}
+    files = {"__main__.py": _MAIN, **modules}
+    content = json.dumps(files, sort_keys=True).encode()
+    return Program(files, content, hashlib.sha256(content).hexdigest())
+
+
+@cache
+def opening() -> bytes:
+    """Everything that is sent before the first frame."""
+    bootstrap = _sources()[_BOOTSTRAP].encode()
+    program = agent_program()
+    packed = zlib.compress(program.content, 9)
+    return b"%d\n%b%d %b\n%b" % (len(bootstrap), bootstrap, len(packed), program.sha256.encode(), packed)
+
+
+@cache
+def _sources() -> dict[str, str]:
+    """Python files of the agent, by their paths in it, in order."""
+    return dict(sorted(_below(resources.files("dtctl.agent"), "")))
+
+
+def _below(directory: Traversable, path: str) -> Iterator[tuple[str, str]]:
+    for entry in directory.iterdir():
+        if entry.name.endswith(".py"):
+            yield path + entry.name, entry.read_text("utf-8")
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _below(entry, f"{path}{entry.name}/")

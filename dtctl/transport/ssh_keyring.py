@@ -1,0 +1,201 @@
+"""Private keys, from files and from agents: each is read once, and asked for its passphrase once, for all hosts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paramiko.agent import AgentKey, AgentSSH
+from paramiko.ecdsakey import ECDSAKey
+from paramiko.ed25519key import Ed25519Key
+from paramiko.message import Message
+from paramiko.pkey import PKey
+from paramiko.rsakey import RSAKey
+from paramiko.ssh_exception import PasswordRequiredException, SSHException
+
+DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+PASSPHRASE_TRIES = 3
+AGENT_TIMEOUT_S = 60.0
+"""For a key that wants to be touched or confirmed."""
+
+Passphrase = Callable[[str], "str | None"]
+"""Asks a person for the passphrase of a key file; None when nobody answers."""
+
+CLASSES: dict[str, type[PKey]] = {"ssh-rsa": RSAKey, "ssh-ed25519": Ed25519Key}
+
+
+@dataclass
+class KeyFile:
+    """What a private key's file says of itself before it is unlocked."""
+
+    path: Path
+    type: str = ""
+    blob: bytes = b""
+    """Its public half, where the file or the .pub file beside it tells; empty otherwise."""
+    key: PKey | None = None
+    certified: PKey | None = None
+    """The same with the certificate that lies beside it as PATH-cert.pub."""
+    locked: bool = False
+    problem: str = ""
+    """Why it cannot be used."""
+
+    def __str__(self) -> str:
+        home = str(Path.home())
+        text = str(self.path)
+        return "~" + text[len(home) :] if text.startswith(home + os.sep) else text
+
+
+class Agent(AgentSSH):
+    """An ssh-agent for all threads: each question has a connection of its own. Raises OSError and SSHException."""
+
+    _connect: Callable[[None], None]
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._connect(None)  # asks for the keys
+
+    def _send_message(self, msg: Any) -> tuple[int, Message]:
+        """One question and its answer (draft-miller-ssh-agent, 3)."""
+        question: bytes = msg.asbytes() if isinstance(msg, Message) else msg
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(AGENT_TIMEOUT_S)
+            connection.connect(self._path)
+            connection.sendall(len(question).to_bytes(4, "big") + question)
+            with connection.makefile("rb") as answers:
+                size = int.from_bytes(answers.read(4), "big")
+                answer = answers.read(size)
+        if not answer or len(answer) != size:
+            raise SSHException("the agent does not answer")
+        return answer[0], Message(answer[1:])
+
+
+class Keyring:
+    """Shared by all connections of a command. Safe for many threads."""
+
+    def __init__(self, passphrase: Passphrase | None = None) -> None:
+        self._passphrase = passphrase
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._files: dict[Path, KeyFile] = {}
+        self._agents: dict[str, Agent | None] = {}
+
+    def file(self, path: Path) -> KeyFile:
+        with self._lock:
+            if path not in self._files:
+                self._files[path] = read_key_file(path)
+            return self._files[path]
+
+    def unlock(self, file: KeyFile) -> bool:
+        """Whether the key can be used now. Asks for its passphrase, unless it was asked for before."""
+        with self._asking:
+            for _ in range(PASSPHRASE_TRIES):
+                if not file.locked or file.problem or self._passphrase is None:
+                    break
+                answer = self._passphrase(str(file))
+                if answer is None:
+                    file.problem = "no passphrase was given"
+                else:
+                    load(file, answer)
+            else:
+                file.problem = "the passphrase was wrong"
+            return file.key is not None
+
+    def agent_keys(self, path: str) -> tuple[AgentKey, ...]:
+        """Keys of the agent at a socket; none if there is no agent."""
+        with self._lock:
+            if path not in self._agents:
+                try:
+                    self._agents[path] = Agent(path)
+                except (OSError, SSHException):
+                    self._agents[path] = None
+            agent = self._agents[path]
+            return tuple(agent.get_keys()) if agent else ()
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """Reads a key as far as that goes without its passphrase."""
+    file = KeyFile(path)
+    try:
+        text = path.read_text(encoding="ascii")
+    except (FileNotFoundError, NotADirectoryError):
+        file.problem = "there is no such file"
+        return file
+    except OSError as error:
+        file.problem = error.strerror or str(error)
+        return file
+    except UnicodeDecodeError:
+        file.problem = "not a key in a format that is known"
+        return file
+    file.type, file.blob = public_half(text, path)
+    load(file, None)
+    if file.key is None and not file.locked:
+        file.problem = "not a private key of a kind that is known"
+    return file
+
+
+def load(file: KeyFile, passphrase: str | None) -> None:
+    """Sets `key`, or `locked`; neither if it is no key, and no change if it is not its passphrase."""
+    for kind in [CLASSES.get(file.type, ECDSAKey)] if file.type else [Ed25519Key, ECDSAKey, RSAKey]:
+        try:
+            file.key = _read(kind, file.path, passphrase)
+            file.certified = _certified(kind, file.path, passphrase)
+        except PasswordRequiredException:
+            file.locked = True
+            return
+        except (SSHException, ValueError, TypeError, IndexError, OSError):
+            continue
+        file.locked = False
+        return
+
+
+def _read(kind: type[PKey], path: Path, passphrase: str | None) -> PKey:
+    key: PKey = kind.from_private_key_file(str(path), passphrase)
+    return key
+
+
+def _certified(kind: type[PKey], path: Path, passphrase: str | None) -> PKey | None:
+    certificate = path.with_name(path.name + "-cert.pub")
+    if not certificate.exists():
+        return None
+    key = _read(kind, path, passphrase)
+    key.load_certificate(str(certificate))
+    return key
+
+
+def public_half(text: str, path: Path) -> tuple[str, bytes]:
+    """Type and public key from the file itself (OpenSSH's PROTOCOL.key), or from the .pub file beside it."""
+    words = text.split()
+    if len(words) > 1 and not text.startswith("-----"):
+        return _public_line(words)  # a public key, named in place of the private one that an agent holds
+    body = "".join(line for line in text.splitlines() if line and not line.startswith("-----") and ":" not in line)
+    try:
+        raw = base64.b64decode(body)
+    except binascii.Error:
+        raw = b""
+    magic = b"openssh-key-v1\0"
+    if raw.startswith(magic):
+        message = Message(raw[len(magic) :])
+        for _ in ("cipher", "kdf", "kdf options"):
+            message.get_binary()
+        message.get_int()  # number of keys
+        blob = message.get_binary()
+        return Message(blob).get_text(), blob
+    try:
+        return _public_line(path.with_name(path.name + ".pub").read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError):
+        return "", b""
+
+
+def _public_line(words: list[str]) -> tuple[str, bytes]:
+    try:
+        return words[0], base64.b64decode(words[1])
+    except (IndexError, binascii.Error):
+        return "", b""

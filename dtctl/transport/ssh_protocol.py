@@ -1,0 +1,129 @@
+"""paramiko's side of the wire, made fit for a hundred connections that are held open for days."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from paramiko.common import cMSG_GLOBAL_REQUEST
+from paramiko.message import Message
+from paramiko.packet import Packetizer
+from paramiko.transport import Transport
+
+PROBE_AFTER_S = 20
+"""Without a word from us; also keeps firewalls from forgetting the connection."""
+DEAD_AFTER_S = 60.0
+"""Without a word from the host, though it was asked."""
+IDLE_WAIT_S = 5.0
+"""How long the thread of a quiet connection sleeps. paramiko's own 0.1 s costs a core for a few hundred hosts."""
+
+WEAK = ("-cbc", "3des", "md5", "-96")
+
+# What is worth saying is said by our errors; without a handler logging prints to stderr.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class WatchedPacketizer(Packetizer):
+    """Knows when it last heard something, and needs no timer thread to limit the handshake."""
+
+    def __init__(self, sock: Any) -> None:
+        super().__init__(sock)
+        self.last_heard = time.monotonic()
+        self.dead = False
+        self._sending = threading.Lock()
+        self._handshake_deadline: float | None = None
+
+    def start_handshake(self, timeout: float) -> None:
+        self._handshake_deadline = time.monotonic() + timeout
+
+    def handshake_timed_out(self) -> bool:
+        return self._handshake_deadline is not None and time.monotonic() > self._handshake_deadline
+
+    def complete_handshake(self) -> None:
+        self._handshake_deadline = None
+
+    def send_message(self, data: Any) -> None:
+        with self._sending:
+            super().send_message(data)
+
+    def is_sending(self) -> bool:
+        return self._sending.locked()
+
+    def read_message(self) -> Any:
+        message = super().read_message()
+        self.last_heard = time.monotonic()
+        return message
+
+
+class SshProtocol(Transport):
+    """A Transport that prefers the key types that are pinned, closes at once, and notices a dead host in a minute."""
+
+    packetizer: WatchedPacketizer
+    _remote_kex_init: bytes | None = None
+    _server_kex_init = b""
+    _send_user_message: Callable[[Message], None]
+
+    def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
+        super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
+        security = self.get_security_options()
+        # AES-GCM is one call into OpenSSL for each packet, where the others need a MAC as well.
+        ciphers = sorted(security.ciphers, key=lambda name: "gcm" not in name)
+        security.ciphers = tuple(name for name in ciphers if not any(word in name for word in WEAK))
+        security.digests = tuple(name for name in security.digests if not any(word in name for word in WEAK))
+        pinned = [known for name in host_key_types for known in _signatures(name) if known in security.key_types]
+        security.key_types = tuple(dict.fromkeys([*pinned, *security.key_types]))
+
+    def settle(self) -> None:
+        """Called when the login is complete and the connection may be quiet for long."""
+        self.sock.settimeout(IDLE_WAIT_S)
+        self.packetizer.set_keepalive(PROBE_AFTER_S, self._probe)
+
+    def _probe(self) -> None:
+        """Runs in the thread that reads; raising ends the connection."""
+        if time.monotonic() - self.packetizer.last_heard > DEAD_AFTER_S:
+            self.packetizer.dead = True
+            raise EOFError
+        if self.packetizer.is_sending():
+            return  # and must not wait for a send that may itself be stuck
+        request = Message()
+        request.add_byte(cMSG_GLOBAL_REQUEST)
+        request.add_string("keepalive@openssh.com")
+        request.add_boolean(True)  # an answer is wanted; any will do
+        self._send_user_message(request)
+
+    def stop_thread(self) -> None:
+        # Closing a socket does not wake a thread that reads from it; shutting it down does.
+        with suppress(OSError, EOFError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        super().stop_thread()
+
+    def key_types(self) -> tuple[str, ...]:
+        """Host key algorithms that we can use."""
+        return tuple(self.get_security_options().key_types)
+
+    def offered_key_types(self) -> list[str]:
+        """Host key algorithms that the server has (RFC 4253, 7.1), known after the handshake."""
+        message = Message(self._server_kex_init)
+        message.get_bytes(1 + 16)  # the message's number and the cookie
+        message.get_list()  # key exchange algorithms
+        return list(message.get_list())
+
+    @property
+    def remote_kex_init(self) -> bytes | None:
+        """The server's KEXINIT while keys are exchanged, as paramiko wants it; it is kept for later."""
+        return self._remote_kex_init
+
+    @remote_kex_init.setter
+    def remote_kex_init(self, message: bytes | None) -> None:
+        self._remote_kex_init = message
+        self._server_kex_init = message or self._server_kex_init
+
+
+def _signatures(key_type: str) -> tuple[str, ...]:
+    """The algorithms by which a key of this type proves itself (RFC 8332)."""
+    return ("rsa-sha2-512", "rsa-sha2-256") if key_type == "ssh-rsa" else (key_type,)

@@ -1,0 +1,173 @@
+"""Conversations over any stream of bytes to a process that runs the agent; SSH and local differ only in the stream."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.model import Host
+from dtctl.transport import wire
+from dtctl.transport.seam import Message
+
+log = logging.getLogger(__name__)
+"""For `dtctl -v`: the kinds of frames, never what they hold."""
+
+PROTOCOL = 1
+GREETING_TIMEOUT_S = 60.0
+"""For a host that is too busy to start a Python; a host that is not there fails long before."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a remote process ended, as far as it is known."""
+
+    exit_code: int | None = None
+    signal: str = ""
+    stderr: bytes = b""
+    """The end of it."""
+    reason: str = ""
+    """Why the connection ended, when it was not the process that ended."""
+
+    def __str__(self) -> str:
+        if self.signal:
+            return f"it was ended by {self.signal}"
+        if self.exit_code is not None:
+            return f"it ended with exit code {self.exit_code}"
+        return self.reason or "the connection was closed by the other side"
+
+
+class Stream(Protocol):
+    """The standard input and output of a remote process. One reader and one writer at a time; `close` from anywhere."""
+
+    def read(self, timeout_s: float | None) -> bytes:
+        """What has come; b"" at the end. Raises TimeoutError."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """All of `data`. Raises OSError when nobody reads it any more."""
+        ...
+
+    def close(self) -> None: ...
+
+    def ending(self) -> Ending:
+        """To be asked after the end of `read`."""
+        ...
+
+
+class StreamSession:
+    """A `Session` (see seam.py) over a stream."""
+
+    def __init__(self, host: Host, stream: Stream) -> None:
+        self._host = host
+        self._stream = stream
+        self._decoder = wire.Decoder()
+        self._arrived: deque[Message] = deque()
+        self._sending = threading.Lock()
+        self._closed = False
+        self._facts: Mapping[str, Any] = {}
+        self._begun = time.monotonic()
+
+    @property
+    def host(self) -> Host:
+        return self._host
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self._facts
+
+    def greet(self, opening: bytes) -> None:
+        """Sends the agent and waits for its greeting. Raises TransportError or, when the agent refuses, AgentError."""
+        name, timeout_s = self._host.name, GREETING_TIMEOUT_S
+        with suppress(OSError):  # what it said instead of reading is the better explanation
+            self._stream.write(opening)
+        try:
+            greeting = self.receive(timeout_s)
+        except TimeoutError:
+            raise TransportError(
+                f"the agent on {name} did not answer within {timeout_s:g} s",
+                detail=_text(self._decoder.noise),
+                hint="the host is very busy, or its login shell waits for something",
+            ) from None
+        except ConnectionLost:
+            if self._decoder.started or self._closed:
+                raise
+            raise not_started(name, self._stream.ending(), self._decoder.noise) from None
+        if greeting.type != "greeting" or greeting.fields.get("protocol") != PROTOCOL:
+            raise TransportError(f"the agent on {name} speaks another protocol", detail=str(dict(greeting.fields)))
+        self._facts = greeting.fields
+        log.debug(
+            "%s: agent of %d bytes answers after %.2f s, Python %s",
+            *(name, len(opening), time.monotonic() - self._begun, greeting.fields.get("python")),
+        )
+
+    def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
+        frame = wire.encode(fields, payload)
+        if not payload:
+            log.debug("%s: asked for %s", self._host.name, fields["type"])
+        try:
+            with self._sending:
+                self._stream.write(frame)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._arrived:
+            remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+            data = self._stream.read(remaining)
+            if not data:
+                raise self._lost(str(self._stream.ending()))
+            try:
+                self._arrived.extend(self._decoder.feed(data))
+            except wire.WireError as error:
+                raise TransportError(f"{self._host.name} sends what no agent sends", detail=str(error)) from error
+        message = self._arrived.popleft()
+        if message.type in ("prepared", "started", "result", "error"):
+            log.debug("%s: %s after %.2f s", self._host.name, message.type, time.monotonic() - self._begun)
+        if message.type == "error":
+            raise self._refusal(message.fields)
+        return message
+
+    def close(self) -> None:
+        self._closed = True
+        self._stream.close()
+
+    def _lost(self, why: str) -> ConnectionLost:
+        if self._closed:
+            return ConnectionLost(f"the conversation with {self._host.name} is closed")
+        stderr = _text(self._stream.ending().stderr)
+        return ConnectionLost(f"lost the agent on {self._host.name}", detail="\n".join(filter(None, [why, stderr])))
+
+    def _refusal(self, fields: Mapping[str, Any]) -> AgentError:
+        text = {name: str(fields.get(name) or "") for name in ("code", "summary", "detail", "hint")}
+        summary = f"{self._host.name}: {text['summary']}"
+        return AgentError(text["code"] or "internal", summary, detail=text["detail"], hint=text["hint"])
+
+
+def not_started(name: str, ending: Ending, noise: bytes) -> DtctlError:
+    """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
+    said = "\n".join(filter(None, [_text(noise), _text(ending.stderr)]))
+    if ending.exit_code == 127:
+        return TransportError(
+            f"{name} has no python3",
+            detail=said,
+            hint="install Python 3.8 or later there, on the PATH that commands over SSH get",
+        )
+    if ending.exit_code == 126:
+        return TransportError(f"python3 on {name} cannot be run", detail=said)
+    return TransportError(
+        f"the agent does not start on {name}",
+        detail="\n".join(filter(None, [f"python3 was to be run by the login shell: {ending}", said])),
+        hint=f"dtctl ssh {name}    shows what a login gives",
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").strip()

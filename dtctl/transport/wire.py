@@ -1,0 +1,98 @@
+"""Frames of the agent protocol as bytes (docs/agent.md, "Frames"), the controller's side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dtctl.transport.seam import Message
+
+START = b"\x1e"
+"""What the agent writes before its first frame; whatever comes before it is a login shell's noise."""
+
+NOISE_BYTES = 4096
+LINE_LIMIT = 64 << 20
+PAYLOAD_LIMIT = 256 << 20
+
+
+class WireError(ValueError):
+    """The other side does not speak the protocol."""
+
+
+def encode(fields: Mapping[str, Any], payload: bytes = b"") -> bytes:
+    """One frame; `bytes` is added to the fields when there is a payload."""
+    whole = {**fields, "bytes": len(payload)} if payload else fields
+    return json.dumps(whole, separators=(",", ":"), allow_nan=False).encode() + b"\n" + payload
+
+
+class Decoder:
+    """Cuts what arrives, in pieces of any size, into frames. Work and memory are linear in what arrives."""
+
+    def __init__(self) -> None:
+        self.noise = b""
+        """The end of what came before the first frame."""
+        self.started = False
+        self._buffer = bytearray()
+        self._searched = 0
+        self._fields: dict[str, Any] | None = None
+        self._missing = 0
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The frames that `data` completes. Raises WireError."""
+        if not self.started:
+            data = self._after_noise(data)
+        self._buffer += data
+        return list(self._frames())
+
+    def _after_noise(self, data: bytes) -> bytes:
+        noise, marker, rest = data.partition(START)
+        self.noise = (self.noise + noise[-NOISE_BYTES:])[-NOISE_BYTES:]
+        self.started = bool(marker)
+        return rest
+
+    def _frames(self) -> Iterator[Message]:
+        while True:
+            if self._fields is None:
+                line = self._line()
+                if line is None:
+                    return
+                self._fields = _fields(line)
+                self._missing = _payload_size(self._fields)
+            if len(self._buffer) < self._missing:
+                return
+            yield Message(self._fields, self._take(self._missing))
+            self._fields, self._missing = None, 0
+
+    def _line(self) -> bytes | None:
+        end = self._buffer.find(b"\n", self._searched)
+        if end >= 0:
+            self._searched = 0
+            return self._take(end + 1)
+        self._searched = len(self._buffer)
+        if self._searched > LINE_LIMIT:
+            raise WireError(f"a frame's line is longer than {LINE_LIMIT} bytes")
+        return None
+
+    def _take(self, size: int) -> bytes:
+        with memoryview(self._buffer) as view:
+            taken = bytes(view[:size])
+        del self._buffer[:size]  # bytearray moves its start, not its bytes
+        return taken
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        raise WireError(f"not a frame: {line[:200]!r}") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
+        raise WireError(f"not a frame: {line[:200]!r}")
+    return fields
+
+
+def _payload_size(fields: dict[str, Any]) -> int:
+    size = fields.get("bytes", 0)
+    if type(size) is not int or not 0 <= size <= PAYLOAD_LIMIT:
+        raise WireError(f"a frame of {fields['type']!r} with {size!r} bytes")
+    return size

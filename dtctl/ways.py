@@ -1,0 +1,141 @@
+"""The ways of training, and what follows from each: who waits for whom, and what a loss restarts. Pure.
+
+Why each is as it is: docs/recovery.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Literal
+
+from dtctl.model import LEAD_JOBS, Cluster, Recovery, TaskId
+
+PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
+
+Role = Literal["lead", "ps", "worker", "evaluator", "other"]
+Scope = Literal["task", "with-lead", "gang"]
+"""What the loss of a task restarts: it alone, it and then the lead, or every task."""
+
+
+class Way(str, Enum):
+    """How the tasks train together."""
+
+    ASYNC_PS = "async-ps"
+    IN_GRAPH = "in-graph"
+    SYNC_PS = "sync-ps"
+    PS_STRATEGY = "ps-strategy"
+    COLLECTIVE = "collective"
+    KVSTORE = "kvstore"
+    SINGLE = "single"
+    """The lead trains alone; what else there is helps it."""
+
+    @property
+    def keeps_parameters_on_ps(self) -> bool:
+        return self in (Way.ASYNC_PS, Way.IN_GRAPH, Way.SYNC_PS, Way.PS_STRATEGY)
+
+
+_LOSSES: Mapping[Way, Mapping[Literal["worker", "ps", "lead"], Scope]] = {
+    Way.ASYNC_PS: {"worker": "task", "ps": "task", "lead": "task"},
+    Way.IN_GRAPH: {"worker": "task", "ps": "task", "lead": "task"},
+    Way.SYNC_PS: {"worker": "task", "ps": "gang", "lead": "gang"},
+    Way.PS_STRATEGY: {"worker": "task", "ps": "with-lead", "lead": "task"},
+    Way.COLLECTIVE: {"worker": "gang", "ps": "gang", "lead": "gang"},
+    Way.KVSTORE: {"worker": "gang", "ps": "gang", "lead": "gang"},
+    Way.SINGLE: {"worker": "task", "ps": "task", "lead": "task"},
+}
+
+_SETTLE_S = 30.0
+_SYNC_SETTLE_S = 150.0
+"""The chief of SyncReplicasOptimizer closes for 120 s after its last step (stop_grace_period_secs of its session)."""
+
+
+def way_of(cluster: Cluster) -> Way:
+    """The declared one, or what the jobs tell: a `ps` job, several trainers without one, or a lead alone."""
+    if cluster.strategy in ("mirrored", "ddp"):
+        return Way.COLLECTIVE
+    if cluster.strategy != "auto":
+        return Way(cluster.strategy)
+    if PS in cluster.jobs:
+        return Way.ASYNC_PS
+    trainers = [task for task in cluster.tasks() if task.job in (cluster.lead.job, WORKER, *LEAD_JOBS)]
+    return Way.COLLECTIVE if len(trainers) > 1 else Way.SINGLE
+
+
+def role_of(task: TaskId, lead: TaskId) -> Role:
+    if task == lead:
+        return "lead"
+    if task.job == PS:
+        return "ps"
+    if task.job == EVALUATOR:
+        return "evaluator"
+    return "worker" if task.job in (WORKER, *LEAD_JOBS) else "other"
+
+
+def scope_of(role: Role, way: Way, recovery: Recovery) -> Scope:
+    """What the loss of such a task restarts. Nobody trains with an evaluator, so its loss concerns nobody else."""
+    if role == "evaluator":
+        return "task"
+    if recovery.mode in ("task", "gang"):
+        return recovery.mode
+    return _LOSSES[way]["worker" if role == "other" else role]
+
+
+def settle_s(cluster: Cluster) -> float:
+    """How long the others may take to end by themselves after the success."""
+    if cluster.settle_s is not None:
+        return cluster.settle_s
+    return _SYNC_SETTLE_S if way_of(cluster) is Way.SYNC_PS else _SETTLE_S
+
+
+def parties(cluster: Cluster) -> Mapping[str, tuple[TaskId, ...]]:
+    """The tasks that start together: the lead, by its own name, and by the name of each job its other tasks."""
+    lead = cluster.lead
+    others = {job: tuple(task for task in cluster.tasks() if task.job == job and task != lead) for job in cluster.jobs}
+    return {str(lead): (lead,), **{job: tasks for job, tasks in others.items() if tasks}}
+
+
+def waits(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
+    """The parties that each party waits for: those of the jobs that the file names, else what its way needs."""
+    members = parties(cluster)
+    return {
+        name: tuple(other for other in _awaited(tasks[0], cluster) if other in members and other != name)
+        for name, tasks in members.items()
+    }
+
+
+def _awaited(task: TaskId, cluster: Cluster) -> Iterator[str]:
+    lead, said = cluster.lead, cluster.jobs[task.job].depends_on
+    if said is None:
+        yield from _usually_awaited(role_of(task, lead), way_of(cluster), str(lead))
+        return
+    for job in said:
+        if job == lead.job:
+            yield str(lead)
+        yield job
+
+
+def _usually_awaited(role: Role, way: Way, lead: str) -> tuple[str, ...]:
+    if role == "evaluator":
+        return (lead,)
+    if way in (Way.ASYNC_PS, Way.SYNC_PS):
+        return {"lead": (PS,), "worker": (PS, lead)}.get(role, ())
+    if way in (Way.IN_GRAPH, Way.PS_STRATEGY) and role == "lead":
+        return (PS, WORKER)  # it connects to them, and they wait for it
+    return ()
+
+
+def circle(waits: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Those that wait for each other, each for the next and the last for the first; empty when none do."""
+    done: set[str] = set()
+
+    def search(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
+        if name in trail:
+            return trail[trail.index(name) :]
+        if name in done:
+            return ()
+        found = next(filter(None, (search(other, (*trail, name)) for other in waits.get(name, ()))), ())
+        done.add(name)
+        return found
+
+    return next(filter(None, (search(name, ()) for name in waits)), ())

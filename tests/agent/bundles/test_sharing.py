@@ -1,0 +1,107 @@
+"""Several agents and several bundles below one root: a home that hosts share, or hosts that are one machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent import bundles, file_locks
+from dtctl.bundle import Sender, scan
+from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
+from tests.agent.ends import agent_process, conversation
+
+
+def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> None:
+    bundle = scan(code)
+    asked: list[list[str]] = []
+    together = threading.Barrier(5)
+
+    def one() -> None:
+        with agent_process(sys.executable, ENSURE, str(root), bundle.id) as (session, _):
+            together.wait(30)
+            asked.append(serve(bundle, session))
+
+    threads = [threading.Thread(target=one) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(asked) == 5
+    assert sum(1 for sent in asked if sent) == 1
+    assert content(root / "bundles" / bundle.id / "tree") == content(code)
+    assert left_in(root) == {bundle.id}
+
+
+def test_a_transfer_that_stands_still_does_not_hold_up_another(
+    code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_locks, "PATIENCE_S", 0.3)
+    bundle = scan(code)
+    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (suspended, outcome):
+        need_of_the_suspended = suspended.receive()
+        tree, asked = push(bundle, root)
+        assert asked
+        assert content(Path(tree)) == content(code)
+        with Sender(bundle) as sender:  # it wakes up and goes on
+            sender.serve(suspended, need_of_the_suspended)
+        serve(bundle, suspended)
+    assert outcome == [tree]
+    assert left_in(root) == {bundle.id}
+
+
+def test_what_a_killed_agent_received_is_removed_by_the_next(code: Path, root: Path) -> None:
+    bundle = scan(code)
+    with agent_process(sys.executable, ENSURE, str(root), bundle.id) as (session, process):
+        with Sender(bundle) as sender:
+            sender.serve(session, session.receive())
+        session.receive()
+        process.kill()
+    [name] = left_in(root)
+    assert name.startswith(".incoming-")
+    push(bundle, root)
+    assert left_in(root) == {bundle.id}
+
+
+def test_two_bundles_of_one_code_share_no_file_on_disk(code: Path, root: Path) -> None:
+    first = Path(push(scan(code), root)[0])
+    (code / "train.py").write_text("second\n")
+    second = Path(push(scan(code), root)[0])
+    assert not (first / "weights.bin").samefile(second / "weights.bin"), "a trainer may write in place"
+
+
+def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) -> None:
+    first = Path(push(scan(code), root)[0])
+    (first / "weights.bin").write_bytes(bytes(700_000))
+    (code / "train.py").write_text("second\n")
+    tree, asked = push(scan(code), root)
+    assert sorted(asked) == ["train.py", "weights.bin"]
+    assert content(Path(tree)) == content(code)
+
+
+def test_locks_of_removed_files_are_not_believed(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    path = str(lock)
+    first = file_locks.hold(path, exclusive=True)
+    assert first is not None
+    assert file_locks.hold(path, exclusive=False) is None
+    lock.unlink()
+    second = file_locks.hold(path, exclusive=True)
+    assert second is not None
+    assert file_locks.hold(path, exclusive=True) is None
+    for descriptor in (first, second):
+        os.close(descriptor)
+    with pytest.raises(FileNotFoundError):
+        file_locks.hold(str(tmp_path / "none"), exclusive=True, create=False)
+
+
+def test_a_bundle_that_vanishes_between_two_pushes_is_sent_again(code: Path, root: Path) -> None:
+    bundle = scan(code)
+    tree = Path(push(bundle, root)[0])
+    subprocess.run(["rm", "-rf", str(tree.parent)], check=True)
+    assert push(bundle, root)[1]
+    assert content(tree) == content(code)

@@ -1,0 +1,60 @@
+"""The interpreters that agents are tested under, and hosts that leave nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.agent.host import AgentHost
+
+OLDEST = "python3.8"
+
+
+@cache
+def oldest_python() -> str | None:
+    """An interpreter of the oldest supported version that really runs (a shim may only pretend)."""
+    found = [shutil.which(OLDEST), *map(str, sorted(Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8")))]
+    for candidate in filter(None, found):
+        answer = subprocess.run(
+            [candidate, "-ISc", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False
+        )
+        if answer.stdout.strip() == "(3, 8)":
+            return candidate
+    return None
+
+
+@pytest.fixture(params=["this", "oldest"])
+def agent_python(request: pytest.FixtureRequest) -> str:
+    if request.param == "this":
+        return sys.executable
+    oldest = oldest_python()
+    if oldest is None:
+        pytest.skip(f"no {OLDEST} on this machine")
+    return oldest
+
+
+MakeHost = Callable[..., AgentHost]
+
+
+@pytest.fixture
+def make_host(agent_python: str, tmp_path: Path) -> Iterator[MakeHost]:
+    made: list[AgentHost] = []
+
+    def make(name: str = "h1", root: Path | None = None) -> AgentHost:
+        made.append(AgentHost(tmp_path / f"host{len(made)}", agent_python, name, root))
+        return made[-1]
+
+    yield make
+    for host in made:
+        host.clean_up()
+
+
+@pytest.fixture
+def host(make_host: MakeHost) -> AgentHost:
+    return make_host()

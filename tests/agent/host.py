@@ -1,0 +1,301 @@
+"""A host of its own for a test: an agent's root in a directory, spoken to through the real loader over pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent import intents, wake
+from dtctl.agent.runfiles import RunFiles
+from dtctl.transport.payload import LOADER, opening
+from tests.waiting import eventually
+
+Fields = dict[str, Any]
+
+
+class Ended(Exception):
+    """The agent has closed the conversation."""
+
+
+class AgentRefused(Exception):
+    """An error frame; `frame` is all of it."""
+
+    def __init__(self, frame: Fields) -> None:
+        super().__init__(f"{frame['code']}: {frame['summary']} {frame['detail']}")
+        self.frame = frame
+        self.code = frame["code"]
+
+
+class Conversation:
+    """The controller's side of one session process."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin
+        assert process.stdout
+        self.process = process
+        self._to, self._from = process.stdin, process.stdout
+        self.noise = b""
+        self._to.write(opening())
+        self._to.flush()
+        while (byte := self._from.read(1)) != b"\x1e":
+            if not byte:
+                raise Ended(self.noise)
+            self.noise += byte
+        self.greeting = self.receive()
+
+    def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
+        fields["type"] = type_
+        if payload:
+            fields["bytes"] = len(payload)
+        self._to.write(json.dumps(fields).encode() + b"\n" + payload)
+        self._to.flush()
+
+    def receive(self) -> Fields:
+        line = self._from.readline()
+        if not line:
+            raise Ended
+        frame: Fields = json.loads(line)
+        frame["payload"] = self._from.read(frame.get("bytes", 0))
+        if frame["type"] == "error":
+            raise AgentRefused(frame)
+        return frame
+
+    def await_type(self, type_: str) -> Fields:
+        """The next frame of a type; progress on the way is passed over."""
+        while (frame := self.receive())["type"] != type_:
+            assert frame["type"] in ("progress", "output", "states"), frame
+        return frame
+
+    def ask(self, type_: str, **fields: Any) -> Fields:
+        self.send(type_, **fields)
+        return self.await_type("result")
+
+    def close(self) -> None:
+        """As when the SSH connection is lost: both pipes end."""
+        for stream in (self._to, self._from):
+            with suppress(BrokenPipeError):
+                stream.close()
+        self.process.wait(20)
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AgentHost:
+    """`name` in the inventory, for cluster `c`; `env` is what sshd would give to the session."""
+
+    def __init__(self, directory: Path, python: str, name: str = "h1", root: Path | None = None) -> None:
+        self.directory = directory
+        self.name = name
+        self.root = root or directory / "root"
+        self.home = directory / "home"
+        self.mark = f"TEST_MARK={uuid.uuid4().hex}"
+        self._open: list[Conversation] = []
+        binaries = directory / "bin"
+        for made in (directory, self.home, binaries):
+            made.mkdir(exist_ok=True)
+        wrapper = binaries / "python3"
+        wrapper.write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
+        wrapper.chmod(0o755)
+        name_, _, value = self.mark.partition("=")
+        self.env = {"PATH": f"{binaries}:/usr/bin:/bin", "HOME": str(self.home), "DTCTL_ROOT": str(self.root)}
+        self.env[name_] = value
+
+    def open(self, **env: str) -> Conversation:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", LOADER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**self.env, **env},
+            start_new_session=True,
+        )
+        try:
+            conversation = Conversation(process)
+        except BaseException:
+            for stream in (process.stdin, process.stdout):
+                assert stream
+                stream.close()
+            process.wait(20)
+            raise
+        self._open.append(conversation)
+        return conversation
+
+    def ask(self, type_: str, **fields: Any) -> Fields:
+        """One request in a conversation of its own, about this host and cluster c unless said otherwise."""
+        with self.open() as talk:
+            return talk.ask(type_, **self.about(fields))
+
+    def about(self, fields: Mapping[str, Any]) -> Fields:
+        return {"cluster": "c", "host": self.name, "run": None, **fields}
+
+    def spec(self, *tasks: Fields, **fields: Any) -> Fields:
+        run = fields.get("run") or f"r-{uuid.uuid4().hex[:8]}"
+        spec = {
+            "version": 2,
+            "run": run,
+            "cluster": "c",
+            "host": self.name,
+            "digest": run,
+            "bundle": None,
+            "created": time.time(),
+            "controller": "ada@laptop",
+            "roster": [],
+            "lead": "worker:0",
+            "success": "lead",
+            "tasks": list(tasks),
+            "dirs": [],
+            "setup": None,
+            "recovery": {"max_restarts": 0, "backoff_min_s": 0.05, "backoff_max_s": 1.0, "reset_after_s": 600},
+            "grace_s": 10,
+            "checkpoint_dirs": [],
+            "inventory": {},
+        }
+        return {**spec, **fields}
+
+    def prepare(self, talk: Conversation, spec: Fields, **fields: Any) -> Fields:
+        request = {"cluster": spec["cluster"], "host": spec["host"], "run": None, "bundle": spec["bundle"], **fields}
+        talk.send("up", **{"secrets": {}, "replace": False, **request, "spec": spec})
+        return talk.await_type("prepared")
+
+    def up(self, spec: Fields, **fields: Any) -> Fields:
+        """The whole of `up`; the `started` frame."""
+        with self.open() as talk:
+            self.prepare(talk, spec, **fields)
+            talk.send("start")
+            started = talk.await_type("started")
+            talk.send("keep")
+            talk.await_type("result")
+        return started
+
+    def want(self, spec: Fields, *tasks: str, **fields: Any) -> None:
+        """Changes what is wanted of these tasks, as a session or an order of the coordinator does."""
+        files = RunFiles(str(self.run_directory(spec)))
+        with files.intent_lock():
+            intent = files.intent()
+            for each in tasks:
+                intents.change(intent["tasks"][each], **fields)
+            intent["serial"] += 1
+            files.write_intent(intent)
+        wake.ring(files.wake_path)
+
+    # what is on the disk
+
+    def run_directory(self, spec: Fields) -> Path:
+        return self.root / "runs" / str(spec["run"]) / str(spec["host"])
+
+    def state(self, spec: Fields) -> Fields:
+        state: Fields = json.loads((self.run_directory(spec) / "state.json").read_text())
+        return state
+
+    def attempt(self, spec: Fields, task: str, number: int = 1) -> Path:
+        return self.run_directory(spec) / "tasks" / task.replace(":", "-") / f"attempt-{number}"
+
+    def log(self, spec: Fields, task: str, number: int = 1) -> str:
+        path = self.attempt(spec, task, number) / "log"
+        return path.read_text() if path.exists() else ""
+
+    def start_record(self, spec: Fields, task: str, number: int = 1) -> Fields:
+        record: Fields = json.loads((self.attempt(spec, task, number) / "start.json").read_text())
+        return record
+
+    def events(self, spec: Fields, task: str) -> list[tuple[str, str]]:
+        """The task's transitions so far."""
+        lines = (self.run_directory(spec) / "events.jsonl").read_text().splitlines()
+        return [(event["from"], event["to"]) for event in map(json.loads, lines) if event["task"] == task]
+
+    def wait_entry(self, spec: Fields, task: str, what: Callable[[Fields], Any], described: str = "") -> Fields:
+        """The task's entry in state.json, once it is so."""
+
+        def entry() -> Fields | None:
+            found: Fields = self.state(spec)["tasks"][task]
+            return found if what(found) else None
+
+        return eventually(entry, what=described or f"{task} to be as wanted: {self.state(spec)['tasks'][task]}") or {}
+
+    def wait_state(self, spec: Fields, task: str, *states: str, attempt: int = 0) -> Fields:
+        """The task's entry once it is in one of these states (in that attempt or a later one)."""
+
+        def arrived(entry: Fields) -> bool:
+            return entry["state"] in states and entry["attempt"] >= attempt
+
+        return self.wait_entry(spec, task, arrived, f"{task} to be {' or '.join(states)}")
+
+    # what runs
+
+    def processes(self) -> list[int]:
+        """Every live process that descends from a session of this host, whatever it has become since."""
+        return [pid for pid in all_processes() if self.mark.encode() in environment(pid)]
+
+    def remains(self) -> str:
+        return "\n".join(f"{pid}: {command(pid)}" for pid in self.processes())
+
+    def supervisor(self, spec: Fields) -> int:
+        return int(self.state(spec)["agent"]["pid"])
+
+    def clean_up(self) -> None:
+        """Ends everything, and again what was started in the meantime by what had not ended yet."""
+        for conversation in self._open:
+            conversation.close()
+        eventually(self._kill_all, what=f"the end of {self.remains()}")
+
+    def _kill_all(self) -> bool:
+        """True when there was nothing to kill."""
+        left = self.processes()
+        for pid in left:
+            kill(pid)
+        return not left
+
+
+def task(id_: str, *argv: str, **fields: Any) -> Fields:
+    return {"id": id_, "argv": list(argv), "env": {}, "secrets": [], "port": None, "code": False, **fields}
+
+
+def shell(id_: str, script: str, **fields: Any) -> Fields:
+    return task(id_, "/bin/sh", "-c", script, **fields)
+
+
+def python_task(id_: str, script: str, **fields: Any) -> Fields:
+    return task(id_, sys.executable, "-uISc", script, **fields)
+
+
+def all_processes() -> Sequence[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if alive(int(path.name))]
+
+
+def environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

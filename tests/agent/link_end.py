@@ -1,0 +1,84 @@
+"""One end of a link in a process of its own: `link_end.py hub DIRECTORY PORT`, `link_end.py dialer DIRECTORY ADDRESS`.
+
+It takes a JSON object a line on stdin, {METHOD: [arguments]}, and tells on stdout what is said to it.
+It ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import select
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from dtctl.agent.coordination.dialer import Dialer
+from dtctl.agent.coordination.hub import Hub
+
+
+class End:
+    def __init__(self, link: Hub | Dialer) -> None:
+        self._link = link
+        self._steps = 0
+        self._filling: list[int] = []
+        self._commands = b""
+
+    def run(self) -> None:
+        while True:
+            due = self._link.due()
+            timeout = None if due is None else max(due - time.monotonic(), 0)
+            ready = select.select([0, *self._link.readers()], self._link.writers(), [], timeout)[0]
+            self._steps += 1
+            for said in self._link.step(time.monotonic()):
+                tell(said=said)
+            if 0 in ready and not self._obey():
+                self._link.close()
+                return
+
+    def _obey(self) -> bool:
+        piece = os.read(0, 1 << 20)
+        *lines, self._commands = (self._commands + piece).split(b"\n")
+        for line in lines:
+            for name, arguments in json.loads(line).items():
+                getattr(self if hasattr(self, name) else self._link, name)(*arguments)
+        return bool(piece)
+
+    def measure(self) -> None:
+        tell(steps=self._steps)
+
+    def fill(self, limit: int) -> None:
+        """Takes descriptors until there are as many as the process may have from now on."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        try:
+            while True:
+                self._filling.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            tell(filled=len(self._filling))
+
+    def free(self, count: int) -> None:
+        for _ in range(count):
+            os.close(self._filling.pop())
+
+
+def tell(**facts: object) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def main() -> None:
+    role, directory, where = sys.argv[1:]
+    files = f"{directory}/link.key", f"{directory}/link.crt"
+    now = time.monotonic()
+    if role == "hub":
+        hub = Hub(int(where), *files, now)
+        tell(port=hub.port)
+        End(hub).run()
+    else:
+        End(Dialer(where, *files, now, random.random)).run()
+
+
+main()

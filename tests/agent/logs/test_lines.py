@@ -1,0 +1,167 @@
+"""Which lines of a log are sent, and how."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from dtctl.agent import logs
+from dtctl.agent.errors import Refused
+from dtctl.agent.wire import Wire
+from tests.agent.logs.run import LINES, Run, text
+from tests.waiting import eventually
+
+
+def test_a_whole_log_comes_in_order_and_with_its_offsets(run: Run) -> None:
+    run.log(LINES)
+    messages = run.serve()
+    assert text(messages) == LINES
+    position = 0
+    for message in messages:
+        assert message.type == "log"
+        assert (message["task"], message["attempt"], message["offset"]) == ("worker:0", 1, position)
+        assert message.payload.endswith(b"\n")
+        position = message["end"]
+    assert position == len(LINES)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 10, 50_000, 1_000_000])
+def test_the_last_lines(run: Run, lines: int) -> None:
+    run.log(LINES)
+    assert text(run.serve(lines=lines)).splitlines() == LINES.splitlines()[-lines:] * bool(lines)
+
+
+@pytest.mark.parametrize("size", [1, 65_535, 65_536, 65_537, 262_144, 1_000_000, 3_000_001])
+def test_lines_of_any_length_are_whole(run: Run, size: int) -> None:
+    long = b"x" * size + b"\n"
+    run.log(b"first\n" + long + b"last\n")
+    assert text(run.serve()) == b"first\n" + long + b"last\n"
+    assert text(run.serve(lines=2)) == long + b"last\n"
+    assert long in [message.payload for message in run.serve()] or size < 262_144
+
+
+def test_a_line_that_never_ends_is_cut_but_not_within_a_secret(run: Run) -> None:
+    secret = "correct-horse"
+    (run.attempt(1).parent.parent.parent / "secrets.json").write_text(json.dumps({"KEY": secret}))
+    run.log(b"x" * (4 * 1024 * 1024 - 5) + secret.encode() + b"y" * 1000)
+    with run.follow(lines=None) as following:
+        eventually(lambda: len(following.text()) >= 4 * 1024 * 1024 - 5)
+        run.end()
+        eventually(following.ended)
+    assert following.text() == b"x" * (4 * 1024 * 1024 - 5) + b"***" + b"y" * 1000
+
+
+def test_bytes_that_are_no_text_are_left_alone(run: Run) -> None:
+    data = bytes(range(256)) * 3 + b"\xff\xfe\n\xc3\n\0\n"
+    run.log(data)
+    run.exit()
+    assert text(run.serve()) == data
+    assert text(run.serve(lines=1)) == b"\0\n"
+
+
+def test_an_unfinished_line_waits_for_its_end_or_that_of_the_attempt(run: Run) -> None:
+    run.log(b"one\ntwo")
+    assert text(run.serve()) == b"one\n"
+    assert text(run.serve(lines=1)) == b"one\n"
+    run.exit()
+    assert text(run.serve()) == b"one\ntwo"
+    assert text(run.serve(lines=1)) == b"two"
+
+
+def test_a_progress_bar_is_sent_up_to_its_last_return(run: Run) -> None:
+    run.log(b"epoch 1\n 10%\r 20%\r 3")
+    assert text(run.serve()) == b"epoch 1\n 10%\r 20%\r"
+
+
+def test_resuming_loses_and_doubles_nothing(run: Run) -> None:
+    run.log(LINES[:5000])
+    messages = run.serve(lines=20)
+    run.log(LINES[5000:9000] + b"last of 1")
+    run.exit(1)
+    run.log(b"two\n", 2)
+    run.exit(2)
+    run.log(b"three\n", 3)
+    last = messages[-1]
+    rest = run.serve(lines=1, since=1e12, resume={"worker:0": [last["attempt"], last["end"]]})
+    assert text(rest) == LINES[last["end"] : 9000] + b"last of 1two\nthree\n"
+    assert text(run.serve(resume={"worker:0": [3, 6]})) == b""
+    assert text(run.serve(resume={"worker:0": [9, 6]}, lines=1)).startswith(b"line 0\n")
+
+
+def test_resuming_behind_the_end_of_a_shortened_log_says_so(run: Run) -> None:
+    run.log(b"new\n")
+    [message] = run.serve(resume={"worker:0": [1, 5000]})
+    assert (message["offset"], message["truncated"], message.payload) == (0, True, b"new\n")
+
+
+def test_previous_and_numbered_attempts(run: Run) -> None:
+    for number in (1, 2, 3):
+        run.log(b"attempt %d\n" % number, number)
+    assert text(run.serve()) == b"attempt 3\n"
+    assert text(run.serve(previous=True)) == b"attempt 2\n"
+    assert text(run.serve(attempt=1)) == b"attempt 1\n"
+    with run.follow(attempt=1) as following:
+        eventually(following.ended)
+    assert following.text() == b"attempt 1\n"
+    with pytest.raises(Refused, match="worker:0 has no attempt 7") as refused:
+        run.serve(attempt=7)
+    assert refused.value.code == "bad_request"
+    assert refused.value.hint == "attempts so far: 1, 2, 3"
+
+
+def test_there_is_no_previous_attempt_of_the_first(run: Run) -> None:
+    run.log(b"x\n")
+    with pytest.raises(Refused, match="worker:0 has no previous attempt"):
+        run.serve(previous=True)
+
+
+def test_a_task_of_another_host_is_refused(run: Run) -> None:
+    with pytest.raises(Refused, match="worker:9 does not run on this host"):
+        run.serve(tasks=["worker:9"])
+
+
+def test_no_tasks_named_means_all(run: Run) -> None:
+    run.states = {"worker:0": "running", "ps:0": "running"}
+    run.log(b"w\n")
+    run.log(b"p\n", task="ps:0")
+    assert text(run.serve(tasks=None)) == b"w\np\n"
+
+
+def test_a_run_that_is_removed_meanwhile_is_told(run: Run) -> None:
+    def states() -> dict[str, Any]:
+        raise FileNotFoundError("state.json")
+
+    with pytest.raises(Refused) as refused:
+        logs.serve(str(run.directory), {"tasks": []}, Wire(BytesIO(), BytesIO()), states, bool)
+    assert refused.value.code == "no_run"
+
+
+def test_grep_sends_runs_of_matching_lines(run: Run) -> None:
+    run.log("step 1\nloss 0.5\nloss 0.4 größer\nstep 2\nloss 0.3\n".encode())
+    messages = run.serve(grep=r"^loss \d")
+    assert [(m["offset"], m["end"], m.payload.decode()) for m in messages] == [
+        (7, 34, "loss 0.5\nloss 0.4 größer\n"),
+        (41, 50, "loss 0.3\n"),
+    ]
+    assert text(run.serve(grep="loss", lines=1)) == b"loss 0.3\n"
+    assert text(run.serve(grep="größ.r$")) == "loss 0.4 größer\n".encode()
+    assert text(run.serve(grep="nothing")) == b""
+
+
+def test_a_pattern_that_is_none_is_refused(run: Run) -> None:
+    with pytest.raises(Refused, match="not a regular expression"):
+        run.serve(grep="(")
+
+
+def test_secrets_are_masked_longest_first(run: Run) -> None:
+    run.directory.mkdir()
+    secrets = {"A": "key", "B": "key-and-more", "C": "", "PEM": "-----BEGIN-----\nbGluZSBvZiBhIGtleQ\n-----END-----"}
+    (run.directory / "secrets.json").write_text(json.dumps(secrets))
+    run.log(b"key-and-more key monkey\n\tbGluZSBvZiBhIGtleQ\n")
+    [message] = run.serve()
+    assert message.payload == b"*** *** mon***\n\t***\n"
+    assert message["end"] == 24 + 20
+    assert text(run.serve(grep="more")) == b"", "a search does not tell what is behind a mask"

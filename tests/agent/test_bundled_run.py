@@ -1,0 +1,144 @@
+"""A run with code: received, its trainers at home in it, gone with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.bundle import Bundle, Sender, scan
+from dtctl.model import Host
+from dtctl.transport.seam import Message
+from tests.agent.host import AgentHost, Conversation, Fields, shell
+from tests.waiting import eventually
+
+
+class Sending:
+    """As much of a transport's session as sending needs."""
+
+    host = Host("h1", ssh=None)
+    facts: Mapping[str, Any] = {}
+
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
+
+    def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
+        self._talk.send(fields["type"], payload, **{name: value for name, value in fields.items() if name != "type"})
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        raise TimeoutError
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.sh").write_text("#!/bin/sh\npwd; cat data.txt; echo $1 $DATA\n")
+    (code / "train.sh").chmod(0o755)
+    (code / "data.txt").write_text("digits\n")
+    return scan(code)
+
+
+def start(host: AgentHost, spec: Fields, bundle: Bundle) -> int:
+    """up; the number of files that were sent."""
+    sent = 0
+    with host.open() as talk, Sender(bundle) as sender:
+        talk.send("up", **host.about({"spec": spec, "bundle": bundle.id, "secrets": {}, "replace": False}))
+        while (frame := talk.receive())["type"] != "prepared":
+            if frame["type"] == "need":
+                sent += sender.serve(Sending(talk), Message(frame))
+        talk.send("start")
+        talk.await_type("started")
+        talk.send("keep")
+        talk.await_type("result")
+    return sent
+
+
+def spec_with(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
+    tasks = [
+        {
+            **shell("worker:0", ""),
+            "argv": ["./train.sh", "--in=\0CODE/data.txt"],
+            "env": {"DATA": "\0CODE"},
+            "code": True,
+        },
+        shell("worker:1", "pwd"),
+    ]
+    return host.spec(*tasks, bundle=bundle.id, **fields)
+
+
+def test_trainers_run_in_their_code(host: AgentHost, bundle: Bundle) -> None:
+    spec = spec_with(host, bundle, setup={"text": "ls > $HOME/seen; pwd >> $HOME/seen", "env": {}})
+    assert start(host, spec, bundle) == 2
+    eventually(lambda: host.state(spec)["finished"])
+    tree = host.root / "bundles" / bundle.id / "tree"
+    assert host.log(spec, "worker:0") == f"{tree}\ndigits\n--in={tree}/data.txt {tree}\n"
+    assert host.log(spec, "worker:1") == f"{host.home}\n"
+    assert (host.home / "seen").read_text().splitlines() == ["data.txt", "train.sh", str(tree)]
+    assert len(list(tree.parent.glob("setup-*.done"))) == 1
+
+
+def test_a_bundle_goes_with_the_last_run_that_uses_it(host: AgentHost, bundle: Bundle) -> None:
+    specs = [spec_with(host, bundle), spec_with(host, bundle, cluster="other")]
+    assert start(host, specs[0], bundle) == 2
+    with host.open() as talk:
+        host.prepare(talk, specs[1])
+        talk.send("start")
+        talk.await_type("started")
+        talk.send("keep")
+        talk.await_type("result")
+    tree = host.root / "bundles" / bundle.id / "tree"
+    host.ask("down", grace_s=0, by="")
+    assert tree.exists()
+    host.ask("down", cluster="other", grace_s=0, by="")
+    assert not tree.exists()
+
+
+def test_push_sends_only_what_is_missing(host: AgentHost, bundle: Bundle) -> None:
+    for expected in (2, 0):
+        with host.open() as talk, Sender(bundle) as sender:
+            talk.send("push", **host.about({"bundle": bundle.id}))
+            while (frame := talk.receive())["type"] != "result":
+                if frame["type"] == "need":
+                    sender.serve(Sending(talk), Message(frame))
+        assert (frame["bundle"], frame["sent_files"]) == (bundle.id, expected)
+
+
+def test_a_task_whose_code_was_removed_fails_with_a_reason(host: AgentHost, bundle: Bundle) -> None:
+    spec = spec_with(
+        host, bundle, recovery={"max_restarts": 9, "backoff_min_s": 0, "backoff_max_s": 0, "reset_after_s": 9}
+    )
+    start(host, spec, bundle)
+    eventually(lambda: host.state(spec)["finished"])
+    tree = host.root / "bundles" / bundle.id / "tree"
+    tree.rename(tree.with_name("elsewhere"))
+    entry = host.ask("restart", tasks=["worker:0"], by="")["tasks"]["worker:0"]
+    assert (entry["state"], entry["reason"]) == ("failed", f"cannot enter {tree}: No such file or directory")
+
+
+def test_gc_removes_a_bundle_with_the_last_run_that_used_it(host: AgentHost, bundle: Bundle) -> None:
+    spec = spec_with(host, bundle, ttl_s=0)
+    start(host, spec, bundle)
+    eventually(lambda: host.state(spec)["finished"])
+    base = host.root / "bundles" / bundle.id
+    abandoned = base.with_name(".incoming-0123")
+    abandoned.mkdir()
+    (abandoned / "lock").touch()
+    told = host.ask("gc", dry_run=True, all=False)
+    assert told["bundles"] == [bundle.id]
+    assert str(abandoned) in told["files"]
+    assert base.exists()
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+    gone = host.ask("gc", dry_run=False, all=False)
+    assert gone["bundles"] == [bundle.id]
+    assert str(abandoned) in gone["files"]
+    assert gone["freed_bytes"] >= told["freed_bytes"] > 0
+    assert not base.exists()
+    assert not abandoned.exists()
+    assert not host.run_directory(spec).exists()

@@ -1,0 +1,392 @@
+"""The link between agents and the coordinator, over real sockets: those who belong to the run, and those who do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.agent.links import PATIENCE_S, End, Intruder, Message, hello, orders, state, write_credentials
+from tests.waiting import eventually
+
+CANNOT_BE_A_MESSAGE = {
+    "an endless line": b"x" * (3 << 20),
+    "a huge message": json.dumps(state(text="x" * (1 << 20))).encode() + b"\n",
+    "deep nesting": b'{"type":"state","state":' + b"[" * 500_000 + b"\n",
+    "closed deep nesting": b'{"type":"state","state":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "not UTF-8": b'{"type":"\xff\xfe"}\n',
+    "no JSON": b"GET / HTTP/1.1\r\n\r\n",
+    "no object": b"[1, 2]\n",
+    "no type": b'{"state":{}}\n',
+    "an infinite number": json.dumps(state()).replace("{}", '{"n": 1e999}').encode() + b"\n",
+    "a number that is none": json.dumps(state()).replace("{}", '{"n": NaN}').encode() + b"\n",
+    "a number of a million digits": json.dumps(state()).replace("{}", '{"n": ' + "9" * 1_000_000 + "}").encode()
+    + b"\n",
+    "an unknown type": b'{"type":"shutdown"}\n',
+    "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
+    "hello again": json.dumps(hello("h1")).encode() + b"\n",
+}
+
+
+class Links:
+    """The run's credentials, a hub, and dialers; `python` is the interpreter of the ends."""
+
+    def __init__(self, directory: Path, python: str) -> None:
+        self.directory = write_credentials(directory / "run")
+        self._python = python
+        self._ends: list[End] = []
+        self._intruders: list[Intruder] = []
+        self.hub = self.end("hub", 0)
+        self.port = self.hub.expect(lambda port: port, "port")
+
+    def end(self, role: str, where: object, directory: Path | None = None) -> End:
+        self._ends.append(End(self._python, role, directory or self.directory, where))
+        return self._ends[-1]
+
+    def dialer(self, directory: Path | None = None, host: str = "127.0.0.1") -> End:
+        return self.end("dialer", f"{host}:{self.port}", directory)
+
+    def agent(self, host: str, **fields: object) -> End:
+        """One that has said hello and was heard."""
+        agent = self.dialer()
+        agent.expect_type("connected")
+        agent.ask("send", hello(host, **fields))
+        self.hub.expect_type("hello", host)
+        return agent
+
+    def intruder(self) -> Intruder:
+        self._intruders.append(Intruder(self.port))
+        return self._intruders[-1]
+
+    def keyholder(self) -> Intruder:
+        """Who has the run's key, but does not keep to the protocol."""
+        intruder = self.intruder()
+        intruder.knock(self.directory)
+        intruder.start_tls(self.directory)
+        return intruder
+
+    def forget(self, end: End) -> None:
+        self._ends.remove(end)
+
+    def close(self) -> None:
+        for intruder in self._intruders:
+            intruder.close()
+        for end in reversed(self._ends):
+            end.close()
+
+
+@pytest.fixture
+def links(tmp_path: Path, agent_python: str) -> Iterator[Links]:
+    links = Links(tmp_path, agent_python)
+    try:
+        yield links
+    finally:
+        links.close()
+
+
+def test_both_ends_hear_each_other(links: Links) -> None:
+    agent = links.agent("h1")
+    links.hub.ask("send", "h1", {"type": "welcome", "v": 1, "events_from": 7})
+    assert agent.expect_type("welcome")["events_from"] == 7
+    long = "é" * 80_000
+    for number in range(5):
+        agent.ask("send", state(number=number, text=long))
+        links.hub.ask("send", "h1", orders({"n": number, "text": long}))
+    for number in range(5):
+        assert links.hub.expect_type("state", "h1")["state"] == {"number": number, "text": long}
+        assert agent.expect_type("orders")["intents"]["worker:0"] == {"n": number, "text": long}
+    agent.close()
+    links.forget(agent)
+    assert links.hub.expect_type("gone", "h1")["reason"] == "the other end has closed the connection"
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]"])
+def test_the_coordinator_is_reached_by_its_name_and_by_either_kind_of_address(links: Links, host: str) -> None:
+    if host == "[::1]" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    links.dialer(host=host).expect_type("connected")
+
+
+def _has_ipv6() -> bool:
+    with suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+def test_an_agent_finds_the_coordinator_that_comes_back(links: Links) -> None:
+    agent = links.agent("h1")
+    links.hub.kill()
+    links.forget(links.hub)
+    agent.expect_type("gone")
+    links.hub = links.end("hub", links.port)
+    agent.expect_type("connected")
+    agent.ask("send", hello("h1"))
+    links.hub.expect_type("hello", "h1")
+
+
+def test_one_that_is_frozen_is_gone_and_one_that_has_nothing_to_say_is_not(links: Links) -> None:
+    quiet, frozen = links.agent("h1"), links.agent("h2")
+    os.kill(frozen.process.pid, signal.SIGSTOP)
+    try:
+        assert links.hub.expect_type("gone", "h2")["reason"] == "nothing was heard from it for 10 s"
+    finally:
+        os.kill(frozen.process.pid, signal.SIGCONT)
+    frozen.expect_type("gone")
+    frozen.expect_type("connected")
+    assert quiet.said("gone") == links.hub.said("gone", "h1") == []
+
+
+def test_the_second_connection_of_a_host_replaces_the_first(links: Links) -> None:
+    first = links.agent("h1")
+    second = links.dialer()
+    second.expect_type("connected")
+    second.ask("send", hello("h1", events=5))
+    assert links.hub.expect_type("gone", "h1")["reason"] == "it has connected again"
+    assert links.hub.expect_type("hello", "h1")["events"] == 5
+    first.expect_type("gone")
+    links.hub.ask("send", "h1", {"type": "welcome", "v": 1, "events_from": 5})
+    second.expect_type("welcome")
+    assert first.said("welcome") == []
+
+
+def test_an_agent_that_is_refused_hears_why_though_it_talks_on(links: Links) -> None:
+    links.hub.ask("refuse", "h9", "it is not there, so that nothing happens")
+    agent = links.agent("h9")
+    for _ in range(50):
+        agent.ask("send", state(text="x" * 10_000))
+    links.hub.ask("refuse", "h9", "h9 is not in the roster")
+    assert agent.expect_type("refused")["reason"] == "h9 is not in the roster"
+    assert agent.expect_type("gone")["reason"] == "the coordinator refuses this agent: h9 is not in the roster"
+    assert links.hub.said("gone", "h9") == []
+
+
+def test_the_last_orders_arrive_though_the_coordinator_goes(links: Links) -> None:
+    agent = links.agent("h1")
+    links.hub.ask("send", "h1", orders("x" * 10_000, over=True))
+    links.hub.close()
+    links.forget(links.hub)
+    assert agent.expect_type("orders")["over"] is True
+
+
+def test_a_message_that_is_too_long_ends_the_connection_and_not_the_process(links: Links) -> None:
+    agent = links.agent("h1")
+    agent.ask("send", state(text="x" * (1 << 20)))
+    assert "too long to be sent" in agent.expect_type("gone")["reason"]
+    agent.expect_type("connected")
+
+
+def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
+    deaf = links.keyholder()
+    deaf.say(hello("h1"))
+    links.hub.expect_type("hello", "h1")
+    for _ in range(40):
+        links.hub.ask("send", "h1", orders("x" * 900_000))
+    assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
+
+
+def test_who_breaks_the_protocol_is_told_so_and_nobody_else_notices(links: Links) -> None:
+    agent = links.agent("h2")
+    for what, line in CANNOT_BE_A_MESSAGE.items():
+        breaker = links.keyholder()
+        breaker.say(hello("h1"))
+        links.hub.expect_type("hello", "h1")
+        with suppress(OSError):  # the connection may end before it has all been sent
+            breaker.send(line)
+        reason = links.hub.expect_type("gone", "h1")["reason"]
+        if len(line) < 1000:
+            assert json.loads(breaker.hear()) == {"type": "refused", "reason": reason}
+        agent.ask("send", state(after=what))
+        assert links.hub.expect_type("state", "h2")["state"] == {"after": what}
+    assert agent.said("gone") == []
+
+
+@pytest.mark.parametrize(
+    "message", [state(), hello("h1", v=2), {**hello("h1"), "host": None}], ids=["none", "another version", "no host"]
+)
+def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, message: Message) -> None:
+    breaker = links.keyholder()
+    breaker.say(message)
+    breaker.say(hello("h1"))
+    assert json.loads(breaker.hear())["type"] == "refused"
+    links.agent("h2")
+    assert links.hub.said("hello", "h1") == links.hub.said("gone", "h1") == []
+
+
+def test_an_agent_of_another_run_does_not_get_in(links: Links, tmp_path: Path) -> None:
+    stranger = links.dialer(write_credentials(tmp_path / "other"))
+    links.agent("h1")
+    stranger.steps()
+    assert stranger.said("connected") == []
+
+
+GARBAGE = {
+    "text": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2,
+    "half a knock": b"x" * 16,
+    "a line": json.dumps(hello("h1")).encode() + b"\n",
+    "zeros": bytes(100_000),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_a_stranger_is_not_answered(links: Links, garbage: bytes) -> None:
+    intruder = links.intruder()
+    with suppress(OSError):
+        intruder.send(garbage)
+    assert intruder.hear() == b""
+    links.agent("h1")
+
+
+def test_tls_is_not_answered_without_a_knock(links: Links) -> None:
+    intruder = links.intruder()
+    intruder.send(_client_hello())
+    assert intruder.hear() == b""
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"x" * 1000, b"\x16\x03\x01\x40\x00" + bytes(10)], ids=["text", "an endless record"]
+)
+def test_who_repeats_a_knock_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, garbage: bytes) -> None:
+    intruder = links.intruder()
+    intruder.knock(links.directory)
+    with suppress(OSError):
+        intruder.send(garbage)
+    answer = intruder.hear()
+    assert answer == b"" or (answer[0] == 0x15 and len(answer) == 7)
+    links.agent("h1")
+
+
+@pytest.mark.parametrize("holds", ["no certificate", "that of another run"])
+def test_who_repeats_a_knock_and_has_not_the_key_is_told_nothing(links: Links, tmp_path: Path, holds: str) -> None:
+    credentials = write_credentials(tmp_path / "other") if holds == "that of another run" else None
+    intruder = links.intruder()
+    intruder.knock(links.directory)
+    with suppress(OSError):
+        intruder.start_tls(credentials)
+        intruder.say(hello("h1"))
+    assert intruder.hear() == b""
+    links.agent("h2")
+    assert links.hub.said("hello", "h1") == []
+
+
+def test_an_agent_talks_to_no_coordinator_without_the_key(links: Links, tmp_path: Path) -> None:
+    """Another run's, which for the test has the same knock: it got the port after this run had ended."""
+    other = write_credentials(tmp_path / "other")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(other / "link.crt", other / "link.key")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        agent = links.end("dialer", f"127.0.0.1:{listener.getsockname()[1]}")
+        for _ in range(2):  # it tries again
+            connection = listener.accept()[0]
+            connection.settimeout(PATIENCE_S)
+            assert len(connection.recv(32, socket.MSG_WAITALL)) == 32
+            with pytest.raises(ssl.SSLError):
+                context.wrap_socket(connection, server_side=True)
+    agent.steps()
+    assert agent.said("connected") == []
+
+
+def test_strangers_who_say_nothing_are_sent_away(links: Links) -> None:
+    silent = [links.intruder() for _ in range(100)]
+    knocked = links.intruder()
+    knocked.knock(links.directory)
+    assert [intruder.hear() for intruder in (*silent, knocked)] == [b""] * 101
+
+
+def test_who_has_the_key_and_does_not_say_hello_is_sent_away(links: Links) -> None:
+    assert links.keyholder().hear() == b""
+
+
+class Flood:
+    """Connections as fast as they can be made, of which hundreds are left open; `opening` is said on each."""
+
+    def __init__(self, port: int, opening: bytes) -> None:
+        self.made = 0
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._pour, args=(port, opening)) for _ in range(4)]
+
+    def _pour(self, port: int, opening: bytes) -> None:
+        held: list[socket.socket] = []
+        while not self._over.is_set():
+            connection = socket.socket()
+            held.append(connection)
+            connection.settimeout(0.5)
+            with suppress(OSError):
+                connection.connect(("127.0.0.1", port))
+                connection.sendall(opening)
+                self.made += 1
+            if len(held) > 60:
+                held.pop(0).close()
+        for connection in held:
+            connection.close()
+
+    def __enter__(self) -> Flood:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def _client_hello() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+OPENINGS: dict[str, Callable[[], bytes]] = {"silence": bytes, "garbage": lambda: b"x" * 100, "hellos": _client_hello}
+
+
+@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS.keys())
+def test_an_agent_gets_in_during_a_flood_and_none_is_lost(links: Links, opening: Callable[[], bytes]) -> None:
+    before = links.agent("h1")
+    with Flood(links.port, opening()) as flood:
+        eventually(lambda: flood.made > 1000, PATIENCE_S)
+        links.agent("h2")
+        before.ask("send", state(still="there"))
+        links.hub.expect_type("state", "h1")
+        links.agent("h3")
+    assert before.said("gone") == links.hub.said("gone", "h1") == []
+
+
+def test_a_lack_of_descriptors_is_waited_out_without_spinning(links: Links) -> None:
+    before = links.agent("h1")
+    links.hub.ask("fill", 64)
+    links.hub.expect(lambda _: True, "filled")
+    waiting = links.dialer()
+    begin = links.hub.steps()
+    time.sleep(3)
+    assert links.hub.steps() - begin < 100  # thousands, if it span
+    before.ask("send", state(still="there"))
+    links.hub.expect_type("state", "h1")
+    assert waiting.said("connected") == []
+    links.hub.ask("free", 30)
+    waiting.expect_type("connected")
+
+
+def test_hundreds_of_hosts_do_not_need_low_descriptors(links: Links) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
+        pytest.skip("this machine does not let a process have 1200 descriptors")
+    links.hub.ask("fill", 1200)
+    links.hub.expect(lambda _: True, "filled")
+    links.hub.ask("free", 100)
+    agent = links.agent("h1")
+    links.hub.ask("send", "h1", {"type": "welcome", "v": 1, "events_from": 0})
+    agent.expect_type("welcome")

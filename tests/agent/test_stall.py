@@ -1,0 +1,118 @@
+"""Tasks that hang are found, asked for their stacks, killed, and started again."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
+from tests.waiting import eventually
+
+HANGS = "for i in 1 2 3 4; do echo step $i; sleep 0.7; done; sleep 1000"
+HANGS_IN_PYTHON = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def train():
+    for step in range(1, 5):
+        print("step", step)
+        time.sleep(0.7)
+    wait_for_the_parameter_server()
+def wait_for_the_parameter_server():
+    time.sleep(1000)
+train()
+"""
+
+
+def watched(stall_s: float | None, max_restarts: int = 1) -> Fields:
+    recovery = {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
+    return {**recovery, "stall_s": stall_s}
+
+
+def test_a_trainer_whose_step_stands_still_is_started_again(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    entry = host.wait_state(spec, "worker:0", "running", attempt=2)
+    assert not alive(pid)
+    past = entry["history"][0]
+    assert (past["signal"], past["asked"]) == (signal.SIGKILL, False)
+    assert entry["restarts"] == 1
+    assert ("running", "stalled") in host.events(spec, "worker:0")
+    assert ("stalled", "backoff") in host.events(spec, "worker:0")
+    stack = host.attempt(spec, "worker:0") / "stack"
+    assert stack.stat().st_mode & 0o777 == 0o600
+    assert f"process {pid}: Name:\tsh" in stack.read_text()
+    assert f"thread {pid} (sh) waits in" in stack.read_text()
+
+
+def test_its_reason_says_what_was_missed(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
+    host.up(spec)
+    entry = host.wait_state(spec, "worker:0", "failed")
+    assert entry["reason"].startswith("stalled: no sign of progress for ")
+    assert entry["exit"]["retry"] is True
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
+    env = {"PYTHONFAULTHANDLER": "1"}
+    program = python_task("worker:0", HANGS_IN_PYTHON, env=env)
+    program["argv"] = [word.replace("-uISc", "-uSc") for word in program["argv"]]  # -I would not read the variable
+    spec = host.spec(program, recovery=watched(3, max_restarts=0))
+    host.up(spec)
+    entry = host.wait_state(spec, "worker:0", "failed")
+    assert entry["exit"]["signal"] == signal.SIGABRT
+    assert "wait_for_the_parameter_server" in entry["exit"]["tail"]
+    assert list(Path(host.home).glob("core*")) == []
+
+
+def test_a_frozen_ps_is_found_and_started_again(host: AgentHost) -> None:
+    roster = [{"task": "ps:0", "host": host.name, "address": "127.0.0.1:1", "role": "ps"}]
+    spec = host.spec(task("ps:0", "sleep", "1000"), recovery=watched(2), roster=roster)
+    pid = host.up(spec)["tasks"]["ps:0"]["pid"]
+    kill(pid, signal.SIGSTOP)
+    entry = host.wait_state(spec, "ps:0", "running", attempt=2)
+    assert entry["history"][0]["signal"] == signal.SIGKILL
+    assert ("running", "stalled") in host.events(spec, "ps:0")
+    assert "State:\tT (stopped)" in (host.attempt(spec, "ps:0") / "stack").read_text()
+
+
+def test_py_spy_is_asked_when_it_is_there(host: AgentHost) -> None:
+    spy = host.directory / "bin" / "py-spy"
+    spy.write_text('#!/bin/sh\necho "py-spy was asked: $*"\n')
+    spy.chmod(0o755)
+    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    host.wait_state(spec, "worker:0", "failed")
+    assert f"py-spy was asked: dump --nonblocking --pid {pid}" in (host.attempt(spec, "worker:0") / "stack").read_text()
+
+
+def test_a_py_spy_that_hangs_is_waited_for_a_while_only(host: AgentHost) -> None:
+    spy = host.directory / "bin" / "py-spy"
+    spy.write_text("#!/bin/sh\nexec sleep 1000\n")
+    spy.chmod(0o755)
+    spec = host.spec(shell("worker:0", HANGS), task("ps:0", "sleep", "1000"), recovery=watched(3, max_restarts=0))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "stalled")
+    assert host.ask("stop", tasks=["ps:0"], grace_s=None, reason="", by="")["stopped"] == ["ps:0"]
+    host.wait_state(spec, "worker:0", "failed")
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_a_stop_goes_before_the_question_for_a_stack(host: AgentHost) -> None:
+    spy = host.directory / "bin" / "py-spy"
+    spy.write_text("#!/bin/sh\nexec sleep 1000\n")
+    spy.chmod(0o755)
+    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "stalled")
+    assert host.ask("stop", tasks=None, grace_s=0, reason="enough", by="")["stopped"] == ["worker:0"]
+    assert host.state(spec)["tasks"]["worker:0"]["reason"] == "enough"
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_a_silent_task_that_never_showed_progress_is_left_alone(host: AgentHost) -> None:
+    script = "echo Started server with target: grpc://localhost:2222; exec sleep 1000"
+    spec = host.spec(shell("ps:0", script), shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "failed")
+    assert host.state(spec)["tasks"]["ps:0"]["state"] == "running"

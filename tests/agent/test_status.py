@@ -1,0 +1,81 @@
+"""status, watch and runs."""
+
+from __future__ import annotations
+
+from tests.agent.host import AgentHost, kill, shell, task
+from tests.waiting import eventually
+
+
+def test_status_tells_all_but_the_environment(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000", env={"PASSWORD": "hunter2"}), inventory={"file": "cluster.yaml"})
+    host.up(spec)
+    status = host.ask("status")
+    assert status["run"] == spec["run"]
+    assert status["agent_alive"] is True
+    assert status["checkpoints"] == []
+    assert status["spec"]["inventory"] == {"file": "cluster.yaml"}
+    assert status["spec"]["tasks"][0]["argv"] == ["sleep", "1000"]
+    assert "hunter2" not in str(status)
+
+
+def test_status_finds_the_checkpoint_directories_of_the_host(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"), checkpoint_dirs=["\0HOME/out"])
+    host.up(spec)
+    assert [entry["dir"] for entry in host.ask("status")["checkpoints"]] == [str(host.home / "out")]
+
+
+def test_status_of_a_finished_run_starts_no_supervisor(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "true"))
+    host.up(spec)
+    eventually(lambda: not host.processes())
+    status = host.ask("status")
+    assert status["agent_alive"] is False
+    assert status["state"]["finished"] is True
+
+
+def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "until [ -e $HOME/go ]; do sleep 0.05; done"))
+    host.up(spec)
+    with host.open() as talk:
+        talk.send("watch", **host.about({"since_serial": 0, "until_final": True}))
+        first = talk.await_type("states")["state"]
+        assert first["tasks"]["worker:0"]["state"] == "running"
+        (host.home / "go").touch()
+        states = [first]
+        while (frame := talk.receive())["type"] == "states":
+            states.append(frame["state"])
+        assert frame["type"] == "result"
+    assert states[-1]["tasks"]["worker:0"]["state"] == "succeeded"
+    serials = [state["serial"] for state in states]
+    assert serials == sorted(set(serials))
+
+
+def test_watch_goes_on_when_the_supervisor_is_killed(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    with host.open() as talk:
+        talk.send("watch", **host.about({"since_serial": 0}))
+        agent = talk.await_type("states")["state"]["agent"]
+        kill(agent["pid"])
+        while (state := talk.await_type("states")["state"])["agent"]["pid"] == agent["pid"]:
+            pass
+        assert state["tasks"]["worker:0"]["state"] == "running"
+
+
+def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
+    mine = host.spec(task("worker:0", "sleep", "1000"))
+    other = host.spec(shell("worker:0", "true"), cluster="other")
+    host.up(mine)
+    host.up(other)
+    eventually(lambda: host.state(other)["finished"])
+    assert [run["run"] for run in host.ask("runs", cluster=None)["runs"]] == [mine["run"], other["run"]]
+    assert host.ask("runs")["runs"] == [
+        {
+            "run": mine["run"],
+            "cluster": "c",
+            "host": "h1",
+            "created": mine["created"],
+            "live": True,
+            "tasks": {"worker:0": "running"},
+        }
+    ]

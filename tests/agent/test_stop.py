@@ -1,0 +1,230 @@
+"""stop, restart and down: stop means stopped."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent.host import AgentHost, AgentRefused, Fields, alive, command, kill, python_task, shell, task
+from tests.waiting import eventually
+
+IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
+SAVES_ON_SIGTERM = "trap 'sleep 0.3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+SCATTERS = """
+import os, time
+def scatter(leave):
+    if os.fork() == 0:
+        os.setsid()
+        if leave and os.fork():
+            os._exit(0)
+        open(os.environ["HOME"] + "/pids", "a").write("%d\\n" % os.getpid())
+        time.sleep(1000)
+scatter(True)
+scatter(False)
+time.sleep(1000)
+"""
+
+
+def stop(host: AgentHost, *tasks: str, grace_s: float | None = None, **fields: object) -> Fields:
+    return host.ask("stop", tasks=list(tasks) or None, grace_s=grace_s, reason="enough", by="ada@laptop", **fields)
+
+
+def ready(host: AgentHost, spec: Fields, name: str = "worker:0") -> None:
+    eventually(lambda: "ready" in host.log(spec, name), what="the trainer to be ready")
+
+
+def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", SAVES_ON_SIGTERM))
+    host.up(spec)
+    ready(host, spec)
+    assert stop(host) | {"type": "", "payload": b""} == {
+        "type": "",
+        "payload": b"",
+        "run": spec["run"],
+        "stopped": ["worker:0"],
+        "already": [],
+        "survivors": [],
+    }
+    assert host.log(spec, "worker:0").endswith("saved\n")
+    entry = host.state(spec)["tasks"]["worker:0"]
+    assert (entry["state"], entry["reason"], entry["asked"]) == ("stopped", "enough", True)
+    assert entry["exit"]["code"] == 0
+    assert entry["history"][0]["asked"] is True
+
+
+def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", IGNORES_SIGTERM))
+    host.up(spec)
+    ready(host, spec)
+    assert stop(host, grace_s=0.5)["stopped"] == ["worker:0"]
+    assert host.state(spec)["tasks"]["worker:0"]["exit"]["signal"] == signal.SIGKILL
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_stop_finds_children_in_sessions_of_their_own(host: AgentHost) -> None:
+    spec = host.spec(python_task("worker:0", SCATTERS))
+    host.up(spec)
+    pids = host.home / "pids"
+    eventually(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    assert stop(host)["survivors"] == []
+    assert [alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_stop_ends_a_trainer_that_is_frozen(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", SAVES_ON_SIGTERM))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    ready(host, spec)
+    kill(pid, signal.SIGSTOP)
+    assert stop(host)["stopped"] == ["worker:0"]
+    assert host.log(spec, "worker:0").endswith("saved\n")
+
+
+def test_a_second_stop_may_shorten_the_grace_period(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", IGNORES_SIGTERM), grace_s=600)
+    host.up(spec)
+    ready(host, spec)
+    with host.open() as first:
+        first.send("stop", **host.about({"tasks": None, "grace_s": None, "reason": "", "by": ""}))
+        eventually(lambda: host.state(spec)["tasks"]["worker:0"]["asked"])
+        assert stop(host, grace_s=0)["survivors"] == []
+        assert first.await_type("result")["stopped"] == ["worker:0"]
+
+
+def test_stop_of_one_task_leaves_the_others(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"), task("worker:1", "sleep", "1000"))
+    pids = {name: entry["pid"] for name, entry in host.up(spec)["tasks"].items()}
+    assert stop(host, "worker:1")["stopped"] == ["worker:1"]
+    assert alive(pids["worker:0"])
+    assert not alive(pids["worker:1"])
+    with pytest.raises(AgentRefused) as refused:
+        stop(host, "worker:7")
+    assert refused.value.code == "bad_request"
+
+
+def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:
+    recovery = {"max_restarts": 5, "backoff_min_s": 600, "backoff_max_s": 600, "reset_after_s": 600}
+    spec = host.spec(shell("worker:0", "exit 3"), recovery=recovery)
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "backoff")
+    assert stop(host)["stopped"] == ["worker:0"]
+    assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
+    assert host.state(spec)["tasks"]["worker:0"]["next_start"] is None
+    eventually(lambda: not host.processes())
+
+
+def test_stop_of_what_has_finished_says_already(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "true"), shell("worker:1", "exit 2"), task("ps:0", "sleep", "1000"))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "succeeded")
+    host.wait_state(spec, "worker:1", "failed")
+    result = stop(host)
+    assert result["already"] == ["worker:0", "worker:1"]
+    assert result["stopped"] == ["ps:0"]
+    assert stop(host)["already"] == ["worker:0", "worker:1", "ps:0"]
+    states = {name: entry["state"] for name, entry in host.state(spec)["tasks"].items()}
+    assert states == {"worker:0": "succeeded", "worker:1": "failed", "ps:0": "stopped"}
+
+
+def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> None:
+    """As a process that not even SIGKILL ends: one that has appeared after the supervisor has looked."""
+    import os
+    import subprocess
+
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    assert stop(host)["survivors"] == []
+    key = host.start_record(spec, "worker:0")["key"]
+    late = subprocess.Popen(["sleep", "1000"], env={"DTCTL_KEY": key, "PATH": os.environ["PATH"]})
+    try:
+        assert stop(host)["survivors"] == [{"task": "worker:0", "pid": late.pid, "command": "sleep 1000"}]
+        down = host.ask("down", grace_s=None, by="ada")
+        assert down["removed"] == []
+        assert len(down["survivors"]) == 1
+        assert host.run_directory(spec).exists()
+    finally:
+        late.kill()
+        late.wait()
+
+
+def test_what_a_finished_trainer_left_behind_is_ended(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "succeeded")
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_restart_begins_a_new_attempt_beyond_the_budget(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    entry = host.ask("restart", tasks=["worker:0"], by="ada")["tasks"]["worker:0"]
+    assert not alive(pid)
+    assert alive(entry["pid"])
+    assert (entry["attempt"], entry["restarts"], entry["state"]) == (2, 0, "running")
+    assert entry["history"][0]["asked"] is True
+    assert entry["history"][0]["signal"] == signal.SIGTERM
+
+
+def test_restart_brings_back_a_task_of_a_finished_run(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "exit 4"), task("worker:1", "sleep", "1000"))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "failed")
+    stop(host)
+    eventually(lambda: not host.processes())
+    entry = host.ask("restart", tasks=["worker:1"], by="ada")["tasks"]["worker:1"]
+    assert (entry["state"], entry["attempt"]) == ("running", 2)
+    assert host.state(spec)["finished"] is False
+    assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
+    assert stop(host)["stopped"] == ["worker:1"]
+
+
+def test_down_removes_the_run(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    down = host.ask("down", grace_s=None, by="ada")
+    assert down["removed"] == [spec["run"]]
+    assert down["stopped"] == ["worker:0"]
+    eventually(lambda: not host.processes())
+    assert list((host.root / "runs").iterdir()) == []
+    assert host.ask("status")["run"] is None
+    assert host.ask("down", grace_s=None, by="ada")["removed"] == []
+
+
+def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: AgentHost) -> None:
+    """A pid that the system has given to somebody else since: the start time differs, or the boot id."""
+    import json
+    import subprocess
+
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+    try:
+        kill(host.supervisor(spec))
+        path = host.attempt(spec, "worker:0") / "start.json"
+        true_record = host.start_record(spec, "worker:0")
+        kill(true_record["keeper"]["pid"])
+        kill(pid)
+        stat = Path(f"/proc/{innocent.pid}/stat").read_text().rpartition(")")[2].split()
+        for forged in (
+            {"pid": innocent.pid},
+            {"pid": innocent.pid, "start_time": int(stat[19]), "boot_id": "an earlier one"},
+        ):
+            path.write_text(json.dumps({**true_record, **forged}))
+            state = host.state(spec)
+            entry = state["tasks"]["worker:0"]
+            entry.update(state="running", attempt=1, exit=None, **{**forged, "start_time": int(stat[19])})
+            entry.pop("boot_id", None)
+            state["finished"] = False
+            (host.run_directory(spec) / "state.json").write_text(json.dumps(state))
+            host.ask("status")
+            entry = host.wait_state(spec, "worker:0", "failed")
+            assert "exit status unknown" in entry["reason"]
+            assert stop(host, grace_s=0)["survivors"] == []
+            eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+            assert innocent.poll() is None, command(innocent.pid)
+    finally:
+        innocent.kill()
+        innocent.wait()

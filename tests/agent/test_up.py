@@ -1,0 +1,295 @@
+"""up: what a started task is given, and what the conversation says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.agent.conftest import MakeHost
+from tests.agent.host import AgentHost, AgentRefused, alive, command, environment, kill, python_task, shell, task
+from tests.waiting import eventually
+
+SLEEP = ("sleep", "1000")
+
+
+def test_started_tells_of_a_running_process(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP), task("ps:0", *SLEEP))
+    started = host.up(spec)
+    assert {name: entry["state"] for name, entry in started["tasks"].items()} == {
+        "worker:0": "running",
+        "ps:0": "running",
+    }
+    entry = started["tasks"]["worker:0"]
+    assert entry["attempt"] == 1
+    assert alive(entry["pid"])
+    assert b"DTCTL_TASK=worker:0" in environment(entry["pid"])
+
+
+def test_a_trainer_leads_its_own_session_with_nothing_of_ours_open(host: AgentHost) -> None:
+    show = """
+import os, json, signal
+fds = sorted(int(name) for name in os.listdir("/proc/self/fd"))
+blocked = [line for line in open("/proc/self/status") if line.startswith(("SigIgn", "SigBlk"))]
+leads = os.getsid(0) == os.getpid() == os.getpgid(0)
+print(json.dumps([leads, os.readlink("/proc/self/fd/0"), fds[:3], len(fds), blocked]))
+"""
+    spec = host.spec(python_task("worker:0", show))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "succeeded")
+    leads, stdin, first, count, masks = json.loads(host.log(spec, "worker:0"))
+    assert leads
+    assert stdin == "/dev/null"
+    assert first == [0, 1, 2]
+    assert count == 4  # and the one that lists the directory
+    # Python itself ignores SIGPIPE and SIGXFSZ
+    own_of_libc = 0b11 << 31  # signals 32 and 33, which no program can set; some parents leave them ignored
+    ignored = int(masks[1].split()[1], 16) & ~own_of_libc
+    assert masks[0].split()[1].strip("0") == ""
+    assert ignored in (0x1001000, 0x1000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["two words", "'\"quotes\"'", "$HOME `id` \\ ;&|", "line\nbreak\ttab", "grüße 训练 🚀", "", "-", "x" * 100_000],
+    ids=["space", "quotes", "shell", "newline", "utf-8", "empty", "dash", "100 KB"],
+)
+def test_any_text_reaches_a_trainer_unchanged(host: AgentHost, text: str) -> None:
+    show = "import os,sys; sys.stdout.buffer.write(os.fsencode(sys.argv[1]) + bytes(1) + os.environb[b'TEXT'])"
+    spec = host.spec(task("worker:0", sys.executable, "-ISc", show, text, env={"TEXT": text}))
+    host.env["LC_ALL"] = "C"
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "succeeded")
+    assert host.log(spec, "worker:0") == text + "\0" + text
+
+
+def test_a_task_has_the_environment_of_the_contract(host: AgentHost) -> None:
+    spec = host.spec(
+        shell("worker:0", "env", env={"DATA": "\0HOME/data", "PYTHONUNBUFFERED": "1"}, secrets=["TOKEN"]),
+        shell("worker:1", "env", keep_proxy=True),
+    )
+    host.env.update(http_proxy="http://proxy", NO_PROXY="x", DTCTL_OTHER="1", LANG="C.UTF-8")
+    host.up(spec, secrets={"TOKEN": "s3cret"})
+    for name in ("worker:0", "worker:1"):
+        host.wait_state(spec, name, "succeeded")
+    env = dict(line.split("=", 1) for line in host.log(spec, "worker:0").splitlines())
+    assert env["DATA"] == f"{host.home}/data"
+    assert env["TOKEN"] == "s3cret"
+    assert env["LANG"] == "C.UTF-8"
+    assert env["DTCTL_RUN"] == spec["run"]
+    assert (env["DTCTL_CLUSTER"], env["DTCTL_HOST"], env["DTCTL_TASK"]) == ("c", "h1", "worker:0")
+    assert env["DTCTL_ATTEMPT"] == "1"
+    assert len(env["DTCTL_KEY"]) == 32
+    assert {"DTCTL_OTHER", "DTCTL_ROOT", "http_proxy", "NO_PROXY"}.isdisjoint(env)
+    other = host.log(spec, "worker:1")
+    assert "http_proxy=http://proxy" in other
+    assert "TOKEN" not in other
+
+
+def test_path_holds_the_usual_directories_and_the_tasks_own_path_is_searched(host: AgentHost) -> None:
+    (host.home / "tools").mkdir()
+    tool = host.home / "tools" / "my-trainer"
+    tool.write_text("#!/bin/sh\necho trained\n")
+    tool.chmod(0o755)
+    spec = host.spec(shell("worker:0", "echo $PATH"), task("worker:1", "my-trainer", env={"PATH": "\0HOME/tools:/bin"}))
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "succeeded")
+    host.wait_state(spec, "worker:1", "succeeded")
+    assert {"/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"} <= set(host.log(spec, "worker:0").strip().split(":"))
+    assert host.log(spec, "worker:1") == "trained\n"
+
+
+def test_the_files_of_a_run_are_private_and_secrets_are_in_no_command_line(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP, secrets=["TOKEN"]))
+    host.up(spec, secrets={"TOKEN": "s3cret-value"})
+    for path in [host.root, *host.root.rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+    lines = [command(pid) for pid in host.processes()]
+    assert lines
+    assert not any("s3cret-value" in line for line in lines)
+    assert b"s3cret-value" not in (host.run_directory(spec) / "spec.json").read_bytes()
+
+
+def test_the_supervisor_can_be_read_in_ps(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP))
+    host.up(spec)
+    words = command(host.supervisor(spec)).split()
+    assert words[1] == "-IS"
+    assert words[3:] == ["supervise", str(host.run_directory(spec))]
+
+
+def test_nothing_of_the_session_is_held_open_by_what_stays(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP))
+    talk = host.open()
+    host.prepare(talk, spec)
+    talk.send("start")
+    talk.await_type("started")
+    talk.send("keep")
+    talk.await_type("result")
+    talk.send("dance")
+    with pytest.raises(AgentRefused):
+        talk.receive()
+    assert talk.process.stdout
+    assert talk.process.stdout.read() == b""  # the pipe has ended although the run lives
+    assert host.state(spec)["tasks"]["worker:0"]["state"] == "running"
+
+
+def test_an_unchanged_live_run_is_left_alone(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP))
+    first = host.up(spec)
+    again = {**spec, "run": "r-second", "digest": spec["digest"]}
+    with host.open() as talk:
+        prepared = host.prepare(talk, again)
+        talk.send("start")
+        started = talk.await_type("started")
+        talk.send("keep")
+        talk.await_type("result")
+    assert prepared["unchanged"] is True
+    assert prepared["run"] == spec["run"]
+    assert started["tasks"]["worker:0"]["pid"] == first["tasks"]["worker:0"]["pid"]
+    assert not (host.root / "runs" / "r-second").exists()
+
+
+def test_a_changed_live_run_is_refused_unless_it_is_to_be_replaced(host: AgentHost) -> None:
+    old = host.spec(task("worker:0", *SLEEP))
+    pid = host.up(old)["tasks"]["worker:0"]["pid"]
+    new = host.spec(task("worker:0", "sleep", "2000"))
+    with pytest.raises(AgentRefused) as refused:
+        host.up(new)
+    assert refused.value.code == "changed_run"
+    assert old["run"] in refused.value.frame["summary"]
+    assert alive(pid)
+    with host.open() as talk:
+        assert host.prepare(talk, new, replace=True)["replaces"] == old["run"]
+        assert alive(pid)
+        talk.send("start")
+        talk.await_type("started")
+        talk.send("keep")
+        talk.await_type("result")
+    assert not alive(pid)
+    assert host.state(old)["tasks"]["worker:0"]["state"] == "stopped"
+    assert host.ask("status")["run"] == new["run"]
+
+
+def test_after_a_finished_run_a_new_one_may_start(host: AgentHost) -> None:
+    first = host.spec(shell("worker:0", "true"))
+    host.up(first)
+    eventually(lambda: host.state(first)["finished"])
+    second = host.spec(shell("worker:0", "true"))
+    host.up(second)
+    assert {run["run"] for run in host.ask("runs")["runs"]} == {first["run"], second["run"]}
+
+
+def test_a_second_controller_is_told_who_holds_the_lock(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP))
+    with host.open() as talk:
+        host.prepare(talk, spec)
+        with pytest.raises(AgentRefused) as refused:
+            host.up(host.spec(task("worker:0", *SLEEP)))
+        assert refused.value.code == "locked"
+        assert "ada@laptop, since 20" in refused.value.frame["detail"]
+        talk.send("abort")
+        with pytest.raises(AgentRefused) as aborted:
+            talk.receive()
+        assert aborted.value.code == "rolled_back"
+    assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
+
+
+def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        spec = host.spec(task("worker:0", *SLEEP, port=port))
+        with pytest.raises(AgentRefused) as refused:
+            host.up(spec)
+    assert refused.value.code == "port_taken"
+    assert str(port) in refused.value.frame["summary"]
+    assert f"pid {os.getpid()} (" in refused.value.frame["detail"]
+    assert not host.run_directory(spec).exists()
+    assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"  # now it is free
+
+
+def test_a_port_that_a_server_has_just_left_is_free(host: AgentHost) -> None:
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        peer, _ = server.accept()
+        peer.close()  # the first to close: the port is left in TIME_WAIT
+        client.close()
+    assert host.up(host.spec(task("worker:0", *SLEEP, port=port)))["tasks"]["worker:0"]["state"] == "running"
+
+
+def test_directories_are_made_before_the_start(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out/deep", str(host.directory / "data")])
+    host.up(spec)
+    assert (host.home / "out" / "deep").is_dir()
+    assert (host.directory / "data").is_dir()
+
+
+def test_a_directory_that_cannot_be_made_is_told(host: AgentHost) -> None:
+    (host.home / "out").write_text("a file")
+    with pytest.raises(AgentRefused) as refused:
+        host.up(host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"]))
+    assert refused.value.code == "not_a_directory"
+
+
+def test_two_clusters_and_two_hosts_may_share_one_root(host: AgentHost) -> None:
+    specs = [
+        host.spec(task("worker:0", *SLEEP)),
+        host.spec(task("worker:0", *SLEEP), cluster="other"),
+        host.spec(task("worker:1", *SLEEP), host="h2"),
+    ]
+    pids = [next(iter(host.up(spec)["tasks"].values()))["pid"] for spec in specs]
+    result = host.ask("stop", tasks=None, grace_s=None, reason="", by="ada")
+    assert result["stopped"] == ["worker:0"]
+    assert [alive(pid) for pid in pids] == [False, True, True]
+    host.ask("down", grace_s=None, by="ada")
+    assert [alive(pid) for pid in pids] == [False, True, True]
+    assert host.ask("status", cluster="other")["state"]["tasks"]["worker:0"]["state"] == "running"
+    assert host.ask("status", host="h2")["state"]["tasks"]["worker:1"]["state"] == "running"
+
+
+def test_an_interpreter_variable_of_the_user_does_not_touch_the_agent(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "echo $PYTHONPATH"))
+    (host.home / "json.py").write_text("raise SystemExit('not the real json')")
+    host.env.update(PYTHONPATH=str(host.home), PYTHONHOME="/nonexistent")
+    host.up(spec)
+    host.wait_state(spec, "worker:0", "succeeded")
+    assert host.log(spec, "worker:0").strip() == str(host.home)
+
+
+def test_a_hangup_does_not_harm_a_session(host: AgentHost) -> None:
+    with host.open() as talk:
+        subprocess.run(["kill", "-HUP", str(talk.greeting["pid"])], check=True)
+        assert talk.ask("runs", cluster=None)["runs"] == []
+
+
+def test_the_same_cluster_below_two_roots_is_two_clusters(make_host: MakeHost) -> None:
+    one, two = make_host(), make_host()
+    pids = [host.up(host.spec(task("worker:0", *SLEEP)))["tasks"]["worker:0"]["pid"] for host in (one, two)]
+    one.ask("down", grace_s=None, by="ada")
+    assert [alive(pid) for pid in pids] == [False, True]
+    assert two.ask("status")["state"]["tasks"]["worker:0"]["pid"] == pids[1]
+
+
+def test_a_hangup_does_not_harm_what_stays(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    supervisor, record = host.supervisor(spec), host.start_record(spec, "worker:0")
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        kill(supervisor, number)
+        kill(record["keeper"]["pid"], number)
+    kill(record["keeper"]["pid"], signal.SIGTERM)
+    kill(pid, signal.SIGUSR1)
+    entry = host.wait_state(spec, "worker:0", "failed")
+    assert entry["reason"] == "killed by SIGUSR1"
+    assert host.supervisor(spec) == supervisor

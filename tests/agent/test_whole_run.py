@@ -1,0 +1,270 @@
+"""Requests about a whole run, against a cluster.json that a test writes in the coordinator's place."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent import runs, whole_run
+from dtctl.agent.errors import Refused
+from dtctl.agent.runfiles import RunFiles
+
+TASKS = {"ps:0": "b", "worker:0": "a", "worker:1": "c"}
+
+View = dict[str, Any]
+
+
+def entry(state: str = "running", generation: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"state": state, "generation": generation, **fields}
+
+
+class Coordinator:
+    """cluster.json and the requests that lie before it; `does` is called with each look of a session."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.does: Callable[[Coordinator], None] = lambda _: None
+        self.view: View = {
+            "serial": 1,
+            "time": time.time(),
+            "phase": "running",
+            "missing": None,
+            "condition": {"type": "Running", "reason": "3 of 3 tasks run"},
+            "request_serial": 0,
+            "intents": {task: {"generation": 1} for task in TASKS},
+            "hosts": {
+                host: {"connected": True, "heard": time.time(), "state": {"tasks": {task: entry()}}}
+                for task, host in TASKS.items()
+            },
+        }
+        self.save()
+
+    def save(self) -> None:
+        self.view["serial"] += 1
+        (self.directory / "new").write_text(json.dumps(self.view))
+        (self.directory / "new").rename(self.directory / "cluster.json")
+
+    def requests(self) -> list[dict[str, Any]]:
+        path = self.directory / "requests.json"
+        found: list[dict[str, Any]] = json.loads(path.read_text())["requests"] if path.exists() else []
+        return found
+
+    def set(self, task: str, **fields: Any) -> None:
+        self.view["hosts"][TASKS[task]]["state"]["tasks"][task].update(fields)
+
+    def cut(self, host: str, heard: float) -> None:
+        self.view["hosts"][host].update(connected=False, heard=heard)
+
+
+class Run:
+    """As `runs.Run`, with an agent that is always there."""
+
+    def __init__(self, directory: Path, coordinator: Coordinator | None, host: str = "a") -> None:
+        self.id = "r-1"
+        self.files = RunFiles(str(directory))
+        roster = [{"task": task, "host": place} for task, place in TASKS.items()]
+        self.spec = {"run": "r-1", "host": host, "grace_s": 0.1, "roster": roster, "coordinator": {"host": "a"}}
+        self.spec["inventory"] = {"file": "x"}
+        self._coordinator = coordinator
+
+    def keep_supervised(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.does(self._coordinator)
+            self._coordinator.save()
+
+    def supervise(self) -> None:
+        pass
+
+    def supervised(self) -> bool:
+        return True
+
+    def finished(self) -> bool:
+        return False
+
+
+class Talk:
+    """A conversation that nobody breaks off."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, kind: str, **fields: Any) -> None:
+        self.sent.append(dict(fields, type=kind))
+
+    def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    made = Coordinator(tmp_path)
+    monkeypatch.setattr(runs, "need", lambda talk, request: Run(tmp_path, made))
+    monkeypatch.setattr(whole_run, "REACH_S", 0.2)
+    monkeypatch.setattr(whole_run, "END_LIMIT_S", 2.0)
+    monkeypatch.setattr(whole_run, "ANSWER_S", 0.5)
+    return made
+
+
+def ask(function: Callable[[Any, dict[str, Any]], dict[str, Any]], talk: Talk | None = None, **request: Any) -> Any:
+    return function(talk or Talk(), request)
+
+
+def obeys(coordinator: Coordinator) -> None:
+    """Ends what it is asked to end, on hosts that it reaches."""
+    for request in coordinator.requests():
+        for task, host in TASKS.items():
+            reached = coordinator.view["hosts"][host]["connected"]
+            if reached and (request["tasks"] is None or task in request["tasks"]):
+                coordinator.set(task, state="stopped")
+        coordinator.view["request_serial"] = request["serial"]
+
+
+def test_stop_waits_until_every_task_has_ended(coordinator: Coordinator) -> None:
+    coordinator.does = obeys
+    coordinator.set("worker:1", state="succeeded")
+    answer = ask(whole_run.stop, tasks=None, by="me", reason="stopped by me")
+    assert (answer["stopped"], answer["already"]) == (["ps:0", "worker:0"], ["worker:1"])
+    assert (answer["survivors"], answer["unreached"]) == ([], [])
+    (request,) = coordinator.requests()
+    assert (request["kind"], request["tasks"], request["by"]) == ("stop", None, "me")
+
+
+def test_stop_of_what_has_ended_asks_for_nothing(coordinator: Coordinator) -> None:
+    for task in TASKS:
+        coordinator.set(task, state="stopped")
+    answer = ask(whole_run.stop, tasks=None)
+    assert (answer["stopped"], answer["already"]) == ([], list(TASKS))
+    assert coordinator.requests() == []
+
+
+def test_stop_names_hosts_that_are_away(coordinator: Coordinator) -> None:
+    coordinator.does = obeys
+    coordinator.cut("c", heard=time.time())
+    answer = ask(whole_run.stop, tasks=None)
+    assert (answer["stopped"], answer["unreached"]) == (["ps:0", "worker:0"], ["c"])
+
+
+def takes(coordinator: Coordinator) -> None:
+    """Knows of its requests, and nothing comes of it."""
+    coordinator.view["request_serial"] = len(coordinator.requests())
+
+
+def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
+    coordinator.does = takes
+    coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
+    answer = ask(whole_run.stop, tasks=["ps:0"], grace_s=0)
+    assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
+
+
+def test_a_task_that_is_none_of_the_run_is_refused(coordinator: Coordinator) -> None:
+    with pytest.raises(Refused, match="worker:9: no such task"):
+        ask(whole_run.stop, tasks=["worker:9"])
+
+
+def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
+    def restarts(one: Coordinator) -> None:
+        for request in one.requests():
+            one.view["intents"]["worker:1"]["generation"] = 2
+            one.set("worker:1", state="running", generation=2, attempt=2)
+            one.view["request_serial"] = request["serial"]
+
+    coordinator.does = restarts
+    answer = ask(whole_run.restart, tasks=["worker:1"], by="me")
+    assert answer["tasks"]["worker:1"]["attempt"] == 2
+
+
+def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:
+    def takes(one: Coordinator) -> None:
+        for request in one.requests():
+            one.view["intents"]["worker:1"]["generation"] = 2
+            one.view["request_serial"] = request["serial"]
+
+    coordinator.does = takes
+    coordinator.cut("c", heard=time.time())
+    answer = ask(whole_run.restart, tasks=["worker:1"], by="me")
+    assert (answer["tasks"], answer["unreached"]) == ({}, ["c"])
+
+
+def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
+    coordinator.view["condition"] = {"type": "Succeeded", "reason": "worker:0 came to its end"}
+    coordinator.save()
+    with pytest.raises(Refused, match="has ended: Succeeded") as refused:
+        ask(whole_run.restart, tasks=["worker:1"])
+    assert refused.value.code == "run_ended"
+
+
+def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator) -> None:
+    looks = iter(range(100))
+
+    def ends(one: Coordinator) -> None:
+        if next(looks) == 3:
+            one.view["condition"] = {"type": "Stopped", "reason": "by me"}
+            for task in TASKS:
+                one.set(task, state="stopped")
+
+    coordinator.does = ends
+    talk = Talk()
+    assert ask(whole_run.watch, talk, since_serial=0, until_final=True) == {"run": "r-1"}
+    serials = [frame["coordination"]["serial"] for frame in talk.sent]
+    assert serials == sorted(set(serials))
+    assert talk.sent[-1]["coordination"]["condition"]["type"] == "Stopped"
+
+
+@pytest.mark.parametrize(("silent_s", "over"), [(1.0, False), (60.0, True)])
+def test_a_host_that_is_away_for_long_does_not_hold_up_the_end(
+    coordinator: Coordinator, silent_s: float, over: bool
+) -> None:
+    coordinator.view["condition"]["type"] = "Succeeded"
+    for task in ("ps:0", "worker:0"):
+        coordinator.set(task, state="stopped")
+    now = time.time()
+    coordinator.cut("c", heard=now - silent_s)
+    whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    assert whole.is_over(coordinator.view, now) is over
+
+
+def test_another_host_refuses(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        whole_run.WholeRun(Talk(), Run(tmp_path, None, host="b"))  # type: ignore[arg-type]
+    assert refused.value.code == "not_coordinator"
+
+
+def test_requests_that_were_not_taken_yet_are_kept(coordinator: Coordinator) -> None:
+    whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    first = whole.post("stop", ["ps:0"], by="me")
+    second = whole.post("restart", ["ps:0"], by="me")
+    assert [one["serial"] for one in coordinator.requests()] == [first, second]
+    coordinator.view["request_serial"] = second
+    coordinator.save()
+    third = whole.post("stop", None, by="me")
+    assert [one["serial"] for one in coordinator.requests()] == [third]
+
+
+def test_a_coordinator_that_takes_no_requests_is_said_not_to_answer(coordinator: Coordinator) -> None:
+    with pytest.raises(Refused, match="has not taken the request") as refused:
+        ask(whole_run.stop, tasks=None, grace_s=0.1)
+    assert refused.value.code == "not_answering"
+
+
+def test_a_coordinator_without_a_sign_of_life_is_said_not_to_answer(coordinator: Coordinator) -> None:
+    coordinator.view["time"] -= 60
+    with pytest.raises(Refused, match="no sign of life for 60 s"):
+        ask(whole_run.stop, tasks=None, grace_s=0.1)
+
+
+def test_stop_never_passes_over_a_task_that_has_not_ended_in_time(coordinator: Coordinator) -> None:
+    coordinator.does = takes
+    coordinator.set("worker:1", pid=77)
+    answer = ask(whole_run.stop, tasks=["worker:1"], grace_s=0.1)
+    assert answer["survivors"] == [{"task": "worker:1", "pid": 77, "command": "(not ended in time)"}]
+    assert answer["stopped"] == answer["already"] == []

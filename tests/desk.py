@@ -1,0 +1,142 @@
+"""A user's desk: a home of its own, a project with a cluster.yaml, and `dtctl` typed in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import eventually
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+
+LOCAL_HOSTS = "hosts:\n  node-[1-2]:\n"
+
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs:
+  ps: {{hosts: [node-1]}}
+  worker: {{hosts: "node-[1-2]"}}
+trainer:
+  command: [python, stand_in.py]
+  dialect: flags
+  args: {args}
+recovery: {{max_restarts: 2, backoff: 100ms..200ms}}
+grace: 2s
+"""
+
+
+class Desk:
+    """Everything that `dtctl` writes lies below `home`; its local agents are there too."""
+
+    def __init__(self, home: Path, *, name: str = "demo") -> None:
+        self.home = home
+        self.project = home / "project"
+        self.project.mkdir(parents=True)
+        self.name = name
+        shutil.copy(STAND_IN, self.project / "stand_in.py")
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "COLUMNS": "160",
+            "PYTHONWARNINGS": "error",
+        }
+
+    def write_cluster(self, text: str = CLUSTER, /, *, hosts: str = LOCAL_HOSTS, **args: Any) -> Path:
+        """Writes cluster.yaml; `args` become arguments of the stand-in, `hosts` the sections `ssh` and `hosts`."""
+        file = self.project / "cluster.yaml"
+        file.write_text(text.format(name=self.name, hosts=hosts, args=json.dumps(args)))
+        return file
+
+    def dtctl(self, *words: str, code: int | None = 0, timeout_s: float = 60.0, cwd: Path | None = None) -> str:
+        """What the command prints on stdout; fails the test unless it exits with `code` (None: whatever)."""
+        done = self.run(*words, timeout_s=timeout_s, cwd=cwd)
+        assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def run(self, *words: str, timeout_s: float = 60.0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(*words),
+            cwd=cwd or self.project,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """The command in the background, both its streams in one pipe."""
+        return subprocess.Popen(
+            self.argv(*words),
+            cwd=self.project,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # A parent in the background of a shell leaves Ctrl-C ignored; here somebody types it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    @staticmethod
+    def argv(*words: str) -> list[str]:
+        return [sys.executable, "-m", "dtctl", *words]
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.dtctl("status", "-o", "json", code=None))
+        return found
+
+    def states(self) -> dict[str, str]:
+        return {task["task"]: task["state"] for task in self.status()["tasks"]}
+
+    def task(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(task for task in self.status()["tasks"] if task["task"] == name)
+        return found
+
+    def outcome(self) -> str:
+        return str(self.status()["conditions"][0]["type"])
+
+    def processes(self) -> dict[int, str]:
+        """Live processes that live off this home: agents, keepers, trainers and their children."""
+        mark = f"HOME={self.home}".encode()
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                with suppress(OSError):
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def remove(self) -> None:
+        eventually(self._kill_all, what="the desk's processes to end")
+
+    def _kill_all(self) -> bool:
+        """True when there was nothing to kill: an agent's processes replace each other until none is left."""
+        left = self.processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+
+@contextmanager
+def desk(home: Path, *, name: str = "demo") -> Iterator[Desk]:
+    """A desk whose processes must all have ended when the test is over; it takes the run down first."""
+    made = Desk(home, name=name)
+    try:
+        yield made
+        made.dtctl("down", "--yes", "--grace", "1s", code=None)
+        eventually(lambda: not made.processes(), 10, f"no process to be left: {made.processes()}")
+    finally:
+        made.remove()

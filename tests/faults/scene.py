@@ -1,0 +1,191 @@
+"""A run on the fleet to which something happens: where its processes are, what it has saved, how it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent import checkpoints
+from tests.desk import Desk
+from tests.faults.report import Story
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet, FleetHost
+from tests.waiting import eventually
+
+RECOVERY_S = 90.0
+"""For machines that are busy with other things."""
+
+ADVANCE_S = 15.0
+"""A task that trains tells another step in this time."""
+
+KEEP = 5
+"""How many checkpoints the trainer keeps."""
+
+
+class Scene:
+    """The run of the cluster.yaml on the desk; its lead is on gpu-3. No recovery takes as long as `recovery_s`."""
+
+    def __init__(self, fleet: Fleet, user: Desk, recovery_s: float = RECOVERY_S) -> None:
+        self.fleet, self.user, self.recovery_s = fleet, user, recovery_s
+        self._damaged = ""
+
+    def up(self) -> None:
+        """Returns when every task runs, the run advances, and there are two checkpoints to go back to."""
+        self.user.dtctl("up", timeout_s=120)
+        self.wait_until(self.is_whole, "the run to train")
+        self.wait_until(lambda: len(self.complete_checkpoints()) >= 2, "two checkpoints")
+
+    # What the run's files say.
+
+    def host(self, task: str) -> FleetHost:
+        return self.fleet[self.places()[task]]
+
+    def run_directory(self, host: FleetHost) -> Path:
+        """The one of the newest run there."""
+        run = (host.home / ".dtctl" / "clusters" / self.user.name / host.name / "current").read_text().strip()
+        return host.home / ".dtctl" / "runs" / run / host.name
+
+    def run_file(self, host: FleetHost, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.run_directory(host) / name).read_text())
+        return found
+
+    def cluster(self) -> dict[str, Any]:
+        """cluster.json of the coordinator."""
+        return self.run_file(self.fleet["gpu-3"], "cluster.json")
+
+    def task(self, task: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.run_file(self.host(task), "state.json")["tasks"][task]
+        return found
+
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """Every task as its own agent has written it down."""
+        found: dict[str, dict[str, Any]] = {}
+        for host in self.fleet.hosts:
+            if (self.run_directory_or_none(host)) is not None:
+                found.update(self.run_file(host, "state.json")["tasks"])
+        return found
+
+    def run_directory_or_none(self, host: FleetHost) -> Path | None:
+        try:
+            return self.run_directory(host)
+        except FileNotFoundError:
+            return None
+
+    def pid(self, task: str) -> int:
+        return int(self.task(task)["pid"])
+
+    def keeper(self, task: str) -> int:
+        directory = self.run_directory(self.host(task)) / "tasks" / task.replace(":", "-")
+        start = directory / f"attempt-{self.task(task)['attempt']}" / "start.json"
+        return int(json.loads(start.read_text())["keeper"]["pid"])
+
+    def agent(self, host: FleetHost) -> int:
+        return int(self.run_file(host, "state.json")["agent"]["pid"])
+
+    def story(self) -> Story:
+        lines = (self.run_directory(self.fleet["gpu-3"]) / "history.jsonl").read_text().splitlines()
+        return Story(self.cluster(), [json.loads(line) for line in lines])
+
+    # What it does.
+
+    def steps(self) -> dict[str, int]:
+        """Of each task that tells its steps, the last one."""
+        return {name: task["step"] for name, task in self.tasks().items() if task["step"] is not None}
+
+    def is_whole(self) -> bool:
+        """Nothing is lost, and those that train advance."""
+        try:
+            before = self.steps()
+            return self._lacks_nothing() and self._advances(before) and self._lacks_nothing()
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False  # not started yet; or just being replaced
+
+    def _lacks_nothing(self) -> bool:
+        """Every host is in touch, every task runs, no loss is open."""
+        cluster, tasks = self.cluster(), self.tasks()
+        open_ones = [one for one in cluster["incidents"] if one["recovered"] is None and one["closed"] is None]
+        in_touch = all(host["connected"] for host in cluster["hosts"].values())
+        return bool(tasks) and all(task["state"] == "running" for task in tasks.values()) and in_touch and not open_ones
+
+    def _advances(self, before: Mapping[str, int]) -> bool:
+        deadline = time.monotonic() + ADVANCE_S
+        while before and time.monotonic() < deadline:
+            if all(step != before[name] for name, step in self.steps().items() if name in before):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def goes_on(self) -> None:
+        """Returns when every task that trains has told another step."""
+        before = self.steps()
+        self.wait_until(lambda: all(step != before.get(name) for name, step in self.steps().items()), "steps")
+
+    def recover(self) -> None:
+        self.wait_until(self.is_whole, "the run to train again")
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """As `eventually`, but tells all that is known when it does not come true."""
+        try:
+            eventually(condition, self.recovery_s, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
+
+    def describe(self) -> str:
+        parts = [self.user.run("status").stdout]
+        for host in self.fleet.hosts:
+            if (directory := self.run_directory_or_none(host)) is not None:
+                parts += [f"{host.name}: {host.processes() if host.is_up else 'down'}"]
+                for name in ("agent.log", "history.jsonl"):
+                    if (directory / name).exists():
+                        parts += [name, *(directory / name).read_text().splitlines()[-40:]]
+        return "\n".join(parts)
+
+    def enough(self, hosts: Iterable[str] = ("gpu-3",)) -> None:
+        """Training may come to its end now."""
+        for host in hosts:
+            self.fleet[host].exec("touch", f"{self.output}/enough")
+
+    def places(self) -> dict[str, str]:
+        """Task -> the name of its host."""
+        return {place["task"]: place["host"] for place in self.run_file(self.fleet["gpu-3"], "spec.json")["roster"]}
+
+    def restarted(self) -> list[str]:
+        """Tasks that have had more than one attempt."""
+        return [name for name, task in self.tasks().items() if task["attempt"] > 1]
+
+    # Its checkpoints.
+
+    @property
+    def output(self) -> str:
+        return f"dtctl/{self.user.name}/output"
+
+    def complete_checkpoints(self) -> dict[str, Path]:
+        """Prefix -> index file, of all that are complete now; the newest first."""
+        directory = self.fleet["gpu-3"].home / self.output
+        (found,) = checkpoints.report([str(directory)])
+        return {each["prefix"]: directory / f"{each['prefix']}.index" for each in found["all"] if each["complete"]}
+
+    def damage_newest_checkpoint(self) -> None:
+        """Cuts off the end of a shard."""
+        index = next(iter(self.complete_checkpoints().values()))
+        shard = max(index.parent.glob(f"{index.stem}.data-*"))
+        self._damaged = index.stem
+        os.truncate(shard, shard.stat().st_size - 100)
+
+    def newest_step(self) -> int:
+        return max(int(prefix.rpartition("-")[2]) for prefix in self.complete_checkpoints())
+
+    def lost_checkpoints(self, before: Mapping[str, Path]) -> list[str]:
+        """Of those that were complete before: what is gone, though not by the trainer, which keeps the newest."""
+        now = self.complete_checkpoints()
+        gone = [prefix for prefix in before if prefix not in now and prefix != self._damaged]
+        return gone if len(now) < KEEP else [prefix for prefix in gone if before[prefix].exists()]
+
+    # What is done to it.
+
+    def kill(self, task: str) -> None:
+        faults.send(self.host(task), self.pid(task))

@@ -1,0 +1,151 @@
+"""Controllers that meet, that die at any moment, and runs that share hosts."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.desk import Desk, desk
+from tests.faults.scene import RECOVERY_S
+from tests.faults.seed import SEED
+from tests.faults.ways import ASYNC, stand_in
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.fleet, pytest.mark.faults]
+
+LOCKED = 6
+"""dtctl's exit code when somebody else is at work on the cluster."""
+
+
+class Gate:
+    """A setup that every host enters, and that does not end until the gate is opened."""
+
+    def __init__(self, fleet: Fleet, name: str) -> None:
+        self._hosts, self._name = fleet.hosts, name
+        self.setup = f"touch ~/{name}-waits; until test -e ~/{name}-open; do sleep 0.1; done"
+
+    def is_reached(self) -> bool:
+        return all((host.home / f"{self._name}-waits").exists() for host in self._hosts)
+
+    def open(self) -> None:
+        for host in self._hosts:
+            host.exec("touch", f"{self._name}-open")
+
+
+def test_of_two_controllers_one_wins_and_the_other_is_told_who(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
+    gate = Gate(fleet, user.name)
+    stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})
+    with desk(tmp_path / "other", name=user.name) as other:
+        stand_in(fleet, other, ASYNC)
+        with user.start("up") as first:
+            eventually(gate.is_reached, RECOVERY_S, "the first to be at work")
+            second = other.run("up")
+            gate.open()
+            assert second.returncode == LOCKED, second.stderr
+            assert "@" in second.stderr
+            assert "since" in second.stderr
+            first.communicate()
+        assert first.returncode == 0
+        assert set(user.states().values()) == {"running"}
+
+
+def test_a_controller_that_is_killed_leaves_no_lock(fleet: Fleet, user: Desk) -> None:
+    gate = Gate(fleet, user.name)
+    scene = stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})
+    with user.start("up") as first:
+        eventually(gate.is_reached, RECOVERY_S, "it to be at work")
+        first.kill()
+    gate.open()
+    eventually(lambda: user.run("up").returncode == 0, RECOVERY_S, "the lock to be free")
+    eventually(scene.is_whole, RECOVERY_S, "the run to train")
+
+
+@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.slow) if n >= 2 else n for n in range(20)])
+def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fleet, user: Desk, moment: int) -> None:
+    delay_s = random.Random(SEED + moment).uniform(0.3, 2.5)
+    print(f"FAULTS_SEED={SEED}: up is interrupted after {delay_s:.2f} s")
+    scene = stand_in(fleet, user, ASYNC)
+    with user.start("up") as starting:
+        time.sleep(delay_s)
+        starting.send_signal(signal.SIGKILL if moment % 2 else signal.SIGINT)
+    eventually(lambda: not sessions(fleet), RECOVERY_S, "the sessions to end")
+    eventually(lambda: is_none(fleet) or scene.is_whole(), RECOVERY_S, "a whole run or none")
+    user.dtctl("up", timeout_s=120)
+    eventually(scene.is_whole, RECOVERY_S, "the run to train")
+
+
+def sessions(fleet: Fleet) -> list[str]:
+    return [line for host in fleet.hosts for line in host.processes() if "-ISc" in line]
+
+
+def is_none(fleet: Fleet) -> bool:
+    return not any(host.processes() for host in fleet.hosts)
+
+
+def test_those_who_look_can_be_killed_without_harm(fleet: Fleet, user: Desk) -> None:
+    print(f"FAULTS_SEED={SEED}")
+    scene = stand_in(fleet, user, ASYNC)
+    scene.up()
+    for command in ("status", "wait", "logs -f", "events -f"):
+        kill_in_its_midst(user, command)
+    scene.recover()
+    assert scene.restarted() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["stop", "down --yes", "restart worker:1"])
+def test_a_command_that_is_killed_can_be_given_again(fleet: Fleet, user: Desk, command: str) -> None:
+    print(f"FAULTS_SEED={SEED}")
+    stand_in(fleet, user, ASYNC).up()
+    kill_in_its_midst(user, command)
+    user.dtctl("stop", code=None)
+    eventually(lambda: is_none(fleet), RECOVERY_S, "the end of all")
+
+
+def kill_in_its_midst(user: Desk, command: str) -> None:
+    with user.start(*command.split()) as running:
+        time.sleep(random.Random(f"{SEED} {command}").uniform(0.3, 1.5))
+        running.kill()
+
+
+def test_runs_that_share_their_hosts_do_not_touch_each_other(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
+    first = stand_in(fleet, user, ASYNC)
+    first.up()
+    ports = {"ps": {"hosts": "gpu-[1-2]", "port": 2322}, "worker": {"hosts": "gpu-[3-5]", "port": 2332}}
+    with desk(tmp_path / "other", name=f"{user.name}-too") as other:
+        second = stand_in(fleet, other, ASYNC, jobs=ports, coordinator={"port": 2331})
+        second.up()
+        before = {name: task["pid"] for name, task in first.tasks().items()}
+        second.kill("ps:0")
+        second.recover()
+        faults.send(fleet["gpu-3"], second.agent(fleet["gpu-3"]))
+        second.recover()
+        other.dtctl("stop")
+        other.dtctl("down", "--yes")
+        assert {name: task["pid"] for name, task in first.tasks().items()} == before
+        first.recover()
+        first.enough()
+        user.dtctl("wait", timeout_s=120)
+
+
+def test_a_port_that_is_taken_between_plan_and_start_starts_nothing(fleet: Fleet, user: Desk) -> None:
+    stand_in(fleet, user, ASYNC)
+    when = "ls .dtctl/bundles/*/manifest.json >/dev/null 2>&1"
+    with faults.taken_port(fleet["gpu-5"], 2222, when):
+        done = user.run("up")
+    assert done.returncode == 5, done.stderr
+    assert "2222" in done.stderr
+    assert "gpu-5" in done.stderr
+    eventually(lambda: is_none(fleet), RECOVERY_S, "nothing to be left")
+    status = subprocess.run(
+        user.argv("status", "-o", "json"), cwd=user.project, env=user.env, capture_output=True, text=True
+    )
+    assert not status.stdout or not json.loads(status.stdout)["run"]

@@ -1,0 +1,104 @@
+"""What the person at the controller sees and does when hosts are away: on separate hosts, over SSH."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.desk import Desk
+from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.fleet
+
+HOSTS = "hosts:\n  gpu-[1-4]:\nssh: {connect_timeout: 3s}\nspares: [gpu-4]\n"
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs:
+  ps: {{hosts: [gpu-1]}}
+  worker: {{hosts: "gpu-[2-3]"}}
+trainer:
+  command: [python, stand_in.py]
+  dialect: flags
+  args: {args}
+recovery: {{max_restarts: 2, backoff: 100ms..200ms}}
+grace: 2s
+"""
+
+
+@pytest.fixture
+def running(user: Desk, fleet: Fleet) -> Desk:
+    """With the lead, and so the coordinator, on gpu-2."""
+    user.write_cluster(CLUSTER, hosts=HOSTS)
+    user.dtctl("up")
+    return user
+
+
+def test_without_the_coordinators_host_every_host_is_asked_and_it_is_said(running: Desk, fleet: Fleet) -> None:
+    fleet.crash(fleet["gpu-2"])
+    try:
+        done = running.run("status")
+        assert done.returncode == 7
+        assert "the coordinator's host gpu-2 cannot be reached: every host was asked" in done.stderr
+        assert running.states() == {"ps:0": "running", "worker:0": "lost", "worker:1": "running"}
+        assert "ps:0 on gpu-1 starting -> running" in running.run("events").stdout
+    finally:
+        fleet.boot(fleet["gpu-2"])
+    eventually(lambda: running.states()["worker:0"] == "running", 60)
+
+
+def test_a_host_that_the_coordinator_has_lost_has_lost_tasks(running: Desk, fleet: Fleet) -> None:
+    fleet.crash(fleet["gpu-3"])
+    try:
+        eventually(lambda: running.states()["worker:1"] == "lost", 60)
+        assert "gpu-3 is away" in running.dtctl("status")
+        assert "gpu-3 is away" in running.dtctl("events")
+    finally:
+        fleet.boot(fleet["gpu-3"])
+
+
+def test_stop_names_the_host_that_nobody_reaches_and_keeps_its_promise(running: Desk, fleet: Fleet) -> None:
+    fleet.crash(fleet["gpu-3"])
+    try:
+        eventually(lambda: running.states()["worker:1"] == "lost", 60)
+        done = running.run("stop")
+        assert done.returncode == 7
+        assert "2 tasks stopped, 0 left, 1 host could not be asked" in done.stdout
+        assert "the coordinator ends the tasks on gpu-3 as soon as it hears from there" in done.stderr
+    finally:
+        fleet.boot(fleet["gpu-3"])
+    eventually(lambda: running.states()["worker:1"] == "stopped", 60)
+    assert running.outcome() == "Stopped"
+
+
+def test_a_dead_host_is_replaced_by_a_spare(running: Desk, fleet: Fleet) -> None:
+    first = running.status()["run"]
+    fleet.crash(fleet["gpu-3"])
+    try:
+        done = running.run("replace", "gpu-3", "--yes", timeout_s=150)
+        assert done.returncode == 0, done.stderr
+        assert "gpu-4 has taken the place of gpu-3" in done.stderr
+        assert f"{first} may still run on gpu-3" in done.stderr
+        assert running.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "running"}
+        assert running.task("worker:1")["host"] == "gpu-4"
+    finally:
+        fleet.boot(fleet["gpu-3"])
+    running.dtctl("stop", "--run", first, code=None)
+    eventually(lambda: not fleet["gpu-3"].processes(), 60, "the old run to end on the host that is back")
+
+
+def test_the_host_of_the_coordinator_is_replaced_and_other_machines_find_the_run(running: Desk, fleet: Fleet) -> None:
+    fleet.crash(fleet["gpu-2"])
+    try:
+        done = running.run("replace", "gpu-2", "--yes", timeout_s=150)
+        assert done.returncode == 0, done.stderr
+        assert "the lead moved with gpu-2" in done.stderr
+        (running.home / ".local" / "state" / "dtctl" / "current").unlink()
+        for path in (running.home / ".local" / "state" / "dtctl" / "runs").iterdir():
+            path.unlink()
+        assert running.task("worker:0")["host"] == "gpu-4"
+        assert set(running.states().values()) == {"running"}
+        assert running.dtctl("stop").startswith("3 tasks stopped, 0 left")
+    finally:
+        fleet.boot(fleet["gpu-2"])
+    running.dtctl("down", "--yes", code=None)

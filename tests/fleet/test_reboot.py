@@ -1,0 +1,107 @@
+"""Hosts that crash and come back: their agents do, too, with nobody who asks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk
+from tests.fleet.test_run import write
+from tests.hosts.fleet import CRON, Fleet, FleetHost
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.fleet, pytest.mark.skipif(CRON is None, reason="no cron on this machine")]
+
+BACK_S = 60.0
+
+
+def entry(host: FleetHost, task: str) -> dict[str, Any]:
+    """The task as the state file on the host has it."""
+    (path,) = host.home.glob(f".dtctl/runs/*/{host.name}/state.json")
+    found: dict[str, Any] = json.loads(path.read_text())["tasks"][task]
+    return found
+
+
+def crontab(host: FleetHost) -> str:
+    try:
+        return host.exec("sh", "-c", "crontab -l 2>/dev/null")
+    except subprocess.CalledProcessError:
+        return ""
+
+
+def test_a_host_that_crashed_goes_on_with_its_tasks_when_it_boots(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    host = fleet["gpu-4"]
+    user.dtctl("up")
+    boot_ids: set[str] = set()
+    for attempt in (1, 2):
+        running(host, attempt)
+        boot_ids.add((host.directory / "boot_id").read_text())
+        fleet.crash(host)
+        fleet.boot(host)
+    running(host, 3)
+    boot_ids.add((host.directory / "boot_id").read_text())
+    assert len(boot_ids) == 3
+    assert entry(host, "worker:3")["history"][0]["code"] is None
+    assert user.task("worker:3")["state"] == "running"
+
+
+def running(host: FleetHost, attempt: int) -> None:
+    def is_so() -> bool:
+        found = entry(host, "worker:3")
+        return (
+            found["state"] == "running"
+            and found["attempt"] == attempt
+            and bool(host.exec("ps", "-p", str(found["pid"])))
+        )
+
+    eventually(_quietly(is_so), BACK_S, f"attempt {attempt} to run")
+
+
+def _quietly(question: Callable[[], bool]) -> Callable[[], bool]:
+    """False where ps finds no such process."""
+
+    def ask() -> bool:
+        try:
+            return question()
+        except subprocess.CalledProcessError:
+            return False
+
+    return ask
+
+
+def test_down_leaves_the_crontab_as_it_was(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    host = fleet["gpu-1"]
+    mine = "# my own\n17 4 * * * echo 'a \\% sign' # dtctl-agent\n"
+    host.exec("sh", "-c", 'printf %s "$0" | crontab -', mine)
+    try:
+        user.dtctl("up")
+        added = crontab(host).replace(mine, "").splitlines()
+        assert len(added) == 1
+        assert added[0].startswith("@reboot ")
+        user.dtctl("up")
+        assert crontab(host).count("@reboot") == 1
+        user.dtctl("down", "--yes")
+        assert crontab(host) == mine
+        assert crontab(fleet["gpu-2"]) == ""
+    finally:
+        host.exec("crontab", "-r")
+
+
+def test_a_run_that_is_not_to_come_back_does_not(user: Desk, fleet: Fleet) -> None:
+    file = write(user)
+    file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))
+    user.dtctl("up")
+    host = fleet["gpu-4"]
+    assert crontab(host) == ""
+    fleet.crash(host)
+    fleet.boot(host)
+    assert host.processes() == []
+    assert entry(host, "worker:3")["attempt"] == 1
+    user.dtctl("logs", "worker:3")  # which has to ask that host
+    running(host, 2)

@@ -1,0 +1,219 @@
+"""Runs on separate hosts, with a program that behaves as a trainer does: faults of hosts and of controllers."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.desk import Desk, desk
+from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.fleet
+
+HOSTS = "hosts:\n  gpu-[1-4]:\n"
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs:
+  ps: {{hosts: "gpu-[1-2]"}}
+  worker: {{hosts: "gpu-[1-4]"}}
+trainer:
+  command: [python, stand_in.py]
+  dialect: flags
+  args: {args}
+recovery: {{max_restarts: 2, backoff: 100ms..200ms}}
+grace: 2s
+"""
+
+
+def write(user: Desk, **args: object) -> Path:
+    return user.write_cluster(CLUSTER, hosts=HOSTS, **args)
+
+
+def left(fleet: Fleet) -> dict[str, list[str]]:
+    """What runs on the hosts as their user, by host."""
+    return {host.name: found for host in fleet.hosts if (found := host.processes())}
+
+
+def test_up_status_wait_over_ssh(user: Desk, fleet: Fleet) -> None:
+    write(user, seconds=3)
+    user.dtctl("up")
+    assert set(user.states().values()) == {"running"}
+    user.dtctl("wait")
+    states = user.states()
+    assert {task for task, state in states.items() if state == "succeeded"} == {f"worker:{n}" for n in range(4)}
+    assert states["ps:0"] == states["ps:1"] == "stopped"
+    assert left(fleet) == {}
+
+
+def test_another_machine_with_the_file_sees_and_stops_the_same_run(user: Desk, fleet: Fleet, tmp_path: Path) -> None:
+    write(user)
+    user.dtctl("up")
+    with desk(tmp_path / "other") as other:
+        (other.home / ".ssh").mkdir(mode=0o700)
+        (other.home / ".ssh" / "config").write_text(fleet.ssh_config.read_text())
+        write(other)
+        assert other.status()["run"] == user.status()["run"]
+        assert "worker:3 step" in other.dtctl("logs", "worker:3")
+        assert other.dtctl("stop") == "6 tasks stopped, 0 left\n"
+    assert left(fleet) == {}
+
+
+def test_one_bad_host_of_four_is_named_and_nothing_starts(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    fleet.crash(fleet["gpu-3"])
+    try:
+        done = user.run("up")
+    finally:
+        fleet.boot(fleet["gpu-3"])
+    assert done.returncode == 4
+    assert "cannot prepare on 1 of 4 hosts" in done.stderr
+    assert "gpu-3" in done.stderr
+    assert "Traceback" not in done.stderr
+    eventually(lambda: left(fleet) == {})
+    assert user.run("status").returncode == 1
+
+
+def test_a_task_whose_port_is_taken_is_refused_and_the_holder_is_named(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    script = "import socket,time;s=socket.create_server(('',2222));time.sleep(600)"
+    host = fleet["gpu-4"]
+    pid = int(host.exec("sh", "-c", f'python3 -c "{script}" >/dev/null 2>&1 & echo $!'))
+    try:
+        eventually(lambda: "socket" in host.exec("ps", "-o", "args=", "-p", str(pid)))
+        done = user.run("up")
+        assert done.returncode == 5
+        assert "2222" in done.stderr
+        assert str(pid) in done.stderr
+    finally:
+        host.exec("kill", str(pid))
+    eventually(lambda: left(fleet) == {})
+
+
+def test_the_run_goes_on_when_the_controller_and_its_connections_are_gone(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    with user.start("up", "-f") as following:
+        assert following.stdout is not None
+        while "step 3" not in following.stdout.readline():
+            pass
+        following.kill()
+    for host in fleet.hosts:
+        host.exec("sh", "-c", "pkill -9 -f '^sshd: train' || true", root=True)  # most have ended with their client
+    before = {task["task"]: (task["pid"], task["state"]) for task in user.status()["tasks"]}
+    assert {state for _, state in before.values()} == {"running"}
+    assert {task["task"]: (task["pid"], task["state"]) for task in user.status()["tasks"]} == before
+
+
+def test_logs_follow_through_a_cut_without_a_lost_or_doubled_line(user: Desk, fleet: Fleet) -> None:
+    write(user, tick=0.05)
+    user.dtctl("up")
+    host = fleet["gpu-4"]
+    with user.start("logs", "worker:3", "-f", "-n", "all") as following:
+        assert following.stdout is not None
+        lines = [following.stdout.readline() for _ in range(20)]
+        host.exec("pkill", "-9", "-f", "^sshd: train", root=True)
+        while len(steps := [line for line in lines if line.startswith("worker:3 step")]) < 150:
+            lines.append(following.stdout.readline())
+        following.send_signal(signal.SIGINT)
+    numbers = [int(line.split()[-1]) for line in steps]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_killed_trainer_is_started_again_on_its_host(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    user.dtctl("up")
+    fleet["gpu-3"].exec("kill", "-9", str(user.task("worker:2")["pid"]))
+    again = eventually(lambda: (task := user.task("worker:2"))["state"] == "running" and task["restarts"] and task)
+    assert again["history"][0]["signal"] == 9
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_up_that_is_killed_at_any_moment_leaves_a_whole_run_or_none(user: Desk, fleet: Fleet, moment: int) -> None:
+    write(user)
+    rng = random.Random(moment)
+    delay = rng.uniform(0.2, 1.6)
+    with user.start("up") as starting:
+        time.sleep(delay)
+        starting.send_signal(signal.SIGKILL if moment % 2 else signal.SIGINT)
+    # Hosts that lose their controller take back what they had not been told to keep.
+    eventually(lambda: _settled(user, fleet), 30, f"a whole run or none; killed after {delay:.2f} s")
+    user.dtctl("stop", code=None)
+
+
+def _settled(user: Desk, fleet: Fleet) -> str | None:
+    """`none` or `whole` as soon as no host is in between."""
+    sessions = [line for found in left(fleet).values() for line in found if "-ISc" in line]
+    if sessions:
+        return None
+    done = subprocess.run(
+        user.argv("status", "-o", "json"), cwd=user.project, env=user.env, capture_output=True, text=True, check=False
+    )
+    tasks = json.loads(done.stdout)["tasks"] if done.stdout else []
+    states = {task["state"] for task in tasks}
+    if states <= {"lost"} and not left(fleet):
+        return "none"
+    return "whole" if states == {"running"} else None
+
+
+def test_a_process_id_that_was_given_to_somebody_else_is_not_touched(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    user.dtctl("up")
+    host = fleet["gpu-4"]
+    (start,) = (host.home / ".dtctl").glob("runs/*/gpu-4/tasks/worker-3/attempt-1/start.json")
+    agent = json.loads(next((host.home / ".dtctl").glob("runs/*/gpu-4/state.json")).read_text())["agent"]["pid"]
+    trainer = json.loads(start.read_text())
+    host.exec("kill", "-9", str(agent), str(trainer["keeper"]["pid"]), str(trainer["pid"]))
+    innocent = int(host.exec("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"))
+    start.write_text(json.dumps({**trainer, "pid": innocent}))
+    try:
+        user.dtctl("stop")
+        assert "sleep 600" in host.exec("ps", "-o", "args=", "-p", str(innocent))
+    finally:
+        host.exec("kill", str(innocent))
+
+
+def test_a_host_that_crashed_is_told_as_lost_and_its_tasks_go_on_when_it_is_back(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    user.dtctl("up")
+    host = fleet["gpu-4"]
+    fleet.crash(host)
+    try:
+        done = user.run("status")
+        assert done.returncode == 7
+        assert "gpu-4" in done.stderr
+        assert user.states()["worker:3"] == "lost"
+    finally:
+        fleet.boot(host)
+    eventually(lambda: user.states()["worker:3"] == "running")
+    assert user.task("worker:3")["attempt"] == 2
+
+
+def test_nothing_a_user_wrote_is_on_a_remote_command_line(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    file = user.project / "cluster.yaml"
+    file.write_text(file.read_text().replace("  dialect: flags", "  dialect: flags\n  env: {MARK: user-text-mark}"))
+    seen: set[str] = set()
+    with user.start("up") as starting:
+        while starting.poll() is None:
+            for host in fleet.hosts:
+                seen.update(host.processes())
+    assert starting.returncode == 0
+    assert any("-ISc" in line for line in seen)
+    assert not [line for line in seen if "user-text-mark" in line]
+
+
+def test_remote_files_are_the_users_alone(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    user.dtctl("up")
+    root = fleet["gpu-1"].home / ".dtctl"
+    for path in [root, *root.rglob("*")]:
+        if "/tree" not in str(path) and not path.is_symlink():
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert root.stat().st_mode & 0o777 == 0o700

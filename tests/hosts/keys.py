@@ -1,0 +1,71 @@
+"""SSH keys of every kind, each made once per test process, and an ssh-agent to hold them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from tests.hosts.scratch import make_directory
+from tests.waiting import eventually
+
+KINDS = ("ed25519", "ecdsa", "rsa")
+PASSPHRASE = "correct horse"
+
+
+@cache
+def key_directory() -> Path:
+    directory = make_directory("keys")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+@cache
+def make_key(name: str, kind: str = "ed25519", passphrase: str = "", form: str = "") -> Path:
+    """The private key's path; its public half lies beside it as NAME.pub. `form` PEM makes the old format."""
+    path = key_directory() / name
+    rounds = ("-a", "1") if kind == "ed25519" else ()
+    pem = ("-m", form) if form else ()
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", f"{name}@dtctl-tests", *rounds, *pem, "-f", str(path)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return path
+
+
+def public_text(key: Path) -> str:
+    return key.with_name(key.name + ".pub").read_text()
+
+
+def fingerprint(key: Path) -> str:
+    """SHA256:... as ssh-keygen prints it."""
+    answer = subprocess.run(["ssh-keygen", "-lf", str(key) + ".pub"], check=True, capture_output=True, text=True)
+    return answer.stdout.split()[1]
+
+
+@contextmanager
+def ssh_agent(*keys: Path) -> Iterator[Path]:
+    """A running agent that holds `keys` (without passphrase); gives the path of its socket."""
+    with tempfile.TemporaryDirectory(prefix="dtctl-agent-") as directory:
+        socket = Path(directory) / "socket"
+        agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+        try:
+            eventually(socket.exists, what="the socket of ssh-agent")
+            for key in keys:
+                add_to_agent(socket, key)
+            yield socket
+        finally:
+            agent.terminate()
+            agent.wait()
+
+
+def add_to_agent(socket: Path, key: Path) -> None:
+    environment = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
+    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=environment, stdin=subprocess.DEVNULL)

@@ -1,0 +1,464 @@
+"""Every command as a user types it, on hosts of this machine: no SSH, no framework."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.desk import Desk
+from tests.waiting import eventually
+
+
+def test_up_runs_every_task_and_wait_tells_the_end_of_the_run(home: Desk) -> None:
+    home.write_cluster(seconds=2)
+    home.dtctl("up", "--local")
+    done = home.run("wait")
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1].endswith(": Succeeded, worker:0 came to its end")
+    states = home.states()
+    assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
+    assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
+    assert home.outcome() == "Succeeded"
+    assert home.processes() == {}
+
+
+def test_a_run_that_nobody_follows_ends_by_itself_with_its_ps_tasks(home: Desk) -> None:
+    home.write_cluster(seconds=0.5)
+    home.dtctl("up", "--local")
+    eventually(lambda: not home.processes(), 60, "every process to end")
+    assert home.outcome() == "Succeeded"
+    states = home.states()
+    assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
+    assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
+
+
+def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> None:
+    home.write_cluster(seconds=1, fail_attempts=1, only="worker:0")
+    home.dtctl("up", "--local")
+    told = home.dtctl("events", "-f").splitlines()
+    words = [line[21:] for line in told]
+    assert words.index("ps:0 on node-1 starting -> running") < words.index("worker:0 on node-1 pending -> starting")
+    assert any("worker:0 on node-1 running -> backoff: exit code 1" in line for line in words)
+    assert "Succeeded: worker:0 came to its end" in words
+    assert home.dtctl("events").splitlines()[: len(told)] == told
+    assert home.dtctl("events", "-n", "2").splitlines() == home.dtctl("events").splitlines()[-2:]
+
+
+def test_the_story_names_who_asked_for_what(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    home.dtctl("stop", "worker:1")
+    events = json.loads(home.dtctl("events", "-o", "json"))["events"]
+    (request,) = (event for event in events if event["kind"] == "request")
+    assert (request["reason"], "@" in request["by"]) == ("stop worker:1", True)
+
+
+def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    os.kill(home.task("worker:1")["pid"], signal.SIGKILL)
+    found = eventually(lambda: [one for one in home.status()["incidents"] if one["recovered"]], 60)
+    assert (found[0]["task"], found[0]["reason"]) == ("worker:1", "killed by SIGKILL")
+    text = home.dtctl("status")
+    assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; training again after ", text, re.MULTILINE)
+
+
+def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> None:
+    home.write_cluster(ignore_sigterm=True)
+    home.dtctl("up", "--local")
+    with home.start("stop", "--grace", "3s") as stopping:
+        eventually(lambda: any(one["kind"] == "request" for one in _events(home)), 60, "the request to arrive")
+        stopping.send_signal(signal.SIGINT)
+        said = stopping.stdout.read() if stopping.stdout else ""
+    assert stopping.returncode == 130
+    assert "goes on there" in said
+    eventually(lambda: not home.processes(), 60, "every process to end")
+    assert home.outcome() == "Stopped"
+
+
+def _events(home: Desk) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(home.dtctl("events", "-o", "json"))["events"]
+    return found
+
+
+def test_restart_in_a_run_that_has_ended_says_what_to_do(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    home.dtctl("stop")
+    done = home.run("restart", "worker:1")
+    assert done.returncode == 1
+    assert "has ended: Stopped" in done.stderr
+    assert "dtctl up" in done.stderr
+
+
+def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(home: Desk) -> None:
+    file = home.write_cluster(hosts="hosts:\n  node-[1-3]:\nspares: [node-3]\n")
+    home.dtctl("up", "--local")
+    first = home.status()["run"]
+    refused = home.run("replace", "node-2")
+    assert (refused.returncode, "asks before it does" in refused.stderr) == (2, True)
+    assert home.status()["run"] == first
+    done = home.run("replace", "node-2", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "write node-3 for node-2" in done.stderr
+    assert "take node-3 out of its spares" in done.stderr
+    assert home.status()["run"] != first
+    assert {task["task"]: task["host"] for task in home.status()["tasks"]}["worker:1"] == "node-3"
+    assert set(home.states().values()) == {"running"}
+    again = home.run("up", "--local")
+    assert again.returncode == 5
+    assert "node-3 has taken the place of node-2" in again.stderr
+    text = file.read_text().replace('worker: {hosts: "node-[1-2]"}', "worker: {hosts: [node-1, node-3]}")
+    file.write_text(text.replace("spares: [node-3]\n", ""))
+    home.dtctl("replace", "node-3", "node-2", "--yes")
+    assert home.task("worker:1")["host"] == "node-2"
+
+
+def test_gc_finds_nothing_where_nothing_is_left(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    assert "nothing to remove" in home.dtctl("gc", "--dry-run")
+    assert set(home.states().values()) == {"running"}
+
+
+def test_a_second_up_of_a_live_run_changes_nothing_and_says_so(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    before = {task["task"]: task["pid"] for task in home.status()["tasks"]}
+    second = home.run("up", "--local")
+    assert second.returncode == 0
+    assert "has not changed" in second.stderr
+    assert {task["task"]: task["pid"] for task in home.status()["tasks"]} == before
+
+
+def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    first = home.status()["run"]
+    home.write_cluster(tick=0.2)
+    refused = home.run("up", "--local")
+    assert refused.returncode == 5
+    assert "--replace" in refused.stderr
+    assert home.status()["run"] == first
+    home.dtctl("up", "--local", "--replace")
+    assert home.status()["run"] != first
+    assert set(home.states().values()) == {"running"}
+
+
+def test_following_shows_every_task_and_ends_with_the_result(home: Desk) -> None:
+    home.write_cluster(seconds=1.0)
+    done = home.run("up", "--local", "-f")
+    assert done.returncode == 0, done.stderr
+    for task in ("ps:0", "worker:0", "worker:1"):
+        assert re.search(rf"^{task} +\| {task} step 1$", done.stdout, re.MULTILINE)
+    assert "Succeeded" in done.stderr.splitlines()[-1]
+
+
+def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None:
+    home.write_cluster()
+    with home.start("up", "--local", "-f") as following:
+        assert following.stdout is not None
+        while "step 3" not in following.stdout.readline():
+            pass
+        following.send_signal(signal.SIGINT)
+        rest = following.stdout.read()
+    assert following.returncode == 130
+    assert "the run goes on" in rest
+    assert set(home.states().values()) == {"running"}
+
+
+def test_a_failing_task_is_started_again_and_past_its_budget_the_run_has_failed(home: Desk) -> None:
+    home.write_cluster(seconds=0.2, exit=3, only="worker:1")
+    done = home.run("up", "--local", "-f")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(": Failed, worker:1 failed: exit code 3, after 2 restarts")
+    assert "worker:1 | worker:1 attempt 3" in done.stderr
+    assert home.task("worker:1")["restarts"] == 2
+    assert home.states() == {"ps:0": "stopped", "worker:0": "stopped", "worker:1": "failed"}
+    assert home.processes() == {}
+
+
+def test_a_task_that_fails_once_recovers(home: Desk) -> None:
+    home.write_cluster(seconds=1.0, fail_attempts=1, only="worker:1")
+    home.dtctl("up", "--local")
+    eventually(lambda: home.task("worker:1")["restarts"] == 1 and home.task("worker:1")["attempt"] == 2, 60)
+    assert "failing on purpose" in home.dtctl("logs", "worker:1", "-p")
+    assert "attempt 2" in home.dtctl("logs", "worker:1")
+
+
+def test_stop_ends_everything_and_says_how_many(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    assert home.dtctl("stop") == "3 tasks stopped, 0 left\n"
+    assert home.processes() == {}
+    assert home.dtctl("stop") == "0 tasks stopped, 3 had ended before, 0 left\n"
+    assert home.outcome() == "Stopped"
+
+
+def test_stop_of_one_task_leaves_the_others(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    home.dtctl("stop", "worker:1")
+    assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "stopped"}
+
+
+def test_stop_ends_a_trainer_that_ignores_sigterm_and_its_children_in_other_sessions(home: Desk) -> None:
+    home.write_cluster(ignore_sigterm=True, child_in_new_session=True)
+    home.dtctl("up", "--local")
+    eventually(lambda: sum("sleep 1000" in command for command in home.processes().values()) == 3)
+    home.dtctl("stop", "--grace", "500ms")
+    assert home.processes() == {}
+
+
+def test_restart_starts_a_new_attempt_that_no_budget_counts(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    old = home.task("worker:1")
+    home.dtctl("restart", "worker:1")
+    new = home.task("worker:1")
+    assert (new["state"], new["attempt"], new["restarts"]) == ("running", old["attempt"] + 1, 0)
+    assert new["pid"] != old["pid"]
+
+
+def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    bundle = next(path.parent for path in (home.home / ".dtctl" / "bundles").glob("*/tree"))
+    (bundle / "tree" / "notes.txt").write_text("precious")
+    done = home.run("down", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "notes.txt" in done.stderr
+    assert (bundle / "tree" / "notes.txt").read_text() == "precious"
+    assert not list((home.home / ".dtctl" / "runs").glob("*"))
+    assert not list((home.home / ".local" / "state" / "dtctl" / "runs").iterdir())
+
+
+def test_commands_need_no_file_for_the_run_that_was_started_last(home: Desk, tmp_path: Path) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    eventually(lambda: "worker:1 step" in home.dtctl("logs", "worker:1", cwd=elsewhere))
+    assert home.dtctl("stop", cwd=elsewhere) == "3 tasks stopped, 0 left\n"
+
+
+def test_two_clusters_on_one_machine_do_not_touch_each_other(home: Desk, tmp_path: Path) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    other = tmp_path / "home" / "other"
+    other.mkdir()
+    (other / "cluster.yaml").write_text(
+        (home.project / "cluster.yaml").read_text().replace("name: demo", "name: other")
+    )
+    (other / "stand_in.py").write_bytes((home.project / "stand_in.py").read_bytes())
+    home.dtctl("up", "--local", cwd=other)
+    assert home.dtctl("stop", cwd=other) == "3 tasks stopped, 0 left\n"
+    assert set(home.states().values()) == {"running"}
+    home.dtctl("down", "--yes", cwd=other)
+
+
+def test_ports_move_where_another_run_has_them(home: Desk, tmp_path: Path) -> None:
+    home.write_cluster()
+    plan = json.loads(home.dtctl("plan", "--local", "-o", "json"))
+    addresses = [task["address"] for task in plan["tasks"]]
+    assert len(set(addresses)) == 3
+    assert all(address.startswith("127.0.0.1:") for address in addresses)
+
+
+def test_the_agent_may_be_killed_and_its_tasks_are_adopted(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    before = {task["task"]: task["pid"] for task in home.status()["tasks"]}
+    states = [json.loads(path.read_text()) for path in (home.home / ".dtctl").glob("runs/*/*/state.json")]
+    agents = [state["agent"]["pid"] for state in states]
+    assert len(agents) == 2
+    for pid in agents:
+        os.kill(pid, signal.SIGKILL)
+    assert {task["task"]: task["pid"] for task in home.status()["tasks"]} == before
+    assert set(home.states().values()) == {"running"}
+
+
+def test_exec_runs_where_the_task_runs_and_its_status_is_ours(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    script = "import os; print(os.environ['DTCTL_TASK'], os.path.exists('stand_in.py'))"
+    assert home.dtctl("exec", "worker:1", "--", "python3", "-c", script) == "worker:1 True\n"
+    printed = home.dtctl("exec", "worker", "--", "echo", "a  b", "$HOME;'\"")
+    assert sorted(printed.splitlines()) == ["worker:0 | a  b $HOME;'\"", "worker:1 | a  b $HOME;'\""]
+    home.dtctl("exec", "@node-1", "--home", "--", "sh", "-c", "exit 7", code=7)
+
+
+def test_user_text_reaches_the_trainer_as_it_is(home: Desk) -> None:
+    strange = "a b'c\"d$HOME`x`\\ \n\tüñ😀 {x} [y] *?"
+    long = "x" * 100_000
+    (home.project / "cluster.yaml").write_text(
+        json.dumps(
+            {
+                "name": "demo",
+                "hosts": {"node": {"transport": "local"}},
+                "jobs": {"worker": {"hosts": ["node"]}},
+                "trainer": {
+                    "command": ["python", "show.py"],
+                    "args": [strange, long],
+                    "env": {"STRANGE": strange, "LONG": long},
+                    "dialect": "none",
+                },
+            }
+        )
+    )
+    (home.project / "show.py").write_text(
+        "import json, os, sys\n"
+        "seen = [sys.argv[1:], os.environ['STRANGE'], os.environ['LONG']]\n"
+        "json.dump(seen, open(os.path.expanduser('~/seen'), 'w'))\n"
+    )
+    home.dtctl("up", "-f")
+    assert json.loads((home.home / "seen").read_text()) == [[strange, long], strange, long]
+
+
+def test_a_secret_is_in_the_trainers_environment_and_nowhere_else(home: Desk) -> None:
+    value = "s3cr3t-value-of-a-key"
+    home.env["API_KEY"] = value
+    text = (home.write_cluster(show="API_KEY")).read_text()
+    (home.project / "cluster.yaml").write_text(
+        text.replace("  dialect: flags", "  dialect: flags\n  secrets: [API_KEY]")
+    )
+    plan = home.run("up", "--local", "--dry-run")
+    done = home.run("up", "--local")
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: "API_KEY=" in home.dtctl("logs", "-n", "all"))
+    logs = home.dtctl("logs", "-n", "all")
+    assert "API_KEY='***'" in logs
+    for text in (plan.stdout, plan.stderr, done.stdout, done.stderr, logs, home.dtctl("status", "-o", "json")):
+        assert value not in text
+    for pid in home.processes():
+        assert value.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    holders = [
+        path for path in (home.home / ".dtctl").rglob("*") if path.is_file() and value.encode() in path.read_bytes()
+    ]
+    assert {path.name for path in holders} <= {"secrets.json", "log"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in holders)
+
+
+def test_validate_names_every_mistake_with_its_place(home: Desk) -> None:
+    file = home.project / "cluster.yaml"
+    file.write_text("name: demo\nhosts: {a: , b: }\njobs:\n  ps: {host: [a]}\n  worker: {hosts: [c]}\n")
+    done = home.run("validate")
+    assert done.returncode == 3
+    assert "cluster.yaml:4:8: jobs.ps.host is not a key here" in done.stderr
+    assert "did you mean 'hosts'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_init_writes_a_trainer_and_a_file_that_is_valid(home: Desk) -> None:
+    home.dtctl("init", "new")
+    assert "digits, 4 tasks on 2 hosts" in home.dtctl("validate", "new/cluster.yaml")
+    again = home.run("init", "new")
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+
+
+def test_init_writes_only_the_helper_for_a_trainer_that_is_there(home: Desk) -> None:
+    home.dtctl("init", "--helper", "old")
+    assert [path.name for path in (home.project / "old").iterdir()] == ["graceful.py"]
+
+
+def test_a_missing_program_is_named(home: Desk) -> None:
+    home.write_cluster()
+    file = home.project / "cluster.yaml"
+    file.write_text(file.read_text().replace("[python, stand_in.py]", "[no-such-program]"))
+    done = home.run("up", "--local", "-f")
+    assert done.returncode == 1
+    assert "no-such-program" in done.stderr
+
+
+def test_no_file_and_no_run_says_what_to_type(home: Desk, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = home.run("status", cwd=empty)
+    assert done.returncode == 2
+    assert "dtctl init" in done.stderr
+
+
+def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    run = home.status()["run"]
+
+    def completed(*words: str) -> list[str]:
+        home.env |= {
+            "_DTCTL_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(("dtctl", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+        script = (
+            "import sys; sys.argv = ['dtctl']\n"
+            "from dtctl.cli import main\n"
+            "try: main()\n"
+            "finally: assert not {'fabric', 'paramiko', 'yaml', 'rich.console'} & set(sys.modules)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=home.env, cwd=home.home, capture_output=True, text=True, check=False
+        )
+        for name in ("_DTCTL_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+            del home.env[name]
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert completed("logs", "wor") == ["worker:0", "worker:1", "worker"]
+    assert completed("stop", "@") == ["@node-1", "@node-2"]
+    assert completed("status", "--run", "demo") == [run]
+
+
+def test_the_file_of_secrets_stays_at_home(home: Desk) -> None:
+    text = home.write_cluster().read_text()
+    (home.project / ".env").write_text("API_KEY=very-secret\n")
+    (home.project / "cluster.yaml").write_text(
+        text.replace("  dialect: flags", "  dialect: flags\n  env_file: .env\n  secrets: [API_KEY]")
+    )
+    home.dtctl("up", "--local")
+    assert list((home.home / ".dtctl").glob("bundles/*/tree/stand_in.py"))
+    assert not list((home.home / ".dtctl").glob("bundles/*/tree/.env"))
+
+
+def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    with home.start("logs", "worker:1", "-f", "-n", "0") as following:
+        assert following.stdout is not None
+        assert "worker:1 step" in following.stdout.readline()
+        home.dtctl("stop", "worker:1")
+        home.dtctl("restart", "worker:1")
+        while "attempt 2 pid" not in following.stdout.readline():
+            pass
+        following.send_signal(signal.SIGINT)
+
+
+def test_up_of_a_run_with_ended_tasks_names_them(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    home.dtctl("stop", "worker:1")
+    assert "no longer running: worker:1\n" in home.run("up", "--local").stderr
+
+
+def test_up_fails_when_a_task_cannot_be_started_at_all(home: Desk) -> None:
+    home.write_cluster()
+    done = home.run("up", "--local", "--set", "trainer.command=[no-such-program]")
+    assert done.returncode == 1
+    assert "no-such-program" in done.stderr
+
+
+def test_wait_says_that_there_is_nothing_to_wait_for(home: Desk) -> None:
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    home.dtctl("stop")
+    shutil.rmtree(home.home / ".dtctl" / "runs")
+    done = home.run("wait")
+    assert done.returncode == 1
+    assert "there is no run of demo" in done.stderr
+    assert "Created" not in done.stderr

@@ -1,0 +1,64 @@
+"""A real sshd for the tests of a module, and a home of its own for the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dtctl.model import Host, SshSettings
+from dtctl.transport import payload
+from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh_config import ConfigFiles
+from tests.hosts import sandbox
+from tests.hosts.sshd import SSHD, Sshd
+from tests.ssh.tiny_agent import OPENING
+
+collect_ignore = [] if SSHD else ["."]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tests' own ~, without keys and without an agent."""
+    directory = tmp_path / "controller home"
+    directory.mkdir()
+    monkeypatch.setenv("HOME", str(directory))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return directory
+
+
+@pytest.fixture
+def tiny_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "opening", lambda: OPENING)
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[Sshd]:
+    with Sshd() as server:
+        yield server
+
+
+@pytest.fixture
+def needs_users() -> None:
+    """For tests of login shells."""
+    if reason := sandbox.missing():
+        pytest.skip(f"users cannot be made: {reason}")
+
+
+@pytest.fixture
+def transport(sshd: Sshd) -> SshTransport:
+    """With a configuration that knows the server as `testhost` and trusts its keys."""
+    return SshTransport(ConfigFiles(sshd.ssh_config))
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host("gpu-a", SshSettings("testhost"))
+
+
+def direct(server: Sshd, **settings: object) -> Host:
+    """The server by its address, with all that is needed in the host's own settings."""
+    own = {"user": server.user, "port": server.port, "identity_file": str(server.key), **settings}
+    own.setdefault("known_hosts", str(server.known_hosts))
+    return Host("gpu-a", SshSettings(server.address, **own))  # type: ignore[arg-type]

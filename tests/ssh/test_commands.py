@@ -1,0 +1,121 @@
+"""`dtctl` typed against a real sshd: many hosts at once, strange shells, what one connection carries."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.desk import Desk, desk
+from tests.hosts import sandbox
+from tests.hosts.sshd import SSHD, Sshd
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
+
+MANY = """\
+name: {name}
+{hosts}
+jobs:
+  worker: {{hosts: "n[01-64]", port: 21000}}
+trainer:
+  command: [python, stand_in.py]
+  dialect: none
+  args: {args}
+recovery: {{max_restarts: 0}}
+grace: 2s
+"""
+
+ONE = MANY.replace('hosts: "n[01-64]", port: 21000', "hosts: [testhost]")
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[Desk]:
+    with desk(tmp_path / "home") as made:
+        (made.home / ".ssh").mkdir(mode=0o700)
+        yield made
+
+
+def configure(user: Desk, sshd: Sshd, alias: str = "testhost", login: str | None = None) -> None:
+    text = sshd.ssh_config_text(alias)
+    (user.home / ".ssh" / "config").write_text(text.replace(f"User {sshd.user}", f"User {login or sshd.user}"))
+
+
+def test_64_hosts_behind_one_sshd_with_its_default_limits(user: Desk) -> None:
+    with Sshd() as sshd:
+        configure(user, sshd, "n*")
+        user.write_cluster(MANY, hosts='hosts:\n  "n[01-64]":\n', tick=5)
+        # The hosts are one machine, so that each task needs a port of its own.
+        ports = "\n".join(f"  w{n:02}: {{hosts: [n{n:02}], port: {21000 + n}}}" for n in range(1, 65))
+        file = user.project / "cluster.yaml"
+        file.write_text(file.read_text().replace('  worker: {hosts: "n[01-64]", port: 21000}', ports))
+        assert user.dtctl("up", timeout_s=240) == ""
+        assert sshd.logins() == 64, "one login a host"
+        assert list(user.states().values()) == ["running"] * 64
+        assert sshd.logins() == 64 + 1, "status needs the coordinator alone"
+        assert user.dtctl("stop", timeout_s=240) == "64 tasks stopped, 0 left\n"
+
+
+@pytest.mark.parametrize("shell", ["/bin/csh", "/usr/bin/fish", "/bin/sh"])
+def test_other_login_shells_and_noisy_start_up_files_are_no_matter(user: Desk, shell: str) -> None:
+    if reason := sandbox.missing():
+        pytest.skip(f"users cannot be made: {reason}")
+    if not Path(shell).exists():
+        pytest.skip(f"no {shell} here")
+    with Sshd(shells={"odd": shell}) as sshd:
+        (sshd.home / ".cshrc").write_text("echo welcome\n")
+        (sshd.home / ".config" / "fish").mkdir(parents=True)
+        (sshd.home / ".config" / "fish" / "config.fish").write_text("echo welcome; echo '{\"dtctl\": 1}'\n")
+        configure(user, sshd)
+        user.write_cluster(ONE, hosts="hosts: {testhost: }", seconds=1)
+        user.dtctl("up")
+        user.dtctl("wait")
+        assert user.states() == {"worker:0": "succeeded"}
+
+
+def test_a_user_who_may_not_log_in_is_named_with_what_was_tried(user: Desk) -> None:
+    with Sshd() as sshd:
+        configure(user, sshd, login="nobody-here")
+        user.write_cluster(ONE, hosts="hosts: {testhost: }")
+        done = user.run("up")
+    assert done.returncode == 4
+    assert "nobody-here" in done.stderr
+    assert "publickey" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_users_with_the_same_cluster_on_one_host_do_not_touch_each_other(user: Desk, tmp_path: Path) -> None:
+    if reason := sandbox.missing():
+        pytest.skip(f"users cannot be made: {reason}")
+    with Sshd(shells={"ann": "/bin/sh", "bob": "/bin/sh"}) as sshd, desk(tmp_path / "other") as other:
+        (other.home / ".ssh").mkdir(mode=0o700)
+        configure(user, sshd, login="ann")
+        configure(other, sshd, login="bob")
+        user.write_cluster(ONE.replace("[testhost]", "[testhost], port: 21001"), hosts="hosts: {testhost: }")
+        other.write_cluster(ONE.replace("[testhost]", "[testhost], port: 21002"), hosts="hosts: {testhost: }")
+        user.dtctl("up")
+        other.dtctl("up")
+        assert user.dtctl("stop") == "1 task stopped, 0 left\n"
+        assert other.states() == {"worker:0": "running"}
+        user.dtctl("down", "--yes")
+        assert other.dtctl("stop") == "1 task stopped, 0 left\n"
+        other.dtctl("down", "--yes")
+
+
+def test_a_second_controller_is_told_who_is_at_work(user: Desk, tmp_path: Path) -> None:
+    with Sshd() as sshd:
+        configure(user, sshd)
+        # The first controller stays in its preparation for as long as the setup command takes.
+        text = ONE.replace("trainer:\n", "trainer:\n  setup: sleep 30\n")
+        user.write_cluster(text, hosts="hosts: {testhost: }")
+        with user.start("up") as first:
+            lock = sshd.home / ".dtctl" / "clusters" / "demo" / "testhost" / "lock"
+            eventually(lambda: lock.exists() and lock.read_text())
+            second = user.run("up")
+            first.send_signal(signal.SIGINT)
+            assert first.wait() == 130
+    assert second.returncode == 6
+    assert "another dtctl is at work on demo" in second.stderr
+    assert "@" in second.stderr

@@ -1,0 +1,220 @@
+"""Conversations over a real sshd: traffic, ends and faults."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+
+import pytest
+
+from dtctl.errors import AgentError, ConnectionLost, TransportError
+from dtctl.model import Host
+from dtctl.transport import payload
+from dtctl.transport.seam import Session
+from dtctl.transport.ssh import SshTransport
+from tests.hosts.sshd import Sshd
+from tests.waiting import eventually
+
+tiny = pytest.mark.usefixtures("tiny_agent")
+
+
+def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd) -> None:
+    session = transport.open(host)
+    try:
+        assert session.facts["user"] == sshd.user
+        session.send({"type": "runs", "cluster": None, "host": host.name, "run": None})
+        assert session.receive(10)["runs"] == []
+    finally:
+        session.close()
+
+
+@tiny
+def test_one_conversation_costs_one_login(transport: SshTransport, host: Host, sshd: Sshd) -> None:
+    before = sshd.logins()
+    session = transport.open(host)
+    for _ in range(3):
+        session.send({"type": "digest"})
+        assert session.receive(10)["size"] == 0
+    session.close()
+    assert sshd.logins() == before + 1
+
+
+@tiny
+@pytest.mark.parametrize("size", [1, 32_704, 32_705, 5_000_000])
+def test_bytes_arrive_whole_in_both_directions(transport: SshTransport, host: Host, size: int) -> None:
+    data = os.urandom(size)
+    session = transport.open(host)
+    try:
+        session.send({"type": "digest"}, data)
+        assert session.receive(30)["sha256"] == hashlib.sha256(data).hexdigest()
+        session.send({"type": "give", "size": size})
+        assert session.receive(30).payload == b"x" * size
+    finally:
+        session.close()
+
+
+@tiny
+def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(
+    transport: SshTransport, host: Host
+) -> None:
+    data = os.urandom(6_000_000)  # more than all windows and buffers on the way
+    session = transport.open(host)
+    try:
+        session.send({"type": "stop_reading", "seconds": 1.0})
+        sender = threading.Thread(target=session.send, args=({"type": "digest"}, data))
+        sender.start()
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                session.receive(0.1)
+        assert session.receive(30)["sha256"] == hashlib.sha256(data).hexdigest()
+        sender.join()
+    finally:
+        session.close()
+
+
+@tiny
+def test_receive_gives_up_after_its_time(transport: SshTransport, host: Host) -> None:
+    session = transport.open(host)
+    try:
+        with pytest.raises(TimeoutError):
+            session.receive(0.05)
+        with pytest.raises(TimeoutError):
+            session.receive(0)
+        session.send({"type": "digest"})
+        assert session.receive(10).type == "result"
+    finally:
+        session.close()
+
+
+@tiny
+def test_an_error_frame_is_an_agent_error_that_names_the_host(transport: SshTransport, host: Host) -> None:
+    session = transport.open(host)
+    try:
+        session.send({"type": "refuse"})
+        with pytest.raises(AgentError) as caught:
+            session.receive(10)
+    finally:
+        session.close()
+    error = caught.value
+    assert (error.code, error.summary, error.detail, error.hint) == (
+        "disk_full",
+        "gpu-a: no space",
+        "/data",
+        "free some",
+    )
+
+
+@tiny
+def test_much_on_stderr_does_not_block_the_conversation(transport: SshTransport, host: Host) -> None:
+    session = transport.open(host)
+    try:
+        for _ in range(4):
+            session.send({"type": "chatter", "size": 1_000_000})
+            assert session.receive(30).type == "result"
+    finally:
+        session.close()
+
+
+@tiny
+def test_an_agent_that_dies_is_reported_with_its_last_words(transport: SshTransport, host: Host) -> None:
+    session = transport.open(host)
+    try:
+        session.send({"type": "die"})
+        with pytest.raises(ConnectionLost) as caught:
+            session.receive(10)
+    finally:
+        session.close()
+    assert caught.value.summary == "lost the agent on gpu-a"
+    assert "exit code 3" in caught.value.detail
+    assert "out of luck" in caught.value.detail
+
+
+@tiny
+def test_garbage_in_place_of_a_frame_is_a_transport_error(transport: SshTransport, host: Host) -> None:
+    session = transport.open(host)
+    try:
+        session.send({"type": "garbage"})
+        with pytest.raises(TransportError, match="gpu-a sends what no agent sends"):
+            session.receive(10)
+    finally:
+        session.close()
+
+
+@tiny
+def test_closing_wakes_a_thread_that_receives(transport: SshTransport, host: Host) -> None:
+    session = transport.open(host)
+    ended: list[BaseException] = []
+
+    def receive() -> None:
+        try:
+            session.receive()
+        except ConnectionLost as error:
+            ended.append(error)
+
+    receiver = threading.Thread(target=receive)
+    receiver.start()
+    time.sleep(0.1)
+    session.close()
+    receiver.join(10)
+    assert not receiver.is_alive()
+    assert ended
+
+
+@tiny
+def test_closing_ends_the_remote_process_and_our_threads(transport: SshTransport, host: Host, sshd: Sshd) -> None:
+    threads = threading.active_count()
+    sessions = [transport.open(host) for _ in range(3)]
+    assert _remote_processes(sshd)
+    for session in sessions:
+        session.close()
+        session.close()
+    eventually(lambda: not _remote_processes(sshd), what="the end of the remote processes")
+    eventually(lambda: threading.active_count() <= threads, what="the end of the threads")
+
+
+@tiny
+def test_a_server_that_dies_loses_the_connection(host: Host) -> None:
+    with Sshd() as doomed:
+        from tests.ssh.conftest import direct
+
+        session = SshTransport().open(direct(doomed))
+        doomed.stop()
+        with pytest.raises(ConnectionLost):
+            _receive_for_ever(session)
+        session.close()
+        doomed.start()
+
+
+@tiny
+def test_many_conversations_at_once_survive_the_default_max_startups(
+    transport: SshTransport, host: Host, sshd: Sshd
+) -> None:
+    from dtctl.transport.fanout import fan_out
+
+    def work(number: int) -> int:
+        session = transport.open(host)
+        try:
+            session.send({"type": "digest"}, b"x" * number)
+            return int(session.receive(60)["size"])
+        finally:
+            session.close()
+
+    outcomes = fan_out(range(64), work, name=str)
+    assert outcomes.errors == {}
+    assert outcomes.results == {str(number): number for number in range(64)}
+
+
+def test_the_loader_fits_every_shell() -> None:
+    assert payload.LOADER.count("'") == 2
+    assert not set(payload.LOADER) & set("$`\\!\n")
+
+
+def _receive_for_ever(session: Session) -> None:
+    while True:
+        session.receive(20)
+
+
+def _remote_processes(server: Sshd) -> list[str]:
+    return [line for line in server.processes() if "import sys" in line]

@@ -1,0 +1,185 @@
+"""Everything that goes wrong before the agent speaks, for real, in words."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import ExitCode, TransportError
+from dtctl.model import Host, SshSettings
+from dtctl.transport import payload, stream
+from dtctl.transport.ssh import SshTransport
+from tests.hosts.ports import free_port, silent_port, talking_port
+from tests.hosts.sshd import Sshd
+from tests.ssh.conftest import direct
+
+
+def failure(host: Host) -> TransportError:
+    with pytest.raises(TransportError) as caught:
+        SshTransport().open(host)
+    assert caught.value.exit_code == ExitCode.UNREACHABLE
+    return caught.value
+
+
+def at(port: int, address: str = "127.0.0.1", timeout_s: float = 5.0) -> Host:
+    return Host("gpu-a", SshSettings(address, port=port, connect_timeout_s=timeout_s))
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    error = failure(at(22, "gpu-a.invalid"))
+    assert error.summary == "cannot find gpu-a: the name 'gpu-a.invalid' does not resolve"
+    assert "`ssh:` of gpu-a" in error.hint
+
+
+@pytest.mark.parametrize("name", ["x" * 80, "a..b"])
+def test_a_name_that_no_host_can_have(name: str) -> None:
+    assert failure(at(22, name)).summary == f"cannot find gpu-a: the name {name!r} does not resolve"
+
+
+def test_a_port_that_refuses() -> None:
+    port = free_port()
+    error = failure(at(port))
+    assert error.summary == f"gpu-a (127.0.0.1:{port}) refuses connections"
+    assert f"is {port} its port?" in error.hint
+
+
+def test_a_host_that_does_not_answer() -> None:
+    # A full backlog drops connections, as a firewall does.
+    with socket.socket() as listener, socket.socket() as filler:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        filler.connect(("127.0.0.1", port))
+        error = failure(at(port, timeout_s=1.0))
+    assert error.summary == f"gpu-a (127.0.0.1:{port}) does not answer within 1 s"
+
+
+def test_a_port_that_never_greets() -> None:
+    with silent_port() as port:
+        error = failure(at(port, timeout_s=1.0))
+    assert "does not greet as SSH servers do within 1 s" in error.summary
+
+
+def test_a_port_that_is_no_ssh_server() -> None:
+    with talking_port(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        error = failure(at(port, timeout_s=1.0))
+    assert f"gpu-a (127.0.0.1:{port}) closes the connection before it greets" in error.summary
+    assert "really the port of an SSH server" in error.hint
+
+
+def test_a_server_that_greets_and_then_says_nothing() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.settimeout(10)
+
+        def greet() -> socket.socket:
+            peer, _ = listener.accept()
+            peer.sendall(b"SSH-2.0-mute\r\n")
+            return peer
+
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as pool:
+            accepted = pool.submit(greet)
+            began = time.monotonic()
+            error = failure(at(listener.getsockname()[1], timeout_s=1.0))
+            assert time.monotonic() - began < 10
+            accepted.result().close()
+    assert "does not complete the login within 1 s" in error.summary
+
+
+def test_ways_to_encrypt_that_have_nothing_in_common() -> None:
+    with Sshd(options={"Ciphers": "aes128-cbc"}) as server:
+        error = failure(direct(server))
+    assert error.summary.startswith("cannot agree with gpu-a")
+
+
+@pytest.mark.usefixtures("needs_users")
+class TestTheOtherSide:
+    """What the host's account and its login shell do."""
+
+    def test_a_login_shell_that_lets_nobody_in(self) -> None:
+        with Sshd(shells={"train": "/usr/sbin/nologin"}) as server:
+            error = failure(direct(server))
+        assert error.summary == "the agent does not start on gpu-a"
+        assert "it ended with exit code 1" in error.detail
+        assert "This account is currently not available" in error.detail
+        assert error.hint.startswith("dtctl ssh gpu-a")
+
+    def test_no_python3(self) -> None:
+        with Sshd(options={"SetEnv": "PATH=/nowhere"}) as server:
+            error = failure(direct(server))
+        assert error.summary == "gpu-a has no python3"
+        assert "install Python 3.8 or later" in error.hint
+
+    def test_a_python3_that_cannot_be_run(self, tmp_path: Path) -> None:
+        with Sshd() as server:
+            broken = server.home / "bin"
+            broken.mkdir()
+            (broken / "python3").write_text("not a program")
+            server.stop()
+            server.options["SetEnv"] = "PATH=/home/train/bin"
+            server.start()
+            error = failure(direct(server))
+        assert error.summary == "python3 on gpu-a cannot be run"
+
+    @pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", "/bin/csh", "/usr/bin/fish"])
+    def test_any_login_shell_starts_the_agent(self, shell: str) -> None:
+        if not Path(shell).exists():
+            pytest.skip(f"{shell} not found")
+        with Sshd(shells={"train": shell}) as server:
+            session = SshTransport().open(direct(server))
+            assert session.facts["user"] == "train"
+            session.close()
+
+    def test_a_noisy_bashrc_is_no_matter(self) -> None:
+        with Sshd() as server:
+            (server.home / ".bashrc").write_text("echo Welcome; echo oops >&2; yes | head -c 100000\n")
+            session = SshTransport().open(direct(server))
+            assert session.facts["user"] == "train"
+            session.close()
+
+    def test_a_bashrc_that_ends_the_shell_is_quoted(self) -> None:
+        with Sshd() as server:
+            (server.home / ".bashrc").write_text("echo no entry today; exit 4\n")
+            error = failure(direct(server))
+        assert "exit code 4" in error.detail
+        assert "no entry today" in error.detail
+
+    def test_a_shell_that_waits_for_something_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 1.0)
+        with Sshd() as server:
+            (server.home / ".bashrc").write_text("echo password please; sleep 600\n")
+            error = failure(direct(server))
+        assert error.summary == "the agent on gpu-a did not answer within 1 s"
+        assert "password please" in error.detail
+
+    def test_an_account_that_only_transfers_files(self) -> None:
+        with Sshd(options={"ForceCommand": "internal-sftp"}) as server:
+            error = failure(direct(server))
+        assert error.summary == "the agent does not start on gpu-a"
+
+
+def test_a_server_that_opens_no_sessions() -> None:
+    with Sshd(options={"MaxSessions": "0"}) as server:
+        error = failure(direct(server))
+    assert "lets us log in, but opens no session" in error.summary
+
+
+def test_an_agent_of_another_protocol(monkeypatch: pytest.MonkeyPatch, sshd: Sshd) -> None:
+    program = b'print("\\x1e" + \'{"type":"greeting","protocol":99}\')\n'
+    monkeypatch.setattr(payload, "opening", lambda: b"%d\n" % len(program) + program)
+    assert failure(direct(sshd)).summary == "the agent on gpu-a speaks another protocol"
+
+
+def test_a_server_that_drops_unfinished_logins_is_tried_again(tiny_agent: None) -> None:
+    from dtctl.transport.fanout import fan_out
+
+    with Sshd(options={"MaxStartups": "1"}) as server:
+        transport, host = SshTransport(), direct(server)
+        outcomes = fan_out(range(8), lambda _: transport.open(host).close(), name=str)
+    assert outcomes.errors == {}

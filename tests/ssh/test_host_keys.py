@@ -1,0 +1,148 @@
+"""Host keys: unknown, changed, revoked, of another type; and pinning them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import HostKeyError
+from dtctl.model import Host, SshSettings
+from dtctl.transport.connect import Transports
+from dtctl.transport.fanout import fan_out
+from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh_config import ConfigFiles
+from tests.hosts.keys import fingerprint, make_key, public_text
+from tests.hosts.sshd import Sshd
+from tests.ssh.conftest import direct
+
+pytestmark = pytest.mark.usefixtures("tiny_agent")
+
+
+def log_in(host: Host, config: Path | None = None) -> None:
+    SshTransport(ConfigFiles(config)).open(host).close()
+
+
+def refusal(host: Host, config: Path | None = None) -> HostKeyError:
+    with pytest.raises(HostKeyError) as caught:
+        log_in(host, config)
+    return caught.value
+
+
+def name(server: Sshd) -> str:
+    return f"[{server.address}]:{server.port}"
+
+
+def public(key: Path) -> str:
+    return " ".join(public_text(key).split()[:2])
+
+
+def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(sshd: Sshd, home: Path) -> None:
+    error = refusal(direct(sshd, known_hosts=str(home / "none")))
+    assert error.summary == f"the host key of gpu-a ({sshd.address}:{sshd.port}) is not known"
+    assert f"ssh-ed25519 {fingerprint(sshd.host_keys['ed25519'])}" in error.detail
+    assert str(home / "none") in error.detail
+    assert error.hint == "dtctl trust"
+    assert not (home / "none").exists()
+
+
+def test_a_refused_host_never_sees_a_login(sshd: Sshd, home: Path) -> None:
+    before = sshd.logins()
+    refusal(direct(sshd, known_hosts=str(home / "none")))
+    assert sshd.logins() == before
+
+
+@pytest.mark.parametrize("policy", ["strict", "accept-new"])
+def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_stands(
+    sshd: Sshd, home: Path, policy: str
+) -> None:
+    old = make_key("old-host")
+    file = home / "known hosts"
+    file.write_text(f"# mine\n{name(sshd)} {public(old)}\n")
+    error = refusal(direct(sshd, known_hosts=str(file), host_keys=policy))
+    assert error.summary.endswith("has changed")
+    assert fingerprint(sshd.host_keys["ed25519"]) in error.detail
+    assert f"{fingerprint(old)} ({file}:2)" in error.detail
+    assert f"ssh-keygen -f {file} -R '{name(sshd)}'" in error.hint
+    assert file.read_text() == f"# mine\n{name(sshd)} {public(old)}\n"
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_the_pinned_type_is_asked_for(sshd: Sshd, home: Path, kind: str) -> None:
+    file = home / "known_hosts"
+    file.write_text(f"{name(sshd)} {public(sshd.host_keys[kind])}\n")
+    log_in(direct(sshd, known_hosts=str(file)))
+
+
+@pytest.mark.parametrize("policy", ["strict", "accept-new"])
+def test_a_key_of_another_type_than_the_pinned_one_is_refused(home: Path, policy: str) -> None:
+    with Sshd(host_keys=["ed25519"]) as server:
+        file = home / "known_hosts"
+        file.write_text(f"{name(server)} {public(make_key('host-rsa', 'rsa'))}\n")
+        error = refusal(direct(server, known_hosts=str(file), host_keys=policy))
+    assert error.summary.endswith("is of another type than the one that is known")
+
+
+def test_a_revoked_key_is_refused_though_it_is_also_pinned(sshd: Sshd, home: Path) -> None:
+    file = home / "known_hosts"
+    lines = [f"{name(sshd)} {public(key)}" for key in sshd.host_keys.values()]
+    file.write_text("\n".join([*lines, *(f"@revoked * {public(key)}" for key in sshd.host_keys.values())]))
+    assert refusal(direct(sshd, known_hosts=str(file))).summary.endswith("is revoked")
+
+
+def test_hashed_names_are_found(sshd: Sshd, home: Path) -> None:
+    file = home / "known_hosts"
+    file.write_text(sshd.known_hosts_text())
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
+    log_in(direct(sshd, known_hosts=str(file)))
+
+
+def test_the_users_own_known_hosts_is_believed(sshd: Sshd, home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "known_hosts").write_text(sshd.known_hosts_text())
+    log_in(direct(sshd, known_hosts=None))
+
+
+def test_host_key_alias_is_what_the_key_is_looked_up_by(sshd: Sshd, home: Path) -> None:
+    (home / "known").write_text(sshd.known_hosts_text("the-alias"))
+    config = home / "config"
+    config.write_text(
+        sshd.ssh_config_text(extra="  HostKeyAlias the-alias\n").replace(str(sshd.known_hosts), "~/known")
+    )
+    log_in(Host("gpu-a", SshSettings("testhost")), config)
+
+
+def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Path) -> None:
+    file = home / "new" / "known_hosts"
+    transport = SshTransport()
+    host = direct(sshd, known_hosts=str(file), host_keys="accept-new")
+    outcomes = fan_out(range(6), lambda _: transport.open(host).close(), name=str)
+    assert outcomes.errors == {}
+    assert file.read_text() == f"{name(sshd)} {public(sshd.host_keys['ed25519'])}\n"
+    log_in(direct(sshd, known_hosts=str(file)))
+
+
+def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, home: Path) -> None:
+    trust = Transports().trust()
+    host = direct(sshd, known_hosts=str(home / "pinned"), identity_file=None)
+    before = sshd.logins()
+    (station,) = trust.way(host)
+    assert (station.name, trust.pinned(station)) == ("gpu-a", [])
+    keys = trust.scan(station)
+    assert {key.fingerprint for key in keys} == {fingerprint(key) for key in sshd.host_keys.values()}
+    assert {key.type for key in keys} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
+    assert sshd.logins() == before
+    assert trust.pin(station, keys) == home / "pinned"
+    assert trust.pinned(station) == keys
+    log_in(direct(sshd, known_hosts=str(home / "pinned")))
+
+
+def test_what_is_pinned_is_what_openssh_believes(sshd: Sshd, home: Path) -> None:
+    trust = Transports().trust()
+    (station,) = trust.way(direct(sshd, known_hosts=str(home / "pinned")))
+    trust.pin(station, trust.scan(station))
+    found = subprocess.run(
+        ["ssh-keygen", "-F", name(sshd), "-f", str(home / "pinned")], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.count(name(sshd)) >= len(sshd.host_keys)

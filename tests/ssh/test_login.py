@@ -1,0 +1,210 @@
+"""Keys, agents and users: who gets in, and what is said when nobody does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import TransportError
+from dtctl.model import Host, SshSettings
+from dtctl.transport.fanout import fan_out
+from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh_config import ConfigFiles
+from tests.hosts.keys import KINDS, PASSPHRASE, add_to_agent, make_key, public_text, ssh_agent
+from tests.hosts.sshd import Sshd
+from tests.ssh.conftest import direct
+
+pytestmark = pytest.mark.usefixtures("tiny_agent")
+
+PLAIN = {kind: make_key(f"plain-{kind}", kind) for kind in KINDS}
+LOCKED = {kind: make_key(f"locked-{kind}", kind, PASSPHRASE) for kind in KINDS}
+OLD_FORMAT = {kind: make_key(f"pem-{kind}", kind, PASSPHRASE, form="PEM") for kind in ("ecdsa", "rsa")}
+STRANGER = make_key("stranger")
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[Sshd]:
+    keys = [make_key("login"), *PLAIN.values(), *LOCKED.values(), *OLD_FORMAT.values()]
+    with Sshd(authorized=keys) as server:
+        yield server
+
+
+def log_in(host: Host, transport: SshTransport | None = None) -> None:
+    session = (transport or SshTransport()).open(host)
+    assert session.facts["protocol"] == 1
+    session.close()
+
+
+def refusal(host: Host, transport: SshTransport | None = None) -> TransportError:
+    with pytest.raises(TransportError) as caught:
+        log_in(host, transport)
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_without_passphrase_gets_in(sshd: Sshd, kind: str) -> None:
+    log_in(direct(sshd, identity_file=str(PLAIN[kind])))
+
+
+@pytest.mark.parametrize("key", [*LOCKED.values(), *OLD_FORMAT.values()], ids=lambda key: key.name)
+def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(sshd: Sshd, key: Path) -> None:
+    asked: list[str] = []
+
+    def passphrase(path: str) -> str:
+        asked.append(path)
+        return PASSPHRASE
+
+    transport = SshTransport(passphrase=passphrase)
+    host = direct(sshd, identity_file=str(key))
+    outcomes = fan_out(range(4), lambda _: log_in(host, transport), name=str)
+    assert outcomes.errors == {}
+    assert asked == [str(key)]
+
+
+def test_a_wrong_passphrase_may_be_corrected(sshd: Sshd) -> None:
+    answers = iter(["wrong", PASSPHRASE])
+    log_in(direct(sshd, identity_file=str(LOCKED["ed25519"])), SshTransport(passphrase=lambda _: next(answers)))
+
+
+def test_after_three_wrong_passphrases_nobody_is_asked_again(sshd: Sshd) -> None:
+    asked: list[str] = []
+
+    def passphrase(path: str) -> str:
+        asked.append(path)
+        return "wrong"
+
+    transport = SshTransport(passphrase=passphrase)
+    host = direct(sshd, identity_file=str(LOCKED["ed25519"]))
+    assert "the passphrase was wrong" in refusal(host, transport).detail
+    assert "the passphrase was wrong" in refusal(host, transport).detail
+    assert len(asked) == 3
+
+
+def test_without_a_terminal_the_locked_key_is_named(sshd: Sshd) -> None:
+    error = refusal(direct(sshd, identity_file=str(LOCKED["rsa"])))
+    assert f"{LOCKED['rsa']} needs a passphrase" in error.detail
+    assert error.hint == f"ssh-add {LOCKED['rsa']}"
+
+
+def test_a_locked_key_is_not_asked_for_when_another_gets_in(sshd: Sshd, home: Path) -> None:
+    config = home / "config"
+    config.write_text(
+        f"Host a\n  HostName {sshd.address}\n  Port {sshd.port}\n  User {sshd.user}\n"
+        f"  UserKnownHostsFile {sshd.known_hosts}\n"
+        f"  IdentityFile {LOCKED['rsa']}\n  IdentityFile {STRANGER}\n  IdentityFile {PLAIN['rsa']}\n"
+    )
+    transport = SshTransport(ConfigFiles(config), passphrase=lambda path: pytest.fail(f"asked for {path}"))
+    log_in(Host("a", SshSettings("a")), transport)
+
+
+def test_the_default_keys_of_the_home_are_used(sshd: Sshd, home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id_ed25519").write_bytes(PLAIN["ed25519"].read_bytes())
+    log_in(direct(sshd, identity_file=None))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_gets_in(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    with ssh_agent(STRANGER, PLAIN[kind]) as socket:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        transport = SshTransport()
+        outcomes = fan_out(range(4), lambda _: log_in(direct(sshd, identity_file=None), transport), name=str)
+    assert outcomes.errors == {}
+
+
+def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    unlocked = home / "key"
+    unlocked.write_bytes(PLAIN["ed25519"].read_bytes())
+    unlocked.chmod(0o600)
+    public = home / "only.pub"
+    public.write_text(public_text(PLAIN["ed25519"]))
+    with ssh_agent() as socket:
+        add_to_agent(socket, unlocked)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        transport = SshTransport(passphrase=lambda path: pytest.fail(f"asked for {path}"))
+        log_in(direct(sshd, identity_file=str(public)), transport)
+
+
+def test_identities_only_keeps_the_agents_other_keys_back(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    with ssh_agent(PLAIN["rsa"]) as socket:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        config = home / "config"
+        config.write_text(f"Host *\n  IdentityFile {STRANGER}\n  IdentitiesOnly yes\n")
+        transport = SshTransport(ConfigFiles(config))
+        error = refusal(direct(sshd, identity_file=None), transport)
+        config.write_text(f"Host *\n  IdentityFile {STRANGER}\n")
+        log_in(direct(sshd, identity_file=None), SshTransport(ConfigFiles(config)))
+        config.write_text("Host *\n  IdentityAgent none\n")
+        assert "no key to offer" in refusal(direct(sshd, identity_file=None), SshTransport(ConfigFiles(config))).detail
+    assert error.detail == f"offered {STRANGER}; the host accepts publickey"
+
+
+def test_a_refused_key_is_named_with_user_and_what_the_host_accepts(sshd: Sshd) -> None:
+    error = refusal(direct(sshd, identity_file=str(STRANGER)))
+    assert error.summary == f"cannot log in to gpu-a ({sshd.address}:{sshd.port}) as {sshd.user}"
+    assert error.detail == f"offered {STRANGER}; the host accepts publickey"
+    assert error.hint == f"ssh -p {sshd.port} {sshd.user}@{sshd.address} true    should work first"
+
+
+def test_a_key_file_that_is_not_there_is_named(sshd: Sshd, home: Path) -> None:
+    error = refusal(direct(sshd, identity_file="~/.ssh/typo"))
+    assert error.detail.splitlines() == [
+        "no key to offer; the host accepts publickey",
+        "~/.ssh/typo: there is no such file",
+    ]
+
+
+def test_a_file_that_is_no_key_is_named(sshd: Sshd, home: Path) -> None:
+    (home / "notes").write_text("buy milk\n")
+    assert "~/notes: not a private key" in refusal(direct(sshd, identity_file="~/notes")).detail
+
+
+def test_too_many_keys_are_answered_with_how_to_name_one(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    strangers = [make_key(f"stranger-{number}") for number in range(8)]
+    with ssh_agent(*strangers) as socket:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        error = refusal(direct(sshd, identity_file=None))
+    assert "the host ended the connection" in error.detail
+    assert "stranger-0@dtctl-tests (agent)" in error.detail
+    assert "IdentitiesOnly" in error.hint
+
+
+def test_a_host_that_also_wants_a_password_is_refused_at_once(home: Path) -> None:
+    with Sshd(
+        options={"AuthenticationMethods": "publickey,keyboard-interactive", "KbdInteractiveAuthentication": "yes"}
+    ) as server:
+        error = refusal(direct(server))
+    assert "the key was accepted, but the host also wants keyboard-interactive" in error.detail
+
+
+def test_a_host_that_accepts_no_keys_says_what_it_does_accept() -> None:
+    options = {"PubkeyAuthentication": "no", "PasswordAuthentication": "yes"}
+    with Sshd(options=options) as server:
+        error = refusal(direct(server))
+    assert "the host accepts password" in error.detail
+
+
+def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd) -> None:
+    transport = SshTransport()
+    host = direct(sshd)
+    assert host.ssh is not None
+    login = transport.logins.log_in(host.name, host.ssh)
+    shared = login.connection.config
+    assert shared._modifications == {}
+    login.close()
+
+
+def test_nothing_hangs_when_all_hosts_refuse(sshd: Sshd) -> None:
+    host = direct(sshd, identity_file=str(STRANGER))
+    transport = SshTransport()
+    threads = threading.active_count()
+    outcomes = fan_out(range(6), lambda _: log_in(host, transport), name=str)
+    assert len(outcomes.errors) == 6
+    assert threading.active_count() <= threads + 6

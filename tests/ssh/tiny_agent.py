@@ -1,0 +1,40 @@
+"""An agent of a few lines, for tests of the transport alone: it speaks frames and does as it is told."""
+
+from __future__ import annotations
+
+BOOTSTRAP = b"""
+import hashlib, json, os, platform, signal, sys, time
+out = sys.stdout.buffer
+def say(payload=b"", **fields):
+    if payload:
+        fields["bytes"] = len(payload)
+    out.write(json.dumps(fields).encode() + b"\\n" + payload)
+    out.flush()
+out.write(b"\\x1e")
+say(type="greeting", protocol=1, pid=os.getpid(), home=os.path.expanduser("~"), python=platform.python_version())
+for line in iter(i.readline, b""):
+    request = json.loads(line)
+    payload = i.read(request.get("bytes", 0))
+    kind = request["type"]
+    if kind == "digest":
+        say(type="result", size=len(payload), sha256=hashlib.sha256(payload).hexdigest())
+    elif kind == "give":
+        say(b"x" * request["size"], type="result")
+    elif kind == "refuse":
+        say(type="error", code="disk_full", summary="no space", detail="/data", hint="free some")
+    elif kind == "chatter":
+        sys.stderr.write("e" * request["size"])
+        sys.stderr.flush()
+        say(type="result")
+    elif kind == "die":
+        sys.stderr.write("Traceback: out of luck")
+        sys.stderr.flush()
+        os._exit(3)
+    elif kind == "garbage":
+        out.write(b"this is not JSON\\n")
+        out.flush()
+    elif kind == "stop_reading":
+        time.sleep(request["seconds"])
+"""
+
+OPENING = b"%d\n" % len(BOOTSTRAP) + BOOTSTRAP

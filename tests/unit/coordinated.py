@@ -1,0 +1,103 @@
+"""cluster.json by hand, and agents that answer from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dtctl.errors import AgentError, DtctlError
+from dtctl.operations.record import RunRecord, record_of_cluster
+from tests.unit.clusters import cluster
+from tests.unit.fakes import FakeSession
+
+HOSTS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
+"""Of `clusters.cluster()`, with the lead, and so the coordinator, on c."""
+
+
+def record(run: str = "digits-1", created: float = 1000.0, **settings: Any) -> RunRecord:
+    import dataclasses
+
+    return dataclasses.replace(record_of_cluster(cluster(**settings)), run=run, created=created, file=Path("/p/x.yaml"))
+
+
+def entry(state: str = "running", **fields: Any) -> dict[str, Any]:
+    usual = {
+        "state": state, "attempt": 1, "restarts": 0, "generation": 1, "pid": 7, "since": 1001.0, "next_start": None,
+        "reason": "", "exit": None, "asked": False, "history": [], "ready": True, "step": None, "left": [],
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+def told(
+    condition: str = "Running",
+    reason: str = "4 of 4 tasks run",
+    cause: str | None = None,
+    *,
+    tasks: Mapping[str, Mapping[str, Any]] | None = None,
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """What the coordinator on c tells; `tasks` and `hosts` hold what is not as usual."""
+    known = {}
+    for host, task in HOSTS.items():
+        state = {"serial": 1, "tasks": {task: dict((tasks or {}).get(task, entry()))}}
+        usual = {"connected": True, "heard": 1009.0, "over": False, "state": state}
+        known[host] = {**usual, **(hosts or {}).get(host, {})}
+    usual = {
+        "version": 1, "serial": 5, "run": "digits-1", "time": 1010.0, "phase": "running", "conditions": [],
+        "condition": {"type": condition, "reason": reason, "cause": cause, "since": 1005.0}, "warnings": [],
+        "hosts": known, "intents": {}, "incidents": [], "restarts": 0, "request_serial": 0, "missing": None,
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
+    usual = {
+        "id": 1, "task": task, "host": "b", "noticed": 1002.0, "reason": "killed by SIGKILL", "scope": "task",
+        "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000, "begun": 1003.0, "recovered": 1011.4,
+        "closed": None,
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+Script = list[dict[str, Any] | DtctlError]
+
+
+class Agents:
+    """Every host answers `status` for itself; c also as the coordinator with `view`."""
+
+    def __init__(self, view: Mapping[str, Any] | None = None, *, run: RunRecord | None = None) -> None:
+        self.view = view
+        self.run = run or record()
+        self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
+        self.extra: dict[str, Script] = {}
+        """Kind of request -> what the coordinator says to it."""
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        host, kind = session.host.name, str(fields["type"])
+        self.asked.append((host, kind, fields))
+        whole = bool(fields.get("whole"))
+        if whole and (host != self.run.coordinator or self.view is None) and kind != "status":
+            return [AgentError("not_coordinator", "this host does not coordinate the run")]
+        if whole and kind in self.extra:
+            return list(self.extra[kind])
+        if kind == "status":
+            return [self.status(host, self.view if whole and host == self.run.coordinator else None)]
+        if kind in ("stop", "down"):
+            tasks = fields["tasks"] or [str(task) for task in self.run.tasks_on(host)]
+            return [{"type": "result", "stopped": tasks, "already": [], "survivors": [], "removed": [], "kept": []}]
+        if kind == "restart":
+            return [{"type": "result", "tasks": {task: entry(attempt=2) for task in fields["tasks"]}}]
+        raise AssertionError(fields)
+
+    def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
+        own = {str(task): entry() for task in self.run.tasks_on(host)}
+        spec = {"inventory": self.run.to_json(), "coordinator": {"host": self.run.coordinator}}
+        return {
+            "type": "result", "run": self.run.run, "spec": spec, "state": {"tasks": own}, "agent_alive": True,
+            "checkpoints": [], "time": 1010.0, "coordination": view,
+        }  # fmt: skip
+
+    def asked_of(self, kind: str) -> list[str]:
+        return [host for host, asked, _ in self.asked if asked == kind]

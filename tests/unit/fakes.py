@@ -1,0 +1,79 @@
+"""Agents that answer from a script, at the Transport seam."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dtctl.errors import AgentError, ConnectionLost, DtctlError
+from dtctl.model import Host
+from dtctl.transport.seam import Message, Session
+
+Answer = Callable[["FakeSession", Mapping[str, Any]], list[dict[str, Any] | DtctlError]]
+"""What an agent says to a frame: messages, and errors that end the conversation."""
+
+
+class FakeSession:
+    """`patient`: who receives before there is an answer waits for it."""
+
+    def __init__(self, host: Host, answer: Answer, patient: bool = False) -> None:
+        self.host = host
+        self.facts: Mapping[str, Any] = {"hostname": host.name}
+        self.received: list[str] = []
+        self.closed = False
+        self._answer = answer
+        self._pending: list[dict[str, Any] | DtctlError] = []
+        self._ended = False
+        self._patient = patient
+        self._changed = threading.Condition()
+
+    def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
+        with self._changed:
+            if self._ended:
+                raise ConnectionLost(f"{self.host.name} has gone")
+            self.received.append(str(fields["type"]))
+            self._pending += self._answer(self, fields)
+            self._changed.notify_all()
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        with self._changed:
+            if self._patient:
+                self._changed.wait_for(lambda: self._pending or self._ended, 10)
+            if not self._pending:
+                raise ConnectionLost(f"{self.host.name} has gone")
+            message = self._pending.pop(0)
+            if isinstance(message, DtctlError):
+                self._ended = True
+                raise message
+            return Message(message, message.pop("payload", b""))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeTransport:
+    """Hosts named in `unreachable` cannot be connected to."""
+
+    def __init__(
+        self, answer: Answer, unreachable: Mapping[str, DtctlError] | None = None, patient: bool = False
+    ) -> None:
+        self._patient = patient
+        self.sessions: dict[str, FakeSession] = {}
+        self.opened: list[str] = []
+        self._answer = answer
+        self._unreachable = unreachable or {}
+        self._lock = threading.Lock()
+
+    def open(self, host: Host) -> Session:
+        with self._lock:
+            self.opened.append(host.name)
+            if host.name in self._unreachable:
+                raise self._unreachable[host.name]
+            session = FakeSession(host, self._answer, self._patient)
+            self.sessions[host.name] = session
+            return session
+
+
+def rolled_back() -> AgentError:
+    return AgentError("rolled_back", "rolled back")

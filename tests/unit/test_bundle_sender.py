@@ -1,0 +1,177 @@
+"""What goes over the wire: read once, compressed once, and only what was scanned."""
+
+from __future__ import annotations
+
+import random
+import threading
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.bundle import Bundle, FileEntry, Sender, scan
+from dtctl.bundle.chunks import CHUNK, Chunk, Chunks
+from dtctl.errors import AgentError, ConnectionLost, PreflightError
+from dtctl.model import Host
+from dtctl.transport.seam import Message
+
+
+class Recorder:
+    """A session whose agent only listens, or says what it is given to say."""
+
+    def __init__(self, name: str = "h1", says: list[Message | Exception] | None = None, takes: int = 10**9) -> None:
+        self.host = Host(name, ssh=None)
+        self.facts: Mapping[str, Any] = {}
+        self.sent: list[Message] = []
+        self.says = says or []
+        self._takes = takes
+
+    def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
+        if len(self.sent) == self._takes:
+            raise ConnectionLost("gone")
+        self.sent.append(Message(fields, payload))
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        if not self.says:
+            raise TimeoutError
+        said = self.says.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def close(self) -> None: ...
+
+    def files(self) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
+        for message in self.sent:
+            plain = zlib.decompress(message.payload) if message["encoding"] == "zlib" else message.payload
+            assert len(plain) <= CHUNK
+            found[message["index"]] = found.get(message["index"], b"") + plain
+        return found
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "empty").write_text("")
+    (code / "mixed").write_bytes(bytes(CHUNK) + random.Random(1).randbytes(CHUNK))
+    (code / "noise").write_bytes(random.Random(2).randbytes(CHUNK + 1))
+    (code / "text").write_text("epoch\n" * 100_000)
+    return scan(code)
+
+
+def need(*indexes: int) -> Message:
+    return Message({"type": "need", "files": list(indexes)})
+
+
+def content(bundle: Bundle) -> dict[int, bytes]:
+    return {index: (bundle.root / file.path).read_bytes() for index, file in enumerate(bundle.manifest.files)}
+
+
+@pytest.mark.parametrize("in_memory_bytes", [None, 0, 10_000])
+def test_every_host_gets_the_files_it_asked_for(bundle: Bundle, in_memory_bytes: int | None) -> None:
+    with Sender(bundle, in_memory_bytes) as sender:
+        for _ in range(2):
+            session = Recorder()
+            assert sender.serve(session, need(0, 1, 2, 3)) == 4
+            assert session.files() == content(bundle)
+        some = Recorder()
+        sender.serve(some, need(3))
+        assert set(some.files()) == {3}
+
+
+def test_the_last_frame_of_each_file_says_so(bundle: Bundle) -> None:
+    session = Recorder()
+    with Sender(bundle) as sender:
+        sender.serve(session, need(0, 3))
+    assert [(message["index"], message["last"]) for message in session.sent] == [
+        (0, True),
+        (3, False),
+        (3, False),
+        (3, True),
+    ]
+
+
+def test_what_does_not_get_smaller_travels_as_it_is(bundle: Bundle) -> None:
+    session = Recorder()
+    with Sender(bundle) as sender:
+        sender.serve(session, need(1, 2, 3))
+    encodings = [(message["index"], message["encoding"]) for message in session.sent]
+    assert encodings == [(1, "zlib"), (1, "raw"), (2, "raw"), (2, "raw"), (3, "zlib"), (3, "zlib"), (3, "zlib")]
+
+
+def test_the_manifest_is_sent_when_it_is_needed(bundle: Bundle) -> None:
+    session = Recorder()
+    with Sender(bundle) as sender:
+        assert sender.serve(session, Message({"type": "need", "manifest": True})) == 0
+    [message] = session.sent
+    assert message.type == "manifest"
+    assert zlib.decompress(message.payload) == bundle.manifest.canonical
+
+
+def test_ten_hosts_cost_one_reading(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    really = Chunks._make
+
+    def noted(self: Chunks, file: FileEntry) -> tuple[Chunk, ...]:
+        made.append(file.path)
+        return really(self, file)
+
+    monkeypatch.setattr(Chunks, "_make", noted)
+    sessions = [Recorder(f"h{number}") for number in range(10)]
+    with Sender(bundle, 100_000) as sender:
+        threads = [threading.Thread(target=sender.serve, args=(session, need(0, 1, 2, 3))) for session in sessions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(made) == ["empty", "mixed", "noise", "text"]
+    assert all(session.files() == content(bundle) for session in sessions)
+
+
+@pytest.mark.parametrize("change", ["other", "gone", "longer", "directory"])
+def test_a_file_that_is_not_what_was_scanned_is_not_sent(bundle: Bundle, change: str) -> None:
+    path = bundle.root / "text"
+    text = path.read_text()
+    path.unlink()
+    if change == "directory":
+        path.mkdir()
+    elif change != "gone":
+        path.write_text({"other": text.replace("epoch", "EPOCH", 1), "longer": text + "x"}[change])
+    session = Recorder()
+    with Sender(bundle) as sender:
+        for _ in range(2):
+            with pytest.raises(PreflightError, match="text changed while it was being sent") as refused:
+                sender.serve(session, need(3))
+            assert refused.value.hint == "run dtctl up again"
+    assert session.sent == []
+
+
+def test_progress_ends_at_the_total(bundle: Bundle) -> None:
+    told: list[tuple[str, int, int]] = []
+    with Sender(bundle) as sender:
+        sender.serve(Recorder("h7"), need(1, 3), lambda *values: told.append(values))
+        assert told[-1] == ("h7", 2 * CHUNK + 600_000, 2 * CHUNK + 600_000)
+        assert told == sorted(told)
+        told.clear()
+        sender.serve(Recorder("h7"), need(), lambda *values: told.append(values))
+        assert told == []
+
+
+def test_an_agent_that_cannot_go_on_is_heard_while_sending(bundle: Bundle) -> None:
+    full = AgentError("disk_full", "h1: the disk is full")
+    progress = Message({"type": "progress"})
+    with Sender(bundle) as sender:
+        session = Recorder(says=[progress, progress, full])
+        with pytest.raises(AgentError, match="the disk is full"):
+            sender.serve(session, need(1, 2, 3))
+        assert len(session.sent) == 1
+        broken = Recorder(says=[TimeoutError(), progress, full], takes=1)
+        with pytest.raises(AgentError, match="the disk is full"):
+            sender.serve(broken, need(1, 2, 3))
+        with pytest.raises(ConnectionLost):
+            sender.serve(Recorder(takes=1), need(1, 2, 3))

@@ -1,0 +1,337 @@
+"""What a cluster file says, as values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import load_cluster
+from dtctl.model import Cluster, Job, Recovery, SshSettings
+
+HEAD = """\
+name: digits
+trainer: {command: [python, train.py]}
+"""
+ONE_WORKER = (
+    HEAD
+    + """\
+hosts: {a: }
+jobs: {worker: {hosts: a}}
+"""
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Path:
+    """The file to write to; the code directory is the one that it is in."""
+    return tmp_path / "cluster.yaml"
+
+
+def load(file: Path, text: str, *overrides: str) -> Cluster:
+    file.write_text(text)
+    return load_cluster(file, overrides=overrides)
+
+
+def load_jobs(file: Path, hosts: str, jobs: str) -> dict[str, Job]:
+    return dict(load(file, f"{HEAD}hosts: {hosts}\njobs: {jobs}\n").jobs)
+
+
+def test_the_design_of_a_cluster_is_read_whole(write: Path) -> None:
+    cluster = load(
+        write,
+        """\
+name: digits
+ssh: {user: train, host_keys: strict}
+hosts:
+  ps-a: {ssh: 10.0.0.10}
+  gpu-[1-4]: {ssh: "10.0.0.2[1-4]", address: "192.168.7.2[1-4]", gpus: 2}
+jobs:
+  ps:        {hosts: [ps-a, ps-a], port: 2222}
+  worker:    {hosts: "gpu-[1-4]", tasks_per_host: 2}
+  evaluator: {hosts: [ps-a]}
+trainer:
+  code: .
+  command: [python, train.py]
+  args: {batch_size: 128, train_steps: 20000}
+  dialect: tensorflow
+  python: /opt/venv/bin/python
+  setup: pip install -r requirements.txt
+  env: {TF_CPP_MIN_LOG_LEVEL: "1"}
+  secrets: [WANDB_API_KEY]
+dirs: {data: /data/data, output: /data/output, work: /data, log: /data/output}
+checkpoint: {dir: /data/output}
+recovery: {max_restarts: 10, backoff: 1s..60s}
+success: auto
+""",
+    )
+    assert list(cluster.hosts) == ["ps-a", "gpu-1", "gpu-2", "gpu-3", "gpu-4"]
+    gpu_3 = cluster.hosts["gpu-3"]
+    assert gpu_3.ssh == SshSettings(target="10.0.0.23", user="train")
+    assert (gpu_3.address, gpu_3.gpus) == ("192.168.7.23", 2)
+    assert list(cluster.jobs) == ["ps", "worker", "evaluator"]
+    assert cluster.jobs["ps"].hosts == ("ps-a", "ps-a")
+    assert cluster.jobs["ps"].ports == (2222, 2223)
+    assert cluster.jobs["worker"].hosts == ("gpu-1", "gpu-1", "gpu-2", "gpu-2", "gpu-3", "gpu-3", "gpu-4", "gpu-4")
+    assert cluster.jobs["worker"].ports == (2222, 2223) * 4
+    assert cluster.jobs["evaluator"].ports == (2224,)
+    assert cluster.jobs["ps"].launch.args == ("--batch_size=128", "--train_steps=20000")
+    assert cluster.trainer.code == write.parent.resolve()
+    assert cluster.trainer.secrets == ("WANDB_API_KEY",)
+    assert dict(cluster.dirs) == {
+        "data": "/data/data",
+        "output": "/data/output",
+        "work": "/data",
+        "log": "/data/output",
+    }
+    assert cluster.file == write
+
+
+def test_what_is_left_out_has_its_default(write: Path) -> None:
+    cluster = load(write, ONE_WORKER)
+    assert cluster.hosts["a"].ssh == SshSettings(target="a")
+    assert (cluster.recovery, cluster.success, cluster.grace_s) == (Recovery(), "auto", 30.0)
+    assert (cluster.checkpoint_dir, dict(cluster.dirs)) == (None, {})
+    assert cluster.jobs["worker"].launch.dialect == "tensorflow"
+    assert cluster.trainer.code == write.parent.resolve()
+
+
+@pytest.mark.parametrize(
+    ("entry", "settings"),
+    [
+        ("", SshSettings("gpu", user="train", port=2200)),
+        ("10.0.0.1", SshSettings("10.0.0.1", user="train", port=2200)),
+        ("bob@10.0.0.1:22", SshSettings("10.0.0.1", user="bob", port=22)),
+        ("{ssh: bob@10.0.0.1}", SshSettings("10.0.0.1", user="bob", port=2200)),
+        ("{ssh: {port: 22}}", SshSettings("gpu", user="train", port=22)),
+        ("{ssh: {target: x, jump: 'me@gate:2022'}}", SshSettings("x", user="train", port=2200, jump="me@gate:2022")),
+        ("{ssh: '[fe80::1]:22'}", SshSettings("fe80::1", user="train", port=22)),
+        ("{ssh: 'fe80::1'}", SshSettings("fe80::1", user="train", port=2200)),
+        ("{ssh: {host_keys: accept-new}}", SshSettings("gpu", user="train", port=2200, host_keys="accept-new")),
+        ("{transport: local}", None),
+    ],
+)  # fmt: skip
+def test_a_host_overrides_the_defaults_of_ssh(write: Path, entry: str, settings: SshSettings | None) -> None:
+    text = f"{HEAD}ssh: {{user: train, port: 2200}}\nhosts:\n  gpu: {entry}\njobs: {{worker: {{hosts: gpu}}}}\n"
+    assert load(write, text).hosts["gpu"].ssh == settings
+
+
+def test_files_of_ssh_start_beside_the_cluster_file_or_at_home(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    text = ONE_WORKER + "ssh: {identity_file: ~/.ssh/id, known_hosts: keys/known, connect_timeout: 500ms}\n"
+    ssh = load(write, text).hosts["a"].ssh
+    assert ssh == SshSettings(
+        "a", identity_file="/home/ann/.ssh/id", known_hosts=str(write.parent / "keys/known"), connect_timeout_s=0.5
+    )
+
+
+def test_a_value_without_a_range_is_shared_and_one_with_a_range_is_dealt_out(write: Path) -> None:
+    text = f"""\
+{HEAD}
+hosts:
+  n[08-10]: {{ssh: {{target: "10.0.0.[1-2,9]", identity_file: "/keys/[1-3]", user: ann}}, env: {{PATTERN: "[0-9]"}}}}
+jobs: {{worker: {{hosts: "n[08-10]"}}}}
+"""
+    hosts = load(write, text).hosts
+    assert [host.ssh for host in hosts.values()] == [
+        SshSettings("10.0.0.1", user="ann", identity_file="/keys/1"),
+        SshSettings("10.0.0.2", user="ann", identity_file="/keys/2"),
+        SshSettings("10.0.0.9", user="ann", identity_file="/keys/3"),
+    ]
+    assert [host.env["PATTERN"] for host in hosts.values()] == ["[0-9]"] * 3
+
+
+@pytest.mark.parametrize(
+    ("hosts", "jobs", "ports"),
+    [
+        # A job without a port takes what is free on each host, in the order of the file.
+        ("{a: , b: }", "{ps: {hosts: [a, b]}, worker: {hosts: [a, b, a]}}", [(2222, 2222), (2223, 2223, 2224)]),
+        # What is set is reserved first, wherever in the file it stands.
+        ("{a: }", "{ps: {hosts: [a, a]}, worker: {hosts: a, port: 2222}}", [(2223, 2224), (2222,)]),
+        ("{a: }", "{ps: {hosts: [a, a, a]}, worker: {hosts: a, port: 2223}}", [(2222, 2224, 2225), (2223,)]),
+        # Tasks of one job count up on each host by their order there.
+        ("{a: , b: }", "{ps: {hosts: [a, b, a], port: 3000}}", [(3000, 3000, 3001)]),
+        ("{a: , b: }", "{ps: {hosts: [a, b], tasks_per_host: 2, port: 3000}}", [(3000, 3001, 3000, 3001)]),
+        # Hosts that are one machine share its ports.
+        ("{a: {transport: local}, b: {transport: local}}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2223,)]),
+        ("{a: {transport: local}, b: {transport: local}}", "{ps: {hosts: [a, b], port: 3000}}", [(3000, 3001)]),
+        ("{a: x, b: x}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2223,)]),
+        ("{a: 'x:22', b: x}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2223,)]),
+        # Other ports of SSH, or other ways to it, are other machines.
+        ("{a: 'x:2201', b: 'x:2202'}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2222,)]),
+        ("{a: {ssh: {target: x, jump: g}}, b: x}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2222,)]),
+        # But one address can have one listener on a port, whichever machines are behind it.
+        (
+            "{a: {ssh: 'x:2201', address: 1.2.3.4}, b: {ssh: 'x:2202', address: 1.2.3.4}}",
+            "{ps: {hosts: a}, worker: {hosts: b}}",
+            [(2222,), (2223,)],
+        ),
+    ],
+)  # fmt: skip
+def test_no_two_tasks_of_a_machine_get_the_same_port(
+    write: Path, hosts: str, jobs: str, ports: list[tuple[int, ...]]
+) -> None:
+    assert [job.ports for job in load_jobs(write, hosts, jobs).values()] == ports
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("{batch_size: 128}", ["--batch_size=128"]),
+        ("{lr: 1e-4, ratio: 1.10, zero: 007}", ["--lr=1e-4", "--ratio=1.10", "--zero=007"]),
+        ("{sync: true, log: false, more: null}", ["--sync"]),
+        ("{sync: 'true', empty: ''}", ["--sync=true", "--empty="]),
+        ("{layers: [64, 1.0, true, x y]}", ["--layers=64,1.0,true,x y"]),
+        ("{text: 'a b\"c$d'}", ['--text=a b"c$d']),
+        ("[-v, --lr, 1e-4, true]", ["-v", "--lr", "1e-4", "true"]),
+        ("{}", []),
+        ("", []),
+    ],
+)
+def test_args_become_words_as_they_are_written(write: Path, args: str, words: list[str]) -> None:
+    cluster = load(write, ONE_WORKER.replace("train.py]", f"train.py], args: {args}"))
+    assert list(cluster.jobs["worker"].launch.args) == words
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("[python, -m, pkg.train]", ["python", "-m", "pkg.train"]),
+        ("python -m 'my train'", ["python", "-m", "my train"]),
+        ("[./run, 1.10, true]", ["./run", "1.10", "true"]),
+    ],
+)
+def test_a_command_is_a_list_of_words_or_one_text(write: Path, command: str, words: list[str]) -> None:
+    cluster = load(write, ONE_WORKER.replace("[python, train.py]", command))
+    assert list(cluster.jobs["worker"].launch.command) == words
+
+
+def test_env_keeps_the_text_that_was_written(write: Path) -> None:
+    env = "{A: 1.10, B: True, C: 0x10, D: '', E: no, F: 'a b', G: 12:30}"
+    cluster = load(write, ONE_WORKER.replace("train.py]", f"train.py], env: {env}"))
+    assert list(cluster.jobs["worker"].launch.env.values()) == ["1.10", "True", "0x10", "", "no", "a b", "12:30"]
+
+
+def test_a_job_stands_over_the_trainer(write: Path) -> None:
+    text = """\
+name: n
+hosts: {a: }
+trainer: {command: [python, a.py], args: {x: 1, y: 2}, env: {A: 1, B: 2}}
+jobs:
+  w: {hosts: a, command: b.py, args: {y: false, z: 3}, env: {B: 3}, dialect: flags}
+  v: {hosts: a}
+"""
+    jobs = load(write, text).jobs
+    assert jobs["w"].launch.command == ("b.py",)
+    assert jobs["w"].launch.args == ("--x=1", "--z=3")
+    assert dict(jobs["w"].launch.env) == {"A": "1", "B": "3"}
+    assert jobs["w"].launch.dialect == "flags"
+    assert jobs["v"].launch.args == ("--x=1", "--y=2")
+    assert jobs["v"].launch.dialect == "tensorflow"
+
+
+def test_a_list_of_args_replaces_those_of_the_trainer(write: Path) -> None:
+    trainer = "trainer: {command: a, args: {x: 1}}"
+    jobs = load(write, f"name: n\nhosts: {{a: }}\n{trainer}\njobs: {{w: {{hosts: a, args: [-v]}}}}").jobs
+    assert jobs["w"].launch.args == ("-v",)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "job", "dialect", "template"),
+    [
+        ("template: '--s={w_hosts} --i={task_index}'", "", "template", ("--s={w_hosts}", "--i={task_index}")),
+        ("template: ['{task}']", "dialect: none", "none", ()),
+        ("dialect: flags", "template: ['{job_name}']", "template", ("{job_name}",)),
+        ("dialect: tf_config", "", "tf_config", ()),
+    ],
+)
+def test_a_template_is_a_dialect_of_its_own(
+    write: Path, trainer: str, job: str, dialect: str, template: tuple[str, ...]
+) -> None:
+    text = f"name: n\nhosts: {{a: }}\ntrainer: {{command: a, {trainer}}}\njobs: {{w: {{hosts: a, {job}}}}}"
+    launch = load(write, text).jobs["w"].launch
+    assert (launch.dialect, launch.template) == (dialect, template)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500ms", 0.5), ("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), ("1d", 86400.0), ("7", 7.0), ("0.5", 0.5)],
+)
+def test_a_duration_has_a_unit_or_is_a_number_of_seconds(write: Path, text: str, seconds: float) -> None:
+    assert load(write, ONE_WORKER + f"grace: {text}\n").grace_s == seconds
+
+
+@pytest.mark.parametrize(("text", "ends"), [("1s..60s", (1.0, 60.0)), ("5s", (5.0, 5.0)), ("500ms..2m", (0.5, 120.0))])
+def test_a_backoff_has_one_delay_or_two(write: Path, text: str, ends: tuple[float, float]) -> None:
+    recovery = load(write, ONE_WORKER + f"recovery: {{backoff: {text}, max_restarts: 0}}\n").recovery
+    assert (recovery.backoff_min_s, recovery.backoff_max_s, recovery.max_restarts) == (*ends, 0)
+
+
+def test_what_may_be_never_or_learnt_is_none_and_off_is_no_time(write: Path) -> None:
+    said = "active_deadline: none\nttl: none\nsettle: auto\nrecovery: {stall: off, host_timeout: never}\n"
+    cluster = load(write, ONE_WORKER + said)
+    assert (cluster.active_deadline_s, cluster.ttl_s, cluster.settle_s) == (None, None, None)
+    assert (cluster.recovery.stall_s, cluster.recovery.host_timeout_s) == (0.0, None)
+    assert load(write, ONE_WORKER + "recovery: {stall: auto}\n").recovery.stall_s is None
+    said = "active_deadline: 12h\nttl: 7d\nsettle: 0\nrecovery: {stall: 90s, host_timeout: 5m}\n"
+    cluster = load(write, ONE_WORKER + said)
+    assert (cluster.active_deadline_s, cluster.ttl_s, cluster.settle_s) == (43200.0, 604800.0, 0.0)
+    assert (cluster.recovery.stall_s, cluster.recovery.host_timeout_s) == (90.0, 300.0)
+
+
+def test_the_recovery_never_has_no_budget(write: Path) -> None:
+    recovery = load(write, ONE_WORKER + "recovery: {mode: never}\n").recovery
+    assert (recovery.max_restarts, recovery.max_run_restarts) == (0, 0)
+
+
+def test_exit_codes_that_the_file_names_are_taken_out_of_the_other_default(write: Path) -> None:
+    recovery = load(write, ONE_WORKER + "recovery: {retry: [2, 1, 1]}\n").recovery
+    assert (recovery.retry, recovery.permanent) == ((1, 2), ())
+    recovery = load(write, ONE_WORKER + "recovery: {permanent: [137, 9]}\n").recovery
+    assert (recovery.retry, recovery.permanent) == ((42, 139, 143), (9, 137))
+
+
+def test_spares_are_hosts_without_a_task(write: Path) -> None:
+    cluster = load(write, f'{HEAD}hosts: {{"n[1-5]": }}\njobs: {{worker: {{hosts: n1}}}}\nspares: ["n[3-4]", n3]\n')
+    assert cluster.spares == ("n3", "n4")
+    assert "n2" in cluster.hosts
+
+
+def test_a_job_waits_for_what_the_file_says_or_for_nobody_or_as_needed(write: Path) -> None:
+    jobs = load_jobs(
+        write, "{a: }", "{x: {hosts: a, depends_on: [y, y]}, y: {hosts: a, depends_on: []}, z: {hosts: a}}"
+    )
+    assert [job.depends_on for job in jobs.values()] == [("y",), (), None]
+
+
+def test_no_task_takes_the_coordinators_port_by_itself(write: Path) -> None:
+    text = f"{HEAD}hosts: {{a: , b: }}\njobs: {{ps: {{hosts: [a, b]}}, worker: {{hosts: [a, b]}}}}\n"
+    ports = [job.ports for job in load(write, text + "coordinator: {port: 2223}\n").jobs.values()]
+    assert ports == [(2222, 2222), (2224, 2223)]  # worker:0 leads, on a
+
+
+def test_code_and_env_file_start_beside_the_cluster_file(write: Path) -> None:
+    (write.parent / "src").mkdir()
+    (write.parent / ".env").write_text("KEY=1\n")
+    trainer = load(write, ONE_WORKER.replace("train.py]", "train.py], code: src, env_file: .env")).trainer
+    assert (trainer.code, trainer.env_file) == (write.parent.resolve() / "src", write.parent.resolve() / ".env")
+
+
+def test_a_key_without_a_value_is_not_written(write: Path) -> None:
+    cluster = load(write, ONE_WORKER + "dirs:\ngrace:\nssh: {user: , port: null}\n")
+    assert (cluster.grace_s, dict(cluster.dirs), cluster.hosts["a"].ssh) == (30.0, {}, SshSettings("a"))
+
+
+def test_similar_jobs_share_settings_by_merge_keys(write: Path) -> None:
+    jobs = load_jobs(write, "{a: }", "{ps: &common {hosts: a, env: {A: 1}}, worker: {<<: *common, port: 3000}}")
+    assert (jobs["worker"].hosts, jobs["worker"].ports, jobs["worker"].launch.env["A"]) == (("a",), (3000,), "1")
+
+
+def test_ten_thousand_hosts_are_no_burden(write: Path) -> None:
+    jobs = load_jobs(write, '{"n[1-10000]": }', '{worker: {hosts: "n[1-10000]"}}')
+    assert len(jobs["worker"].hosts) == 10_000
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(write: Path) -> None:
+    write.write_bytes(b"\xef\xbb\xbf" + ONE_WORKER.replace("\n", "\r\n").encode())
+    assert load_cluster(write).name == "digits"

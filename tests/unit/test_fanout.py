@@ -1,0 +1,134 @@
+"""Work for many hosts at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from dtctl.errors import DtctlError, ExitCode, TransportError
+from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
+from tests.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+
+
+def refuse_even(number: int) -> int:
+    if number % 2 == 0:
+        raise TransportError(f"host {number} is down", hint="start it")
+    return number * 10
+
+
+def test_every_outcome_is_kept_in_the_order_asked() -> None:
+    def work(number: int) -> int:
+        time.sleep(0.002 * (6 - number))
+        return refuse_even(number)
+
+    outcomes = fan_out(range(6), work, name=str)
+    assert list(outcomes.results.items()) == [("1", 10), ("3", 30), ("5", 50)]
+    assert [str(error) for error in outcomes.errors.values()] == ["host 0 is down", "host 2 is down", "host 4 is down"]
+
+
+def test_things_are_known_by_their_names() -> None:
+    assert fan_out([Thing("a"), Thing("b")], lambda thing: thing.name * 2).results == {"a": "aa", "b": "bb"}
+    assert fan_out(["a"], str.upper).results == {"a": "A"}
+
+
+def test_two_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="not different"):
+        fan_out(["a", "a"], str.upper)
+
+
+def test_nothing_to_do_is_done_at_once() -> None:
+    assert fan_out([], str.upper) == Outcomes({}, {})
+
+
+def test_no_more_than_width_work_at_once() -> None:
+    lock = threading.Lock()
+    at_once = most = 0
+
+    def work(_: int) -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.005)
+        with lock:
+            at_once -= 1
+
+    fan_out(range(20), work, width=4, name=str)
+    assert most == 4
+
+
+def test_a_bug_is_raised_and_stops_the_rest() -> None:
+    begun: list[int] = []
+    cancelled = threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 0:
+            raise ZeroDivisionError
+        cancelled.wait(10)
+
+    with pytest.raises(ZeroDivisionError):
+        fan_out(range(10), work, width=2, name=str, cancel=cancelled.set)
+    assert cancelled.is_set()
+    assert len(begun) <= 3
+
+
+def test_an_interrupt_is_raised_while_work_still_hangs() -> None:
+    released, cancelled = threading.Event(), threading.Event()
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        released.wait(30)
+
+    def interrupt() -> None:
+        eventually(lambda: len(begun) == 2)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        fan_out(range(10), work, width=2, name=str, cancel=cancelled.set)
+    assert cancelled.is_set()
+    released.set()
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("fan-out")])
+    assert len(begun) == 2
+
+
+def test_or_raise_gives_the_results_when_all_succeed() -> None:
+    assert Outcomes({"a": 1}, {}).or_raise("prepare") == {"a": 1}
+
+
+def test_or_raise_of_one_host_raises_its_own_error() -> None:
+    error = TransportError("gpu-a is down")
+    with pytest.raises(TransportError) as caught:
+        Outcomes[int]({}, {"gpu-a": error}).or_raise("prepare")
+    assert caught.value is error
+
+
+def test_or_raise_tells_of_every_host_that_failed() -> None:
+    errors: dict[str, DtctlError] = {
+        "gpu-a": TransportError("gpu-a (10.0.0.2:22) refuses connections", hint="does sshd run there?"),
+        "gpu-b": TransportError("no space", detail="one\ntwo", hint="does sshd run there?"),
+    }
+    with pytest.raises(SomeHostsFailed) as caught:
+        Outcomes({"gpu-c": 1}, errors).or_raise("prepare")
+    error = caught.value
+    assert error.summary == "cannot prepare on 2 of 3 hosts"
+    assert error.detail.splitlines() == [
+        "gpu-a (10.0.0.2:22) refuses connections",
+        "gpu-b: no space",
+        "  one",
+        "  two",
+    ]
+    assert error.hint == "does sshd run there?"
+    assert error.exit_code == ExitCode.UNREACHABLE
+    assert error.errors == errors

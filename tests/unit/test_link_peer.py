@@ -1,0 +1,104 @@
+"""Beats, silence and the delays between dials, on a clock that is turned by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from dtctl.agent.coordination.lines import Lost, Violation, decode, encode
+from dtctl.agent.coordination.messages import FROM_COORDINATOR
+from dtctl.agent.coordination.peer import Peer
+from dtctl.agent.coordination.pulse import Retry
+
+WELCOME = {"type": "welcome", "v": 1, "events_from": 0}
+
+
+class RecordedStream:
+    """Gives what is put into `arrives`, piece by piece, and keeps what is written."""
+
+    def __init__(self) -> None:
+        self.arrives: list[bytes] = []
+        self.written: list[bytes] = []
+        self._pulled = b""
+
+    def pull(self) -> bool:
+        if not self.arrives:
+            return False
+        self._pulled += self.arrives.pop(0)
+        return True
+
+    def read(self) -> bytes:
+        pulled, self._pulled = self._pulled, b""
+        return pulled
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+@pytest.fixture
+def stream() -> RecordedStream:
+    return RecordedStream()
+
+
+@pytest.fixture
+def peer(stream: RecordedStream) -> Peer:
+    return Peer(stream, FROM_COORDINATOR, now=100.0)  # type: ignore[arg-type]
+
+
+def test_beats_are_sent_in_silence_only_and_never_shown(peer: Peer, stream: RecordedStream) -> None:
+    peer.keep(102.0)
+    assert stream.written == []
+    peer.send({"type": "state"}, 102.0)
+    peer.keep(104.0)
+    assert len(stream.written) == 1
+    assert peer.pulse.due() == 105.0
+    peer.keep(105.0)
+    assert decode(stream.written[1].strip()) == {"type": "beat"}
+    assert peer.pulse.due() == 108.0
+    stream.arrives = [encode({"type": "beat"}) + encode(WELCOME) + encode({"type": "beat"})]
+    assert peer.receive(106.0) == [WELCOME]
+    assert peer.pulse.last_heard == 106.0
+
+
+def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: RecordedStream) -> None:
+    stream.arrives = [encode({"type": "beat"})]
+    peer.receive(103.0)
+    for now in (105.0, 108.0, 111.0, 112.9):
+        peer.keep(now)
+        assert peer.pulse.due() <= 113.0
+    with pytest.raises(Lost, match="nothing was heard from it for 10 s"):
+        peer.keep(113.0)
+
+
+def test_a_part_of_a_line_is_a_sign_of_life(peer: Peer, stream: RecordedStream) -> None:
+    whole = encode(WELCOME)
+    stream.arrives = [whole[:5], whole[5:]]
+    assert peer.receive(109.0) == []
+    peer.keep(118.0)
+    assert peer.receive(118.5) == [WELCOME]
+
+
+def test_nothing_is_no_sign_of_life(peer: Peer) -> None:
+    assert peer.receive(109.0) == []
+    assert peer.pulse.last_heard == 100.0
+
+
+def test_what_it_may_not_say_is_not_heard(peer: Peer, stream: RecordedStream) -> None:
+    stream.arrives = [encode({"type": "hello", "v": 1})]
+    with pytest.raises(Violation):
+        peer.receive(101.0)
+
+
+def test_delays_double_up_to_fifteen_seconds_and_begin_anew() -> None:
+    longest = Retry(lambda: 1.0)
+    assert [longest.next_s() for _ in range(7)] == [0.5, 1, 2, 4, 8, 15, 15]
+    longest.reset()
+    assert longest.next_s() == 0.5
+
+
+def test_delays_are_drawn_between_half_and_all() -> None:
+    shortest = Retry(lambda: 0.0)
+    assert [shortest.next_s() for _ in range(7)] == [0.25, 0.5, 1, 2, 4, 7.5, 7.5]
+    drawn = Retry(itertools.cycle([0.0, 0.5]).__next__)
+    assert [drawn.next_s(), drawn.next_s()] == [0.25, 0.75]

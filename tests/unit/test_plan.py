@@ -1,0 +1,283 @@
+"""What would run where: pure values, compared as a whole where they are short."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import PreflightError
+from dtctl.model import Cluster, Host, Launch, Recovery, TaskId, Trainer
+from dtctl.plan.local import on_this_machine
+from dtctl.plan.marks import shown
+from dtctl.plan.run import plan_run
+from dtctl.plan.spec import digest, host_spec
+from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
+from tests.unit.clusters import cluster, job, ssh_host
+
+NAMES = {name: f"{name}.example" for name in "abcd"}
+
+
+def planned(value: Cluster) -> RunPlan:
+    return plan_run(value, NAMES, local_python="/here/python")
+
+
+def task(plan: RunPlan, name: str) -> TaskPlan:
+    return next(one for one in plan.tasks if str(one.id) == name)
+
+
+def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
+    assert task(planned(cluster()), "worker:1").argv == (
+        "python3",
+        "train.py",
+        "--ps_hosts=a.example:2222,b.example:2222",
+        "--worker_hosts=c.example:2222,d.example:2222",
+        "--job_name=worker",
+        "--task_index=1",
+    )
+
+
+def test_tf_config_names_the_cluster_and_the_task() -> None:
+    config = json.loads(task(planned(cluster()), "ps:1").env["TF_CONFIG"])
+    assert config == {
+        "cluster": {
+            "ps": ["a.example:2222", "b.example:2222"],
+            "worker": ["c.example:2222", "d.example:2222"],
+        },
+        "task": {"type": "ps", "index": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("dialect", "flags", "config"),
+    [("tensorflow", True, True), ("flags", True, False), ("tf_config", False, True), ("none", False, False)],
+)
+def test_a_dialect_gives_flags_or_tf_config_or_both(dialect: str, flags: bool, config: bool) -> None:
+    launch = Launch(command=("./train",), dialect=dialect)  # type: ignore[arg-type]
+    first = planned(cluster(job("worker", ["a"], [2222], launch=launch))).tasks[0]
+    assert any(word.startswith("--job_name") for word in first.argv) is flags
+    assert ("TF_CONFIG" in first.env) is config
+
+
+def test_a_template_gives_a_trainer_just_the_words_that_it_knows() -> None:
+    launch = Launch(
+        command=("./train",),
+        dialect="template",
+        template=("--ps-host={ps_hosts}", "--index={task_index}", "{host}:{port}"),
+    )
+    plan = planned(cluster(job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2223, 2223], launch=launch)))
+    assert task(plan, "worker:1").argv == ("./train", "--ps-host=a.example:2222", "--index=1", "c.example:2223")
+
+
+def test_a_template_field_without_a_value_is_an_error_that_says_what_to_declare() -> None:
+    launch = Launch(command=("./train",), dialect="template", template=("--out={output_dir}",))
+    with pytest.raises(PreflightError) as error:
+        planned(cluster(job("worker", ["a"], [2222], launch=launch)))
+    assert "dirs.output" in error.value.hint
+
+
+def test_fields_in_arguments_are_filled_and_other_braces_are_the_users_own() -> None:
+    launch = Launch(command=("./train",), args=("--out={output_dir}", '--json={"a": {b}}'), dialect="none")
+    plan = planned(cluster(job("worker", ["a"], [2222], launch=launch), dirs={"output": "out"}))
+    assert [shown(word) for word in plan.tasks[0].argv] == ["./train", "--out=~/dtctl/digits/out", '--json={"a": {b}}']
+
+
+def test_the_evaluator_stands_in_the_task_but_not_in_the_cluster() -> None:
+    plan = planned(cluster(job("worker", ["a"], [2222]), job("evaluator", ["b"], [2222])))
+    config = json.loads(task(plan, "evaluator:0").env["TF_CONFIG"])
+    assert list(config["cluster"]) == ["worker"]
+    assert config["task"] == {"type": "evaluator", "index": 0}
+    assert not any("evaluator_hosts" in word for word in task(plan, "worker:0").argv)
+
+
+def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:
+    hosts = [ssh_host("a", gpus=4)]
+    plan = planned(
+        cluster(job("ps", ["a"], [2222]), job("worker", ["a", "a"], [2223, 2224]), hosts=hosts),
+    )
+    seen = {str(one.id): (one.gpus, one.env["CUDA_VISIBLE_DEVICES"]) for one in plan.tasks}
+    assert seen == {"ps:0": ((), "-1"), "worker:0": ((0, 1), "0,1"), "worker:1": ((2, 3), "2,3")}
+
+
+def test_an_own_number_of_gpus_is_taken_first_and_the_rest_is_shared() -> None:
+    hosts = [ssh_host("a", gpus=3)]
+    jobs = (job("chief", ["a"], [2222], gpus_per_task=2), job("worker", ["a"], [2223]))
+    plan = planned(cluster(*jobs, hosts=hosts))
+    assert [one.gpus for one in plan.tasks] == [(0, 1), (2,)]
+
+
+def test_gpus_stay_as_they_are_where_none_are_declared_but_ps_sees_none() -> None:
+    plan = planned(cluster())
+    assert "CUDA_VISIBLE_DEVICES" not in task(plan, "worker:0").env
+    assert task(plan, "ps:0").env["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_more_tasks_than_gpus_are_refused_with_a_way_out() -> None:
+    with pytest.raises(PreflightError, match="host a has 1 GPU, too few for worker:0, worker:1") as error:
+        planned(cluster(job("worker", ["a", "a"], [1, 2]), hosts=[ssh_host("a", gpus=1)]))
+    assert "gpus_per_task" in error.value.hint
+
+
+def test_what_the_file_says_of_the_environment_wins() -> None:
+    launch = Launch(command=("t",), env={"PYTHONUNBUFFERED": "0", "A": "job", "B": "job"})
+    host = ssh_host("a", env={"B": "host"})
+    env = planned(cluster(job("worker", ["a"], [1], launch=launch), hosts=[host])).tasks[0].env
+    assert (env["PYTHONUNBUFFERED"], env["A"], env["B"]) == ("0", "job", "host")
+
+
+def test_output_is_unbuffered_and_a_hung_python_can_be_asked_for_its_stack() -> None:
+    for one in planned(cluster()).tasks:
+        assert (one.env["PYTHONUNBUFFERED"], one.env["PYTHONFAULTHANDLER"]) == ("1", "1")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "host", "expected"),
+    [
+        ({}, {}, "python3"),
+        ({"python": "/opt/py"}, {}, "/opt/py"),
+        ({"venv": "~/venv"}, {}, "~/venv/bin/python"),
+        ({"python": "/opt/py"}, {"python": "python3.12"}, "python3.12"),
+    ],
+)
+def test_python_means_the_interpreter_of_the_run(trainer: dict[str, str], host: dict[str, str], expected: str) -> None:
+    settings = Trainer(code=Path("/p"), **trainer)  # type: ignore[arg-type]
+    plan = planned(cluster(job("worker", ["a"], [1]), hosts=[ssh_host("a", **host)], trainer=settings))
+    assert shown(plan.tasks[0].argv[0]) == expected
+
+
+def test_a_program_that_is_not_python_stays_itself() -> None:
+    launch = Launch(command=("bash", "run.sh"), dialect="none")
+    plan = planned(
+        cluster(job("worker", ["a"], [1], launch=launch), trainer=Trainer(code=Path("/p"), python="/opt/py"))
+    )
+    assert plan.tasks[0].argv == ("bash", "run.sh")
+
+
+def test_a_venv_comes_first_in_the_path() -> None:
+    plan = planned(cluster(job("worker", ["a"], [1]), trainer=Trainer(code=Path("/p"), venv="/opt/v")))
+    assert shown(plan.tasks[0].env["PATH"]) == "/opt/v/bin:$PATH"
+
+
+def test_an_address_of_its_own_is_what_the_others_are_given() -> None:
+    hosts = [ssh_host("a", address="192.168.7.21"), ssh_host("b", address="fd00::2")]
+    plan = planned(cluster(job("worker", ["a", "b"], [2222, 2222]), hosts=hosts))
+    assert [one.address for one in plan.tasks] == ["192.168.7.21:2222", "[fd00::2]:2222"]
+
+
+def test_a_local_host_among_others_needs_an_address() -> None:
+    with pytest.raises(PreflightError, match="host b is local"):
+        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a"), Host("b", None)]))
+
+
+def test_on_this_machine_every_task_has_a_port_of_its_own_that_is_free() -> None:
+    value = on_this_machine(cluster(), lambda port: port != 2223)
+    assert {name: one.ports for name, one in value.jobs.items()} == {"ps": (2222, 2224), "worker": (2225, 2226)}
+    plan = planned(value)
+    assert task(plan, "worker:0").address == "127.0.0.1:2225"
+    assert plan.coordinator == Coordinator("c", "127.0.0.1:2221", 2221)
+
+
+def test_on_this_machine_the_coordinator_moves_where_its_port_is_taken_or_a_tasks() -> None:
+    value = on_this_machine(cluster(), lambda port: port not in (2221, 2226))
+    assert value.coordinator_port == 2227
+    jobs = (job("ps", ["a"], [2221]), job("worker", ["b"], [2222]))
+    value = on_this_machine(cluster(*jobs), lambda port: True)
+    assert (value.jobs["ps"].ports, value.coordinator_port) == ((2221,), 2223)
+
+
+def test_the_coordinator_is_reached_where_the_lead_is() -> None:
+    hosts = [ssh_host("a"), ssh_host("b", address="fd00::2")]
+    jobs = (job("worker", ["a"], [2222]), job("chief", ["b"], [2222]))
+    plan = planned(cluster(*jobs, hosts=hosts, coordinator_port=3000))
+    assert plan.coordinator == Coordinator("b", "[fd00::2]:3000", 3000)
+
+
+def test_python_on_this_machine_is_the_one_that_runs_dtctl() -> None:
+    plan = planned(on_this_machine(cluster(), lambda port: True))
+    assert task(plan, "worker:0").argv[0] == "/here/python"
+
+
+def test_the_lead_decides_with_ps_and_all_workers_decide_without() -> None:
+    assert planned(cluster()).success == "lead"
+    assert planned(cluster(job("worker", ["a", "b"], [1, 1]))).success == "all-workers"
+    assert planned(cluster(job("worker", ["a", "b"], [1, 1]), success="lead")).success == "lead"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "lead"), [(("ps", "worker"), "worker:0"), (("worker", "chief"), "chief:0"), (("x",), "x:0")]
+)
+def test_the_lead_is_the_chief_or_else_the_first_worker(jobs: tuple[str, ...], lead: str) -> None:
+    value = cluster(*(job(name, ["a"], [index]) for index, name in enumerate(jobs, 1)))
+    assert value.lead == TaskId.parse(lead)
+
+
+def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
+    plan = planned(cluster(dirs={"output": "out"}))
+    spec = host_spec(plan, "c", run="r", digest="d", bundle="b", created=1.0, controller="me@here", inventory={"x": 1})
+    assert [one["id"] for one in spec["tasks"]] == ["worker:0"]
+    assert [one["task"] for one in spec["roster"]] == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    assert spec["checkpoint_dirs"] == spec["dirs"] == ["\0HOME/dtctl/digits/out"]
+    assert json.loads(json.dumps(spec)) == spec
+
+
+def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None:
+    recovery = Recovery(mode="gang", max_restarts=3, retry=(75,), stall_s=0.0, host_timeout_s=60.0)
+    value = cluster(recovery=recovery, ttl_s=5.0, keep=2, target_step=300, fail_fast=False, active_deadline_s=9.0)
+    specs = [
+        host_spec(planned(value), host, run="r", digest="d", bundle=None, created=1.0, controller="me", inventory={})
+        for host in "abcd"
+    ]
+    own = ("host", "tasks")
+    assert all({**spec, **dict.fromkeys(own)} == {**specs[0], **dict.fromkeys(own)} for spec in specs)
+    spec = specs[0]
+    assert spec["coordinator"] == {"host": "c", "address": "c.example:2221", "port": 2221}
+    assert spec["stages"] == [
+        {"name": "ps", "tasks": ["ps:0", "ps:1"], "after": []},
+        {"name": "worker:0", "tasks": ["worker:0"], "after": [0]},
+        {"name": "worker", "tasks": ["worker:1"], "after": [0, 1]},
+    ]
+    assert spec["roster"][2] == {
+        "task": "worker:0",
+        "host": "c",
+        "address": "c.example:2222",
+        "role": "lead",
+        "scope": "gang",
+        "vital": True,
+        "decides": True,
+    }
+    assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)
+    assert spec["recovery"] == {
+        "max_restarts": 3,
+        "max_run_restarts": 100,
+        "backoff_min_s": 1.0,
+        "backoff_max_s": 60.0,
+        "reset_after_s": 600.0,
+        "allow_scratch": False,
+        "retry": [75],
+        "permanent": [2],
+        "stall_s": 0.0,
+        "host_timeout_s": 60.0,
+        "reboot": "auto",
+    }
+    said = {name: spec[name] for name in ("strategy", "ttl_s", "keep", "target_step", "fail_fast", "settle_s")}
+    assert said == {
+        "strategy": "async-ps",
+        "ttl_s": 5.0,
+        "keep": 2,
+        "target_step": 300,
+        "fail_fast": False,
+        "settle_s": 30.0,
+    }
+    assert (spec["active_deadline_s"], spec["start_timeout_s"], spec["needs_checkpoint"]) == (9.0, 600.0, False)
+
+
+def test_the_digest_is_that_of_the_content_wherever_the_file_lies() -> None:
+    elsewhere = dataclasses.replace(cluster(), file=Path("/q/cluster.yaml"), trainer=Trainer(code=Path("/q")))
+    assert digest(cluster(), "b") == digest(elsewhere, "b")
+    assert digest(cluster(), "b") != digest(cluster(), "c")
+    assert digest(cluster(), "b") != digest(cluster(grace_s=1.0), "b")
+    assert digest(cluster(), "b") != digest(cluster(strategy="sync-ps"), "b")
+    assert digest(cluster(), "b") != digest(cluster(recovery=Recovery(stall_s=1.0)), "b")
+    assert digest(cluster(), "b") != digest(cluster(coordinator_port=3000), "b")
