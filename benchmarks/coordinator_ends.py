@@ -74,7 +74,7 @@ class Agent:
             self.dialer.send({"type": "state", **self._facts()})
 
     def _facts(self) -> dict[str, Any]:
-        return {"state": self._state, "intents": self._intents, "kept": True, "lost_session": False}
+        return {"state": self._state, "intents": self._intents, "kept": True, "lost_session": False, "stop_run": None}
 
 
 def main() -> None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     Intent = Mapping[str, Any]
 
 
+AWAIT_S = 86400.0
+"""How long the agents of a run that was ended wait for one that was away, or for the coordinator, to tell it."""
+
+
 def change(intent: Dict[str, Any], **fields: Any) -> None:
     """Changes one task's intent, as whoever changes one has to: its version counts every change."""
     intent.update(fields, version=intent["version"] + 1)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BIRTH_LIMIT_S = 20.0
 SUPERVISOR_END_LIMIT_S = 10.0
+REMOVAL_LIMIT_S = 2.0
+"""Of a supervisor whose tasks have ended: it may wait for others, which it need not."""
 
 _children: List[subprocess.Popen[bytes]] = []
 """Supervisors that this session has started; kept so that their ends can be noticed."""
@@ -172,11 +174,16 @@ class Run:
             time.sleep(0.02)
         return not self.supervised()
 
+    def finish(self) -> None:
+        """Of one whose supervisor was ended: it has nothing to wait for any more."""
+        state = dict(self.state(), finished=True)
+        paths.write_json(self.files.state_path, state)
+
     def remove(self) -> None:
         """Removes the run's files once its supervisor has ended, and `current` where it says this run."""
         import shutil
 
-        self.end_supervisor()
+        self.end_supervisor(REMOVAL_LIMIT_S)
         shutil.rmtree(self.files.directory, ignore_errors=True)
         if os.path.isdir(self.files.directory):
             shutil.rmtree(self.files.directory)  # says what is in the way

@@ -67,7 +67,8 @@ def spec(given: Mapping[str, Any]) -> Dict[str, Any]:
 
 def intent(given: Mapping[str, Any]) -> Dict[str, Any]:
     """intent.json with every field."""
-    return dict(given, tasks={task: _completed(_INTENT, each) for task, each in given["tasks"].items()})
+    tasks = {task: _completed(_INTENT, each) for task, each in given["tasks"].items()}
+    return dict(given, tasks=tasks, stop_run=given.get("stop_run"))
 
 
 def first_intent(want: str) -> Dict[str, Any]:

@@ -70,29 +70,40 @@ def stop(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
     run = runs.need(talk, request)
     grace_s = field(request, "grace_s", int, float, type(None))
     reason = field(request, "reason", str, type(None)) or "stopped"
-    return stop_tasks(talk, run, run.tasks(request), reason, str(request.get("by") or ""), grace_s)
+    how = {"reason": reason, "by": str(request.get("by") or ""), "grace_s": grace_s}
+    return stop_tasks(talk, run, run.tasks(request), how, bool(request.get("everything")))
+
+
+def stop_run(talk: Conversation, run: runs.Run, how: Mapping[str, Any]) -> Dict[str, Any]:
+    """Ends what this host has of a run that ends everywhere."""
+    return stop_tasks(talk, run, run.tasks({"tasks": None}), how, everything=True)
 
 
 def stop_tasks(
-    talk: Conversation, run: runs.Run, tasks: Optional[List[str]], reason: str, by: str, grace_s: Optional[float]
+    talk: Conversation, run: runs.Run, tasks: List[str], how: Mapping[str, Any], everything: bool
 ) -> Dict[str, Any]:
-    """Returns when nothing is left of the tasks (None: all), or when it is clear that something stays."""
-    tasks = run.tasks({"tasks": tasks})
+    """Returns when nothing is left of the tasks, or when it is clear that something stays.
+
+    `how`: reason, by and grace_s. `everything`: the run is to end, on other hosts as well, which is left as a word for
+    its coordinator.
+    """
     before = run.state()["tasks"]
     to_stop = [task for task in tasks if before[task]["state"] not in policy.FINAL]
 
     def ask(intent: Dict[str, Any]) -> None:
         for task in to_stop:
-            intents.change(intent["tasks"][task], want="stop", grace_s=grace_s, reason=reason, by=by)
+            intents.change(intent["tasks"][task], want="stop", **how)
+        if everything:
+            intent["stop_run"] = dict(how)
 
-    if to_stop:
+    if to_stop or (everything and not run.finished()):
         serial = run.change(ask)
 
         def ended(state: Mapping[str, Any]) -> bool:
             states = [state["tasks"][task]["state"] for task in to_stop]
             return state["intent_serial"] >= serial and all(name in policy.FINAL for name in states)
 
-        grace = run.spec["grace_s"] if grace_s is None else grace_s
+        grace = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
         run.until(ended, grace + END_LIMIT_S)
     after = run.state()["tasks"]
     stopped = [task for task in to_stop if after[task]["state"] == "stopped"]
@@ -134,12 +145,12 @@ def down(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
     A run of which something survives keeps its files.
     """
     by = str(request.get("by") or "")
-    grace_s = field(request, "grace_s", int, float, type(None))
+    how = {"reason": "down", "by": by, "grace_s": field(request, "grace_s", int, float, type(None))}
     lock = hold_cluster(talk, request, by)
     try:
         result: Dict[str, Any] = {"stopped": [], "already": [], "survivors": [], "removed": []}
         for run in _to_remove(talk, request):
-            ended = stop_tasks(talk, run, None, "down", by, grace_s)
+            ended = stop_run(talk, run, how)
             for name in ("stopped", "already", "survivors"):
                 result[name] += ended[name]
             if not ended["survivors"]:

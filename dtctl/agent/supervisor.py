@@ -118,7 +118,12 @@ class Supervisor:
         if self._part is None or self._part.over or intents.session_lost(self._intent.value):
             return True
         wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
-        return wants <= {"stop"} and not self._part.connected
+        return wants <= {"stop"} and not self._part.connected and not self._awaits_coordinator()
+
+    def _awaits_coordinator(self) -> bool:
+        """One that comes back has to hear that tasks were stopped meanwhile: it may wait for them, or go on itself."""
+        ended = max((entry["since"] for entry in self.state["tasks"].values()), default=0.0)
+        return bool(time.time() - ended < intents.AWAIT_S)
 
     def _finish(self) -> bool:
         """Ends the run's life here, unless a session has changed the intent since it was read.

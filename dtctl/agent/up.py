@@ -21,6 +21,7 @@ from . import (
     setup,
     starting,
     stop,
+    whole_run,
 )
 from .conversation import Aborted, field
 from .errors import Refused
@@ -28,7 +29,7 @@ from .runfiles import RunFiles, RunRemoved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional
+    from typing import Any, Dict, List, Mapping, Optional
 
     from .conversation import Conversation
 
@@ -105,13 +106,13 @@ def _new(
     if talk.expect("start", "abort")["type"] == "abort":
         raise Aborted()
     if old is not None:
-        stop.stop_tasks(talk, old, None, "replaced by run %s" % spec["run"], spec["controller"], None)
-    if current is not None:  # it may be the coordinator, whose port is wanted now, and wait for hosts that are away
-        current.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old is not None else _END_LIMIT_S)
-    starting.refuse_taken_ports(spec)
+        how = {"reason": "replaced by run %s" % spec["run"], "by": spec["controller"], "grace_s": None}
+        stop.stop_run(talk, old, how)
     before = paths.read_text(runs.current_path(talk.root, spec["cluster"], spec["host"]))
     files = RunFiles(directory)
+    ended = _end_coordinators(talk, spec)
     try:
+        starting.refuse_taken_ports(spec)
         inherited = {name: value for name, value in environment.base().items() if name not in secrets}
         files.create(spec, secrets, inherited, processes.myself(), request.get("credentials"))
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
@@ -123,8 +124,29 @@ def _new(
         run.change(_keep)
     except BaseException:
         _roll_back(talk, spec, directory, before)
+        for other in ended:
+            other.keep_supervised()
         raise
+    for other in ended:
+        other.finish()
     return _kept(talk, run, unchanged=False)
+
+
+def _end_coordinators(talk: Conversation, spec: Mapping[str, Any]) -> List[runs.Run]:
+    """Those of earlier runs of the cluster, as the new one wants their port and takes over what they wait for."""
+    if spec["coordinator"] is None or spec["coordinator"]["host"] != spec["host"]:
+        return []
+    place = (spec["host"], spec["coordinator"]["port"])
+    ended = []
+    for run in runs.every(talk, spec["cluster"]):
+        if (
+            not run.live()
+            and whole_run.coordinates(run)
+            and place == (run.spec["host"], run.spec["coordinator"]["port"])
+        ):
+            run.end_supervisor()
+            ended.append(run)
+    return [run for run in ended if not run.finished()]
 
 
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> Dict[str, Any]:

@@ -87,7 +87,7 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], endin
         record, answer = ask_wherever_it_is(record, transport, "stop", {"tasks": wanted, **ending.fields()})
     except CoordinatorAway as away:
         known = away.known or record
-        direct = _stop_directly(known, transport, tuple(known.roster) if everything else tasks, ending, away)
+        direct = _stop_directly(known, transport, None if everything else tasks, ending, away)
         return dataclasses.replace(direct, away=away)
     known = record.as_known(answer["inventory"])
     result = _by_coordinator(known, answer)
@@ -134,20 +134,24 @@ def _by_coordinator(record: RunRecord, answer: Message) -> StopResult:
 def _stop_directly(
     record: RunRecord,
     transport: Transport,
-    tasks: Sequence[TaskId],
+    tasks: Sequence[TaskId] | None,
     ending: Ending,
     away: CoordinatorAway | None = None,
 ) -> StopResult:
-    """Each host ends its own; the ps tasks when all others have ended."""
+    """Each host ends its own; the ps tasks when all others have ended. None: those of the whole run, which ends."""
+    everything = tasks is None
+    tasks = tuple(record.roster) if tasks is None else tasks
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(away.unreachable if away else {})
         rounds = ([task for task in tasks if task.job != _PS], [task for task in tasks if task.job == _PS])
-        results = [_stop_round(record, conversations, some, ending) for some in rounds if some]
+        results = [_stop_round(record, conversations, some, ending, everything) for some in rounds if some]
         return _result(record, conversations, results)
 
 
-def _stop_round(record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], ending: Ending) -> StopResult:
-    fields = _with_tasks(record, tasks, ending.fields())
+def _stop_round(
+    record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], ending: Ending, everything: bool
+) -> StopResult:
+    fields = _with_tasks(record, tasks, {**ending.fields(), "everything": everything})
     return _told(conversations.ask("stop", fields, _hosts_of(record, tasks)))
 
 

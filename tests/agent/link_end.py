@@ -1,4 +1,5 @@
 """One end of a link in a process of its own: `link_end.py hub DIRECTORY PORT`, `link_end.py dialer DIRECTORY ADDRESS`.
+DIRECTORY has the run's credentials; a hub takes those in its subdirectory `past` for a past run's.
 
 It takes a JSON object a line on stdin, {METHOD: [arguments]}, and tells on stdout what is said to it.
 It ends with its input.
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dtctl.agent.coordination.dialer import Dialer
 from dtctl.agent.coordination.hub import Hub
+from dtctl.agent.coordination.tls import Identity
 
 
 class End:
@@ -71,14 +73,18 @@ def tell(**facts: object) -> None:
 
 def main() -> None:
     role, directory, where = sys.argv[1:]
-    files = f"{directory}/link.key", f"{directory}/link.crt"
     now = time.monotonic()
     if role == "hub":
-        hub = Hub(int(where), *files, now)
+        past = [Identity(*files_of(f"{directory}/past"))] if Path(directory, "past").is_dir() else []
+        hub = Hub(int(where), Identity(*files_of(directory)), past, now)
         tell(port=hub.port)
         End(hub).run()
     else:
-        End(Dialer(where, *files, now, random.random)).run()
+        End(Dialer(where, *files_of(directory), now, random.random)).run()
+
+
+def files_of(directory: str) -> tuple[str, str]:
+    return f"{directory}/link.key", f"{directory}/link.crt"
 
 
 main()

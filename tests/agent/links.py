@@ -29,6 +29,7 @@ def hello(host: str, **fields: Any) -> Message:
         "agent": {"pid": 1},
         "kept": True,
         "lost_session": False,
+        "stop_run": None,
         "events": 0,
         "state": {},
         "intents": {},
@@ -37,7 +38,7 @@ def hello(host: str, **fields: Any) -> Message:
 
 
 def state(**fields: Any) -> Message:
-    return {"type": "state", "state": fields, "intents": {}, "kept": True, "lost_session": False}
+    return {"type": "state", "state": fields, "intents": {}, "kept": True, "lost_session": False, "stop_run": None}
 
 
 def orders(intent: Any, over: bool = False) -> Message:

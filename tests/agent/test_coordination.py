@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,24 +38,29 @@ class Cluster:
         self.hosts = {name: make_host(name) for name in PLACES.values()}
         self.port = free_port()
         self.specs: dict[str, Fields] = {}
+        self.runs = 0
 
-    def up(self, strategy: str = "async-ps", seconds: float = 1e9, **fields: object) -> None:
+    def up(self, strategy: str = "async-ps", seconds: float = 1e9, without: str = "", **fields: object) -> None:
+        """Not on the host `without`."""
+        places = {task: name for task, name in PLACES.items() if name != without}
         recovery = {"max_restarts": 3, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600}
-        spec = spec_of(strategy, PLACES, needs_checkpoint=False, settle_s=1.0, grace_s=5.0, recovery=recovery, **fields)
+        spec = spec_of(strategy, places, needs_checkpoint=False, settle_s=1.0, grace_s=5.0, recovery=recovery, **fields)
         spec.update(coordinator={"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port})
         credentials = make_credentials()
+        self.runs += 1
+        spec.update(run=f"demo-{self.runs}")
         with ExitStack() as stack:
             talks = {}
-            for task, name in PLACES.items():
+            for task, name in places.items():
                 host = self.hosts[name]
                 env = {"PORT": str(free_port()), "SECONDS": str(seconds if task == "chief:0" else 1e9)}
                 own = task == "worker:0"
                 program = python_task(task, TRAINER, env=env, port=int(env["PORT"]), ready="listening", own=own)
                 self.specs[name] = host.spec(program, **{**spec, "host": name, "cluster": "c", "lead": "chief:0"})
-                self.specs[name].update(tasks=[program], digest="demo", created=1.7e9)
+                self.specs[name].update(tasks=[program], digest=spec["run"], created=time.time())
                 talks[name] = stack.enter_context(host.open())
                 pems = {"key": credentials.key, "certificate": credentials.certificate}
-                host.prepare(talks[name], self.specs[name], credentials=pems)
+                host.prepare(talks[name], self.specs[name], credentials=pems, replace=True)
             for word, answer in (("start", "started"), ("keep", "result")):
                 for talk in talks.values():
                     talk.send(word)
@@ -95,6 +102,18 @@ class Cluster:
 
     def kill_agent(self, name: str) -> None:
         kill(self.hosts[name].supervisor(self.specs[name]))
+
+    def freeze_agent(self, name: str) -> Callable[[], None]:
+        """Its tasks go on; returns what thaws it."""
+        pid = self.hosts[name].supervisor(self.specs[name])
+        kill(pid, signal.SIGSTOP)
+        return lambda: kill(pid, signal.SIGCONT)
+
+    def stop(self, *names: str) -> None:
+        """As a controller does that does not reach the coordinator."""
+        for name in names:
+            how = {"grace_s": 2, "reason": "stopped by ada", "by": "ada@laptop"}
+            self.hosts[name].ask("stop", tasks=None, everything=True, **how)
 
     def all_ended(self) -> bool:
         return not any(host.processes() for host in self.hosts.values())
@@ -171,7 +190,40 @@ def test_a_coordinator_and_its_task_that_die_together_are_mended(cluster: Cluste
 
 def test_every_host_told_to_stop_ends_the_run(cluster: Cluster) -> None:
     cluster.up()
-    for host in cluster.hosts.values():
-        host.ask("stop", tasks=None, grace_s=2, reason="stopped by ada", by="ada@laptop")
+    cluster.stop("a", "b", "c")
     eventually(cluster.all_ended, what="every agent to be gone")
     assert cluster.view()["condition"]["type"] == "Stopped"
+
+
+def test_a_coordinator_that_was_away_when_the_run_was_stopped_hears_of_it(cluster: Cluster) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    thaw = cluster.freeze_agent("b")
+    cluster.stop("a", "c")
+    assert [cluster.entry(task)["state"] for task in PLACES] == ["stopped", "running", "stopped"]
+    thaw()
+    eventually(cluster.all_ended, 60, "every agent to be gone")
+    assert cluster.entry("chief:0")["state"] == "stopped"
+    condition = cluster.view()["condition"]
+    assert (condition["type"], condition["reason"]) == ("Stopped", "stopped by ada")
+
+
+@pytest.mark.parametrize("asked", ["stop", "replace"])
+def test_a_host_that_was_away_when_its_run_was_ended_does_not_meddle_with_the_next(
+    cluster: Cluster, asked: str
+) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    old = cluster.specs["a"]
+    thaw = cluster.freeze_agent("a")
+    eventually(lambda: not cluster.view()["hosts"]["a"]["connected"], what="the loss of host a")
+    if asked == "stop":
+        cluster.stop("b", "c")
+    cluster.up(without="a")
+    assert cluster.hosts["a"].state(old)["tasks"]["ps:0"]["state"] == "running"
+    thaw()
+    eventually(lambda: not cluster.hosts["a"].processes(), 60, "nothing left of the past")
+    assert cluster.hosts["a"].state(old)["tasks"]["ps:0"]["state"] == "stopped"
+    reasons = [line["reason"] for line in cluster.story() if line["kind"] == "contact"]
+    assert reasons == [f"a has come back with run {old['run']}, and was told that it is over"]
+    assert [cluster.entry(task)["state"] for task in ("chief:0", "worker:0")] == ["running", "running"]

@@ -43,6 +43,7 @@ class Links:
 
     def __init__(self, directory: Path, python: str) -> None:
         self.directory = write_credentials(directory / "run")
+        self.past = write_credentials(self.directory / "past")
         self._python = python
         self._ends: list[End] = []
         self._intruders: list[Intruder] = []
@@ -221,6 +222,32 @@ def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, messa
     assert json.loads(breaker.hear())["type"] == "refused"
     links.agent("h2")
     assert links.hub.said("hello", "h1") == links.hub.said("gone", "h1") == []
+
+
+def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
+    running = {"want": "run", "generation": 2, "version": 5}
+    late = links.dialer(links.past)
+    late.expect_type("connected")
+    late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": running}))
+    assert links.hub.expect_type("past", "h1") == {"type": "past", "run": "r0"}
+    assert late.expect_type("welcome")["events_from"] == 7
+    told = late.expect_type("orders")
+    assert told["over"]
+    assert told["intents"]["ps:0"]["want"] == "stop"
+    assert told["intents"]["ps:0"]["version"] == 6
+    late.expect_type("gone")
+    links.agent("h1")
+    assert len(links.hub.said("hello", "h1")) == 1
+
+
+def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
+    late = links.dialer(links.past)
+    late.expect_type("connected")
+    late.ask("send", hello("h1", run="r1"))
+    links.hub.expect_type("past", "h1")
+    late.ask("send", state(of="the past"))
+    late.expect_type("gone")
+    assert links.hub.said("hello", "h1") == links.hub.said("state", "h1") == []
 
 
 def test_an_agent_of_another_run_does_not_get_in(links: Links, tmp_path: Path) -> None:

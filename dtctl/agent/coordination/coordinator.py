@@ -38,6 +38,7 @@ class Coordinator:
         self._services = services
         self._recovery = Recovery(self.view, services, self._tell)
         self._ending: Optional[Ending] = None
+        self._obeyed = False
         self._wall = data["time"]
         self._now = self._began = now
         self._lost_sessions: Set[str] = set()
@@ -60,7 +61,14 @@ class Coordinator:
         """No other host will need a word any more."""
         own = self._spec["coordinator"]["host"]
         hosts = self.view.hosts
-        return self.decided and all(hosts[host]["over"] for host in hosts if host != own) and self._is_done(own)
+        others = [known for host, known in hosts.items() if host != own]
+        return (
+            self.decided and self._is_done(own) and all(known["over"] or self._is_given_up(known) for known in others)
+        )
+
+    def _is_given_up(self, known: Mapping[str, Any]) -> bool:
+        """A host that has been away since long before now is no longer waited for, to tell it that the run is over."""
+        return not known["connected"] and self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
 
     def hear(self, host: str, message: Mapping[str, Any], now: float, wall: float) -> bool:
         """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
@@ -79,9 +87,17 @@ class Coordinator:
             if message["lost_session"]:
                 self._lost_sessions.add(host)
             self._take_up(host, message["intents"])
+            self._obey(message["stop_run"], now)
         if kind == "state" and before is not None and _gist(before) == _gist(message["state"]):
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
+
+    def past(self, host: str, run: str, wall: float) -> None:
+        """A host that was away when an earlier run was ended has come back with it."""
+        self._wall = wall
+        self._tell(
+            "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
+        )
 
     def request(self, request: Mapping[str, Any], now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
@@ -101,6 +117,12 @@ class Coordinator:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
+    def _obey(self, stop_run: Optional[Mapping[str, Any]], now: float) -> None:
+        """A session on some host was asked to end the run, maybe while nobody could reach this one."""
+        if stop_run is not None and not self._obeyed:
+            self._tell("request", reason="stop", by=stop_run["by"])
+            self._stop_everything(stop_run, now)
+
     def _stop_everything(self, how: Mapping[str, Any], now: float) -> None:
         """The outcome of a run that has one stays as it is."""
         if not self.decided:
@@ -108,6 +130,7 @@ class Coordinator:
         if self._ending is None:
             self._ending = Ending(self.view, now)
         self._ending.hurry(how, now)
+        self._obeyed = True
 
     def step(self, now: float, wall: float) -> None:
         """Decides everything that can be decided now."""

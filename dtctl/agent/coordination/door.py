@@ -1,6 +1,6 @@
-"""The coordinator's port, and those who have come to it but have not proved yet that they belong to the run.
+"""The coordinator's port, and those who have come to it but have not proved yet that they belong to a run.
 
-Who does not begin with the run's knock is not answered at all: a handshake costs a thousand times more than a look.
+Who does not begin with a run's knock is not answered at all: a handshake costs a thousand times more than a look.
 What everybody together can cost is bounded too: a few are served, and then the door rests for a while.
 """
 
@@ -15,11 +15,11 @@ from contextlib import suppress
 from . import admission
 from .lines import Lost
 from .stream import Stream
-from .tls import Channel, Identity
+from .tls import KNOCK_BYTES, Channel, Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Sequence
+    from typing import List, Optional, Sequence, Tuple
 
 ACCEPTS = 32
 TURNS = 4
@@ -33,21 +33,21 @@ _GONE_MEANWHILE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN
 
 
 class Caller(admission.Guest):
-    """`stream` is there once it has knocked."""
+    """`stream` is there once it has knocked, and `identity` is the one whose knock it was."""
 
     def __init__(self, connection: socket.socket, address: str, since: float) -> None:
         super().__init__(address, since)
         self.connection = connection
         self.knock = b""
+        self.identity: Optional[Identity] = None
         self.stream: Optional[Stream] = None
 
 
 class Door:
-    """`fileno` is readable when `step` has something to do, unless it `is_resting`."""
+    """Lets in who proves one of `identities`. `fileno` is readable when `step` has work, unless it `is_resting`."""
 
-    def __init__(self, port: int, identity: Identity) -> None:
-        self._identity = identity
-        self._context = identity.context(server=True)
+    def __init__(self, port: int, identities: Sequence[Identity]) -> None:
+        self._keys = [(identity, identity.context(server=True)) for identity in identities]
         self._listener = _listen(port)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -75,8 +75,8 @@ class Door:
             times.append(self._short_until)
         return min(times, default=None)
 
-    def step(self, now: float) -> List[Stream]:
-        """Streams whose other end has just proved that it belongs to the run."""
+    def step(self, now: float) -> List[Tuple[Stream, Identity]]:
+        """Streams whose other end has just proved whose it is."""
         if self._rests_until is not None and now < self._rests_until:
             return []
         self._end_shortage(now)
@@ -84,10 +84,10 @@ class Door:
         if None in ready:  # the listener
             self._accept(now)
         knocked = [caller for caller in ready if caller is not None and self._has_knocked(caller)]
-        proved = [caller.stream for caller in admission.in_turn(knocked)[:TURNS] if self._has_proved(caller)]
+        proved = [caller for caller in admission.in_turn(knocked)[:TURNS] if self._has_proved(caller)]
         self._send_away(now)
         self._rests_until = now + REST_S if ready else None
-        return [stream for stream in proved if stream is not None]
+        return [(caller.stream, caller.identity) for caller in proved if caller.stream and caller.identity]
 
     def close(self) -> None:
         for caller in list(self._callers):
@@ -121,18 +121,20 @@ class Door:
 
     def _has_knocked(self, caller: Caller) -> bool:
         """Looks at a knock as a whole: how much of it is right nobody may learn."""
-        expected = self._identity.knock
         if caller.stream is None:
             try:
-                piece = caller.connection.recv(len(expected) - len(caller.knock))
+                piece = caller.connection.recv(KNOCK_BYTES - len(caller.knock))
             except BlockingIOError:
                 return False
             except OSError:
                 piece = b""
             caller.knock += piece
-            if hmac.compare_digest(caller.knock, expected):
-                caller.stream = Stream(caller.connection, Channel(self._identity, self._context, server=True))
-            elif not piece or len(caller.knock) == len(expected):
+            for identity, context in self._keys:
+                if hmac.compare_digest(caller.knock, identity.knock):
+                    caller.identity = identity
+                    caller.stream = Stream(caller.connection, Channel(identity, context, server=True))
+                    return True
+            if not piece or len(caller.knock) == KNOCK_BYTES:
                 self._drop(caller)
         return caller.stream is not None
 

@@ -12,12 +12,13 @@ from .admission import PROOF_S
 from .door import Door
 from .lines import Lost, Violation
 from .messages import FROM_AGENT
+from .past import last_words
 from .peer import Peer
 from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional, Tuple
+    from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
     from .lines import Message
     from .stream import Stream
@@ -31,8 +32,9 @@ PARTING_S = 5.0
 class Agent(Peer):
     """`host` is None until its hello, and again when it is dismissed; then it is dropped at `until`."""
 
-    def __init__(self, stream: Stream, now: float) -> None:
+    def __init__(self, stream: Stream, identity: Identity, now: float) -> None:
         super().__init__(stream, FROM_AGENT, now)
+        self.identity = identity
         self.host: Optional[str] = None
         self.until = now + PROOF_S
         self.is_dismissed = False
@@ -44,14 +46,16 @@ class Agent(Peer):
 
 
 class Hub:
-    """Raises OSError when the port cannot be listened on, or when the run's key and certificate cannot be read.
+    """Raises OSError when the port cannot be listened on.
 
-    Call `step` when one of `readers` is readable, or it is past `due`. However many agents there are, there are only
-    two descriptors to wait for, so that `select` will do.
+    Agents of `past` runs, which were away when theirs was ended, are told so and dismissed. Call `step` when one of
+    `readers` is readable, or it is past `due`. However many agents there are, there are only two descriptors to wait
+    for, so that `select` will do.
     """
 
-    def __init__(self, port: int, key_file: str, certificate_file: str, now: float) -> None:
-        self._door = Door(port, Identity(key_file, certificate_file))
+    def __init__(self, port: int, identity: Identity, past: Sequence[Identity], now: float) -> None:
+        self._door = Door(port, [identity, *past])
+        self._identity = identity
         self._selector = selectors.DefaultSelector()
         self._agents: Dict[Agent, None] = {}
         self._seats: Dict[str, Agent] = {}
@@ -79,14 +83,15 @@ class Hub:
     def step(self, now: float) -> Said:
         """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
 
-        gone: reason, heard (when something last came from it, on the monotonic clock).
+        gone: reason, heard (when something last came from it, on the monotonic clock). past: run; its agent on that
+        host was told that the run is over.
         """
         self._now = now
         said: Said = []
         for key, events in self._selector.select(0):
             self._serve(key.data, events, said)
-        for stream in self._door.step(now):
-            self._take_in(Agent(stream, now), said)
+        for stream, identity in self._door.step(now):
+            self._take_in(Agent(stream, identity, now), said)
         broken, self._broken = self._broken, []
         for agent, reason in broken:
             self._drop(agent, reason, said)
@@ -145,6 +150,12 @@ class Hub:
     def _note(self, agent: Agent, message: Message, said: Said) -> None:
         if (message["type"] == "hello") == (agent.host is not None):
             raise Violation("hello was not said first, and once")
+        if agent.identity is not self._identity:
+            words, is_news = last_words(message)
+            self._part(agent, words)
+            if is_news:
+                said.append((message["host"], {"type": "past", "run": message["run"]}))
+            return
         if agent.host is None:
             self._seat(agent, message["host"], said)
         said.append((str(agent.host), message))
@@ -176,12 +187,16 @@ class Hub:
         self._selector.modify(agent.stream, selectors.EVENT_READ | waiting, agent)
 
     def _dismiss(self, agent: Agent, reason: str) -> None:
+        self._part(agent, [{"type": "refused", "reason": reason}])
+
+    def _part(self, agent: Agent, words: Sequence[Message]) -> None:
         """It keeps its connection for a moment, without a seat; what it still says is not heard."""
         self._leave_seat(agent)
         agent.is_dismissed = True
         agent.until = self._now + PARTING_S
         self._wake_at(agent.until)
-        self._send(agent, {"type": "refused", "reason": reason})
+        for message in words:
+            self._send(agent, message)
         try:
             agent.stream.finish()
         except Lost as lost:

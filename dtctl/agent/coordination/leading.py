@@ -95,10 +95,13 @@ class Leading:
         if self._hub is not None or now < self._listen_at:
             return
         from .hub import Hub
+        from .past import past_identities
+        from .tls import Identity
 
         port = self._spec["coordinator"]["port"]
         try:
-            self._hub = Hub(port, self._files.path("link.key"), self._files.path("link.crt"), now)
+            own = Identity(self._files.path("link.key"), self._files.path("link.crt"))
+            self._hub = Hub(port, own, past_identities(self._files, self._spec), now)
         except OSError as error:
             self._listen_at = now + LISTEN_AGAIN_S
             print("coordinator: cannot listen on port %d: %s" % (port, error), file=sys.stderr, flush=True)
@@ -118,6 +121,9 @@ class Leading:
 
     def _hear(self, host: str, message: Mapping[str, Any], now: float, wall: float) -> None:
         assert self._hub is not None
+        if message["type"] == "past":
+            self.coordinator.past(host, message["run"], wall)
+            return
         if host not in self.coordinator.view.hosts and message["type"] != "hello":
             return
         self._unsaved = True

@@ -6,12 +6,15 @@ from .lines import Violation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping
+    from typing import Any, Dict, Mapping, Tuple, Union
 
-    Shapes = Mapping[str, Mapping[str, type]]
+    Kind = Union[type, Tuple[type, ...]]
+    Shapes = Mapping[str, Mapping[str, Kind]]
 
 VERSION = 1
 BEAT = {"type": "beat"}
+
+_OPTIONAL = (dict, type(None))
 
 FROM_AGENT: Shapes = {
     "hello": {
@@ -24,8 +27,9 @@ FROM_AGENT: Shapes = {
         "events": int,
         "state": dict,
         "intents": dict,
+        "stop_run": _OPTIONAL,
     },
-    "state": {"state": dict, "intents": dict, "kept": bool, "lost_session": bool},
+    "state": {"state": dict, "intents": dict, "kept": bool, "lost_session": bool, "stop_run": _OPTIONAL},
     "events": {"from": int, "events": list},
     "beat": {},
 }
@@ -49,5 +53,5 @@ def check(message: Dict[str, Any], shapes: Shapes) -> None:
             raise Violation("%s was sent without a proper %r" % (name, field))
 
 
-def _is(value: object, kind: type) -> bool:
+def _is(value: object, kind: Kind) -> bool:
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

@@ -50,6 +50,7 @@ def report(kind: str, state: Mapping[str, Any], intent: Mapping[str, Any]) -> Di
         "intents": intent["tasks"],
         "kept": intent["session"] is None,
         "lost_session": intents.session_lost(intent),
+        "stop_run": intent["stop_run"],
     }
 
 

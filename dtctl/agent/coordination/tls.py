@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
+KNOCK_BYTES = 32
 _PIECE = 65536
 
 

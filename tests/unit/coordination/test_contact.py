@@ -98,3 +98,37 @@ def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
     world.until(lambda: world.coordinator.over)
     assert world.condition == "Stopped"
     assert world.data["condition"]["reason"] == "stopped by me"
+
+
+def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
+    world = async_ps()
+    asked = {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}
+    world.stop_run = {"a": asked, "b": asked}
+    world.until(lambda: world.coordinator.over)
+    assert set(world.states.values()) == {"stopped"}
+    assert (world.condition, world.data["condition"]["reason"]) == ("Stopped", "stopped by me")
+    requests = [(line["reason"], line["by"]) for line in world.story if line["kind"] == "request"]
+    assert requests == [("stop", "me@pc")]
+
+
+def test_a_host_that_is_away_when_the_run_ends_is_waited_for_but_not_for_ever() -> None:
+    world = async_ps()
+    world.cut.add("d")
+    world.run_for(15)
+    world.stop_run = {"a": {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}}
+    world.run_for(60)
+    assert world.states["worker:0"] == "running"
+    assert not world.coordinator.over
+    world.wall += 86400
+    world.until(lambda: world.coordinator.over)
+
+
+def test_a_host_that_comes_back_after_the_end_is_told() -> None:
+    world = async_ps()
+    world.cut.add("d")
+    world.run_for(15)
+    world.stop_run = {"a": {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}}
+    world.run_for(60)
+    world.cut.clear()
+    world.until(lambda: world.coordinator.over)
+    assert world.states["worker:0"] == "stopped"

@@ -149,6 +149,8 @@ class World:
         self.tasks = {place["task"]: SimTask(place, self.wall) for place in self.spec["roster"]}
         self.places = dict(places)
         self.cut: set[str] = set()
+        self.stop_run: dict[str, dict[str, Any]] = {}
+        """Of hosts whose sessions were told to end the run."""
         self.crashed: set[str] = set()
         self.kept = True
         self.mending: dict[str, bool] = {}
@@ -261,6 +263,7 @@ class World:
             "intents": {name: self.tasks[name].intent for name in self._on(host)},
             "kept": self.kept,
             "lost_session": False,
+            "stop_run": self.stop_run.get(host),
         }
         text = json.dumps(message)
         if host not in self._greeted or text != self._told.get(host):

@@ -1,0 +1,51 @@
+"""Earlier runs of the cluster, whose last word a host has missed that was away: whoever coordinates the cluster's
+newest run says it, to agents that come with an earlier run's key.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from .. import intents, revival
+from .messages import VERSION
+from .tls import Identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Tuple
+
+    from ..runfiles import RunFiles
+    from .lines import Message
+
+
+def past_identities(files: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
+    """Of all older runs of the cluster that this host has coordinated and still has the files of."""
+    found = []
+    for other in revival.every(files.root):
+        with suppress(OSError, ValueError, KeyError):  # half made, being removed, or damaged: nobody will come with it
+            if _is_before(other.spec(), spec):
+                identity = Identity(other.path("link.key"), other.path("link.crt"))
+                identity.context(server=True)
+                found.append(identity)
+    return found
+
+
+def _is_before(other: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    places = [(each["cluster"], each["host"], (each["coordinator"] or {}).get("host")) for each in (other, spec)]
+    return places[0] == places[1] and bool(other["created"] < spec["created"])
+
+
+def last_words(hello: Mapping[str, Any]) -> Tuple[List[Message], bool]:
+    """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before."""
+    told: Dict[str, Dict[str, Any]] = {}
+    for task, intent in hello["intents"].items():
+        if intent["want"] != "stop":
+            told[task] = dict(intent)
+            intents.change(
+                told[task], want="stop", reason="the run was ended while this host was away", by="coordinator"
+            )
+    words: List[Message] = [
+        {"type": "welcome", "v": VERSION, "events_from": hello["events"]},
+        {"type": "orders", "intents": told, "mending": False, "over": True},
+    ]
+    return words, bool(told)
