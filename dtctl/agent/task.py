@@ -9,7 +9,7 @@ Every transition there is:
     running  -> backoff     another exit that nobody asked for, and that may be tried again
     backoff  -> starting    after the delay; without one, when the coordinator asks for another generation
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
-    backoff  -> failed      the run's outcome is decided
+    backoff  -> failed      the run's outcome is decided, or nothing of it is to go on
     pending  -> stopped     the run's outcome is decided
     any      -> stopped     the intent says so, and nothing of the process tree is left
     any      -> starting    another generation is to run, and nothing of the process tree is left
@@ -84,12 +84,12 @@ class Task:
         want, state = intent["want"], self.entry["state"]
         if self.final and not policy.replaced(intent, self.entry["generation"]):
             return
-        if want == "stop" or (want == "finish" and state == "pending"):
-            self._forget_attempt()
-            self._move("stopped", intent["reason"] or "stopped", wall)  # pending, backoff -> stopped
-        elif want == "finish":
+        if state == "backoff" and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
             self._forget_attempt()
             self._move("failed", self.entry["reason"], wall)  # backoff -> failed
+        elif want in ("stop", "finish"):
+            self._forget_attempt()
+            self._move("stopped", intent["reason"] or "stopped", wall)  # pending, backoff -> stopped
         elif policy.replaced(intent, self.entry["generation"]):
             reason = intent["reason"] or "restart asked for"
             if want == "hold":

@@ -134,9 +134,10 @@ def _new(
 
 def _end_coordinators(talk: Conversation, spec: Mapping[str, Any]) -> List[runs.Run]:
     """Those of earlier runs of the cluster, as the new one wants their port and takes over what they wait for."""
-    if spec["coordinator"] is None or spec["coordinator"]["host"] != spec["host"]:
+    coordinator = spec.get("coordinator")
+    if coordinator is None or coordinator["host"] != spec["host"]:
         return []
-    place = (spec["host"], spec["coordinator"]["port"])
+    place = (spec["host"], coordinator["port"])
     ended = []
     for run in runs.every(talk, spec["cluster"]):
         if (

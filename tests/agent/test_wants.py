@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
 from tests.waiting import eventually
 
@@ -99,6 +101,15 @@ def test_what_waits_to_be_started_stays_as_it_ended_once_the_outcome_is_decided(
     host.want(spec, "worker:0", "worker:1", want="finish", reason="the run has succeeded")
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == "exit code 3"
     assert host.wait_state(spec, "worker:1", "stopped")["reason"] == "the run has succeeded"
+
+
+@pytest.mark.parametrize(("by", "state"), [("coordinator", "failed"), ("ada@laptop", "stopped")])
+def test_who_has_failed_when_the_run_does_is_not_called_stopped(host: AgentHost, by: str, state: str) -> None:
+    spec = host.spec(shell("ps:0", "exit 137", own=False), recovery=budget(5))
+    host.up(spec)
+    host.wait_state(spec, "ps:0", "backoff")
+    host.want(spec, "ps:0", want="stop", reason="enough", by=by)
+    host.wait_state(spec, "ps:0", state)
 
 
 def test_a_restart_that_a_person_asks_for_counts_as_a_change(host: AgentHost) -> None:

@@ -188,7 +188,8 @@ class Recovery:
         spent: int = self._view.data["restarts"]
         if spent < self._view.recovery["max_run_restarts"]:
             return None
-        return Failure(task, "%s failed: %s, after %d restarts in the run" % (task, reason, spent))
+        after = ", after %d restart%s in the run" % (spent, "" if spent == 1 else "s") if spent else ""
+        return Failure(task, "%s failed: %s%s" % (task, reason, after))
 
     def _state_lost(self, task: str, tasks: List[str], reason: str, wall: float) -> Optional[Failure]:
         """Parameters live on ps tasks: without a checkpoint a ps that comes back would begin from nothing."""

@@ -122,7 +122,9 @@ class SimTask:
         if intent["want"] == "stop":
             if alive:
                 self.end(wall, code=None, signal=15, asked=True)
-            if entry["state"] not in policy.FINAL:
+            if entry["state"] == "backoff" and intent["by"] == "coordinator":
+                self.move("failed", entry["reason"], wall)
+            elif entry["state"] not in policy.FINAL:
                 self.move("stopped", intent["reason"], wall)
         elif newer:
             if alive:
