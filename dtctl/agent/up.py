@@ -53,7 +53,7 @@ def up(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
             raise Refused(
                 "changed_run",
                 "another run of %s is live on this host: %s" % (spec["cluster"], old.id),
-                "it was started by %s and differs from what is asked for" % old.spec["controller"],
+                "it was started by %s, %s" % (old.spec["controller"], _difference(old.spec, spec)),
                 "give --replace to stop it and start the new one",
             )
         return _new(talk, request, spec, secrets, current)
@@ -130,6 +130,12 @@ def _new(
     for other in ended:
         other.finish()
     return _kept(talk, run, unchanged=False)
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    if old["bundle"] != new.get("bundle"):
+        return "with other code than what is asked for"
+    return "with the same code, but other settings than what is asked for"
 
 
 def _end_coordinators(talk: Conversation, spec: Mapping[str, Any]) -> List[runs.Run]:

@@ -26,7 +26,7 @@ def execute(
     from dtctl.render import errors
     from dtctl.render.output import OutputPrinter
 
-    record = scope.record()
+    record = scope.record(for_its_hosts=True)
     where, command = _split(words)
     places = _places(scope, record, where)
     printer = OutputPrinter([place.name for place in places])

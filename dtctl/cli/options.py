@@ -79,30 +79,30 @@ class Scope:
         cluster = load_cluster(self.file(argument), overrides=overrides or [])
         return dataclasses.replace(cluster, hosts={name: self._reached(host) for name, host in cluster.hosts.items()})
 
-    def record(self) -> RunRecord:
-        """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`."""
-        if self.run is not None:
-            return self._record_of(self.run)
-        file = self._file_here()
-        record = self.memory.newest_of(file) if file else self.memory.current()
-        if record is None and file:
-            from dtctl.operations.record import record_of_cluster
+    def record(self, *, for_its_hosts: bool = False) -> RunRecord:
+        """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`.
 
-            return record_of_cluster(self.cluster(file))
+        `for_its_hosts`: for something that needs no run: where there is none those of the cluster file are meant.
+        """
+        from dtctl.operations.record import record_of_cluster
+
+        record = self.memory.load(self.run) if self.run else None
+        if record is not None:
+            return self._with_own_access(record)
+        file = self.file() if self.run else self._file_here()
+        if self.run is None:
+            record = self.memory.newest_of(file) if file else self.memory.current()
+        if record is None and file and not for_its_hosts:
+            record = self.memory.place_of(file)
+        if record is None and file:
+            record = record_of_cluster(self.cluster(file))
         if record is None:
             raise UsageError(
                 "there is no cluster.yaml here and no run is remembered",
                 hint="dtctl init    to make one, or name one with -c FILE",
             )
-        # Hosts are asked for their current run: somebody else may have started another since.
-        return self._with_own_access(dataclasses.replace(record, run=None))
-
-    def _record_of(self, run: str) -> RunRecord:
-        from dtctl.operations.record import record_of_cluster
-
-        if remembered := self.memory.load(run):
-            return self._with_own_access(remembered)
-        return dataclasses.replace(record_of_cluster(self.cluster()), run=run)
+        # Without --run hosts are asked for their current run: somebody else may have started another since.
+        return self._with_own_access(dataclasses.replace(record, run=self.run))
 
     def _file_here(self) -> Path | None:
         """None: nothing was named and nothing lies here, so that the remembered run is meant."""

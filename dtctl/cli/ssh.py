@@ -22,7 +22,7 @@ def ssh(
     from dtctl.operations.selection import select_hosts
     from dtctl.transport.openssh import ssh_command
 
-    record = scope.record()
+    record = scope.record(for_its_hosts=True)
     hosts = select_hosts(record, [where])
     if len(hosts) != 1:
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")

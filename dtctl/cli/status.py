@@ -40,7 +40,7 @@ def _show(found: RunStatus, output: OutputOption) -> None:
     from dtctl.render import status as shown
     from dtctl.render.words import fold
 
-    if output == "json":
+    if output == "json" and found.time:
         machine.print_json("RunStatus", machine_status.run_status(found))
     elif found.time:
         shown.show_status(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import os
 import tempfile
@@ -17,6 +19,7 @@ class Memory:
     def __init__(self, directory: Path) -> None:
         self._runs = directory / "runs"
         self._current = directory / "current"
+        self._places = directory / "places"
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Memory:
@@ -34,6 +37,13 @@ class Memory:
         _replace(self._current, run + "\n")
 
     def forget(self, run: str) -> None:
+        """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""
+        if (record := self.load(run)) and record.file:
+            place = self._place_of(record.file)
+            place.unlink(missing_ok=True)
+            if record.is_local:
+                self._places.mkdir(exist_ok=True, mode=0o700)
+                _replace(place, json.dumps(dataclasses.replace(record, run=None).to_json(), indent=1))
         (self._runs / f"{run}.json").unlink(missing_ok=True)
         if self.current_id() == run:
             self._current.unlink(missing_ok=True)
@@ -50,11 +60,7 @@ class Memory:
 
     def load(self, run: str) -> RunRecord | None:
         """None when there is no record of the run here, or an unreadable one."""
-        try:
-            data = json.loads((self._runs / f"{run}.json").read_text())
-            return RunRecord.from_json(data) if data["version"] == RECORD_VERSION else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return _read(self._runs / f"{run}.json")
 
     def runs(self) -> tuple[RunRecord, ...]:
         """Newest first."""
@@ -65,6 +71,21 @@ class Memory:
     def newest_of(self, file: Path) -> RunRecord | None:
         """The newest run that was started from the file."""
         return next((record for record in self.runs() if record.file == file), None)
+
+    def place_of(self, file: Path) -> RunRecord | None:
+        """Where the file's last run was, if that was on this machine and it was taken down."""
+        return _read(self._place_of(file))
+
+    def _place_of(self, file: Path) -> Path:
+        return self._places / f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}.json"
+
+
+def _read(path: Path) -> RunRecord | None:
+    try:
+        data = json.loads(path.read_text())
+        return RunRecord.from_json(data) if data["version"] == RECORD_VERSION else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _replace(path: Path, text: str) -> None:

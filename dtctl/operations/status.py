@@ -130,7 +130,10 @@ def status_of_hosts(
     told = {host: message for host, message in answers.items() if message["run"]}
     silent = {host for host, message in answers.items() if not message["run"]}
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
-    tasks = {task: _task(task, host, known, told.get(host)) for task, host in known.roster.items()}
+    tasks = {
+        task: _task(task, host, known, told.get(host), "its host knows no such run" if host in silent else None)
+        for task, host in known.roster.items()
+    }
     clock = told.get(known.coordinator) or next(iter(told.values()), {"time": 0.0})
     return RunStatus(
         record=known,
@@ -161,9 +164,11 @@ def _newest(record: RunRecord, answers: Mapping[str, Message]) -> RunRecord:
     return max(known, key=lambda one: one.created, default=record)
 
 
-def _task(task: TaskId, host: str, record: RunRecord, answer: Message | None) -> TaskStatus:
+def _task(
+    task: TaskId, host: str, record: RunRecord, answer: Message | None, why_none: str | None = None
+) -> TaskStatus:
     if answer is None:
-        return TaskStatus(task, host, TaskState.LOST, reason="its host gives no answer")
+        return TaskStatus(task, host, TaskState.LOST, reason=why_none or "its host gives no answer")
     entry = answer["state"]["tasks"].get(str(task))
     if entry is None or answer["run"] != record.run:
         return TaskStatus(task, host, TaskState.LOST, reason="its host has another run")

@@ -237,6 +237,8 @@ def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None
     assert (bundle / "tree" / "notes.txt").read_text() == "precious"
     assert not list((home.home / ".dtctl" / "runs").glob("*"))
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").iterdir())
+    after = home.run("status")  # the hosts of the file are none that could be reached
+    assert (after.returncode, after.stderr) == (1, "no run of demo on node-[1-2]\n  dtctl up    starts one\n")
 
 
 def test_commands_need_no_file_for_the_run_that_was_started_last(home: Desk, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import paths, processes, shapes, supervisor, wake
+from dtctl.agent import intents, paths, processes, shapes, supervisor, wake
 from dtctl.agent.runfiles import RunFiles
 from dtctl.agent.supervisor import Supervisor
 from dtctl.agent.task import Task
@@ -27,6 +27,7 @@ class ScriptedPart:
     def __init__(self, script: Callable[[ScriptedPart, Fields], Fields | None]) -> None:
         self.over = False
         self.connected = True
+        self.mending = False
         self.steps = 0
         self._script = script
         self.closed = False
@@ -134,17 +135,19 @@ def test_over_is_not_enough_while_tasks_are_not_final(files: RunFiles, monkeypat
     assert not supervise(files, ScriptedPart(coordinator), monkeypatch)
 
 
-def test_an_agent_that_nobody_reaches_goes_when_all_of_it_is_to_be_stopped(
-    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("await_s", "goes"), [(86400.0, False), (0.0, True)])
+def test_an_agent_that_was_stopped_waits_for_the_coordinator_but_not_for_ever(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, await_s: float, goes: bool
 ) -> None:
     def cable_cut(part: ScriptedPart, state: Fields) -> Fields | None:
         part.connected = False
         return stop(2) if part.steps == 1 else None
 
-    assert supervise(files, ScriptedPart(cable_cut), monkeypatch)
+    monkeypatch.setattr(intents, "AWAIT_S", await_s)
+    assert supervise(files, ScriptedPart(cable_cut), monkeypatch) is goes
 
 
-def test_so_it_does_when_the_controller_was_lost_during_the_start(
+def test_an_agent_whose_controller_was_lost_during_the_start_goes(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cable_cut(part: ScriptedPart, state: Fields) -> None:

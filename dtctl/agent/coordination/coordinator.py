@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from .services import Services
 
 MOST_INCIDENTS = 200
+DIAL_AGAIN_S = 20.0
+"""Agents dial at least as often."""
+
 LONGEST_GAP_S = 60.0
 """Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
 
@@ -43,6 +46,7 @@ class Coordinator:
         self._now = self._began = now
         self._lost_sessions: Set[str] = set()
         self._away: Dict[str, float] = {}
+        self._told_away: Set[str] = set()
         self._unready: Dict[str, float] = {}
         self._acknowledged: Dict[str, Dict[str, int]] = {}
         self._sent: Dict[str, Dict[str, int]] = {}
@@ -92,6 +96,20 @@ class Coordinator:
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
 
+    def begin(self, wall: float) -> None:
+        """For the first coordinator of a run."""
+        self._wall = wall
+        self._tell("request", reason="up", by=self._spec["controller"])
+
+    def resume(self, now: float, wall: float) -> None:
+        """For one that comes after another: who was connected to that is awaited."""
+        gap_s = max(0.0, wall - self.view.data["time"])
+        self._wall = wall
+        own: str = self._spec["coordinator"]["host"]
+        self._tell("contact", host=own, reason="the coordinator was started again, after %.0f s" % gap_s)
+        known = [host for host, known in self.view.hosts.items() if known["state"] is not None and not known["over"]]
+        self._away.update((host, now) for host in known if host != own)
+
     def past(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
         self._wall = wall
@@ -138,6 +156,7 @@ class Coordinator:
         self._wall = data["time"] = wall
         data["elapsed_s"] += min(max(now - self._now, 0.0), LONGEST_GAP_S)
         self._now = now
+        self._miss(now)
         if not self.decided:
             self._judge(now, wall)
         if self.decided:
@@ -186,10 +205,10 @@ class Coordinator:
 
     def _greet(self, host: str, now: float) -> None:
         known = self.view.hosts[host]
-        away_s = now - self._away.pop(host) if host in self._away else None
-        if not known["connected"] and known["state"] is not None:
-            back = "" if away_s is None else " after %.0f s" % away_s
-            self._tell("contact", host=host, reason="%s is back%s" % (host, back))
+        since = self._away.pop(host, now)
+        if host in self._told_away:
+            self._told_away.remove(host)
+            self._tell("contact", host=host, reason="%s is back after %.0f s" % (host, now - since))
         known.update(connected=True, over=False)
         self._sent[host] = {}
         self._told_over.discard(host)
@@ -201,7 +220,17 @@ class Coordinator:
             known.update(connected=False, over=self._is_done(host))
             if not known["over"]:
                 self._away[host] = since
-                self._tell("contact", host=host, reason="%s is away: %s" % (host, reason))
+                self._tell_away(host, reason)
+
+    def _tell_away(self, host: str, reason: str) -> None:
+        self._told_away.add(host)
+        self._tell("contact", host=host, reason="%s is away: %s" % (host, reason))
+
+    def _miss(self, now: float) -> None:
+        """Hosts that ought to have come to a new coordinator by now."""
+        for host, since in self._away.items():
+            if host not in self._told_away and now - since > DIAL_AGAIN_S:
+                self._tell_away(host, "it has not come to the coordinator since that was started again")
 
     def _take_up(self, host: str, offered: Mapping[str, Dict[str, Any]]) -> None:
         """A session on that host may have been asked directly, while nobody could reach this one."""

@@ -50,9 +50,13 @@ class Leading:
         self._host: str = spec["host"]
         self._path = files.path("cluster.json")
         self._story = Story(files.path("history.jsonl"))
-        data = paths.read_json(self._path) or first_view(spec, time.time())
+        before, wall = paths.read_json(self._path), time.time()
         services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random)
-        self.coordinator = Coordinator(spec, data, services, now)
+        self.coordinator = Coordinator(spec, before or first_view(spec, wall), services, now)
+        if before is None:
+            self.coordinator.begin(wall)
+        else:
+            self.coordinator.resume(now, wall)
         self._hub: Optional[Hub] = None
         self._listen_at = now
         self._told: object = None

@@ -6,8 +6,8 @@ from tests.unit.coordination.test_recovery import recovered
 from tests.unit.coordination.world import async_ps, collective
 
 
-def contacts(story: list[dict[str, object]]) -> list[object]:
-    return [line["reason"] for line in story if line["kind"] == "contact"]
+def contacts(story: list[dict[str, object]]) -> list[str]:
+    return [str(line["reason"]) for line in story if line["kind"] == "contact"]
 
 
 def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
@@ -65,6 +65,20 @@ def test_a_coordinator_that_was_killed_goes_on_where_it_was() -> None:
     world.until(lambda: recovered(world))
     assert world.attempts == {"ps:0": 2, "ps:1": 1, "chief:0": 1, "worker:0": 1, "worker:1": 1}
     assert world.data["restarts"] == 1
+
+
+def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
+    world = async_ps(recovery={"host_timeout_s": 120.0})
+    world.cut.add("d")
+    world.restart_coordinator()
+    world.run_for(60)
+    assert [reason.partition(",")[0] for reason in contacts(world.story)] == [
+        "the coordinator was started again",
+        "d is away: it has not come to the coordinator since that was started again",
+    ]
+    assert world.mending["a"]
+    world.run_for(90)
+    assert world.condition == "Failed"
 
 
 def test_what_was_lost_while_the_coordinator_was_away_is_mended_when_it_is_back() -> None:

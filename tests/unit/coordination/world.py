@@ -197,6 +197,7 @@ class World:
     def restart_coordinator(self) -> None:
         """As after `kill -9`: nothing is left but cluster.json."""
         self._make_coordinator(json.loads(json.dumps(self.data)))
+        self.coordinator.resume(self.now, self.wall)
 
     def die(self, *names: str, signal: int = 9, code: int | None = None, why: str = "") -> None:
         for name in names:
