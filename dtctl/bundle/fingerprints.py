@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from dtctl.places import cache_directory
+
 _VERSION = 1
 _SETTLED_NS = 2 * 10**9
 
@@ -25,7 +27,7 @@ class Fingerprints:
 
     def __init__(self, code: Path, now_ns: int | None = None) -> None:
         self._code = str(code)
-        self._file = _cache_directory() / f"code-{hashlib.sha256(os.fsencode(code)).hexdigest()[:32]}.json"
+        self._file = cache_directory() / f"code-{hashlib.sha256(os.fsencode(code)).hexdigest()[:32]}.json"
         self._old = self._load()
         self._new: dict[str, list[Any]] = {}
         self._newest_ns = (time.time_ns() if now_ns is None else now_ns) - _SETTLED_NS
@@ -75,8 +77,3 @@ def _signature(found: os.stat_result) -> list[int]:
 
 def _is_entry(entry: object) -> bool:
     return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str) and len(entry[4]) == 64
-
-
-def _cache_directory() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "dtctl"

@@ -14,6 +14,7 @@ from dtctl.bundle.ignore import NEVER_SENT, IgnoreRules
 from dtctl.bundle.links import leads_outside
 from dtctl.bundle.manifest import Bundle, FileEntry, Manifest
 from dtctl.errors import PreflightError
+from dtctl.places import own_directories
 
 ScanReport = Callable[[int, int], None]
 """Called with the number of files seen and of bytes read so far, at most ten times a second."""
@@ -28,10 +29,11 @@ def scan(
 ) -> Bundle:
     """The bundle that the directory `code` makes. Raises PreflightError for what cannot be sent.
 
-    Only files that have changed since the last scan are read. `secret_files` are never sent, whatever the rules say.
+    Only files that have changed since the last scan are read. `secret_files` are never sent, whatever the rules say,
+    nor is what dtctl keeps for itself.
     """
     code = code.absolute()
-    found = _Found(code, report, {os.path.realpath(path) for path in secret_files})
+    found = _Found(code, report, {os.path.realpath(path) for path in (*secret_files, *own_directories())})
     found.add_directory(code, "", IgnoreRules.above(code))
     for path in found.links:
         if leads_outside(path, found.links):
@@ -59,8 +61,9 @@ def scan(
 class _Found:
     """What a scan has met so far."""
 
-    def __init__(self, code: Path, report: ScanReport | None, secret_files: Collection[str] = ()) -> None:
-        self._secret_files = secret_files
+    def __init__(self, code: Path, report: ScanReport | None, never: Collection[str]) -> None:
+        """`never`: real paths that are not sent."""
+        self._never = never
         self.files: list[FileEntry] = []
         self.links: dict[str, str] = {}
         self.dirs: list[tuple[str, int]] = []
@@ -79,7 +82,7 @@ class _Found:
             is_directory = entry.is_dir(follow_symlinks=False)
             if entry.name in NEVER_SENT:
                 continue
-            if rules.ignores(path, is_directory) or os.path.realpath(entry.path) in self._secret_files:
+            if rules.ignores(path, is_directory) or os.path.realpath(entry.path) in self._never:
                 self.skipped.append(_printable(path) + ("/" if is_directory else ""))
                 continue
             _check_utf8(entry.name, f"the name of {_printable(entry.path)}")

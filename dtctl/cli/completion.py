@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 
 def complete_tasks(incomplete: str) -> list[str]:
     from dtctl.operations.memory import Memory
 
-    record = Memory.of(os.environ).current()
+    record = Memory().current()
     if record is None:
         return []
     tasks = [str(task) for task in record.roster]
@@ -19,4 +17,4 @@ def complete_tasks(incomplete: str) -> list[str]:
 def complete_runs(incomplete: str) -> list[str]:
     from dtctl.operations.memory import Memory
 
-    return [record.run for record in Memory.of(os.environ).runs() if record.run and record.run.startswith(incomplete)]
+    return [record.run for record in Memory().runs() if record.run and record.run.startswith(incomplete)]

@@ -58,7 +58,7 @@ class Scope:
     def memory(self) -> Memory:
         from dtctl.operations.memory import Memory
 
-        return Memory.of(os.environ)
+        return Memory()
 
     @functools.cached_property
     def transport(self) -> Transports:

@@ -7,24 +7,20 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from dtctl.operations.record import RECORD_VERSION, RunRecord
+from dtctl.places import state_directory
 
 
 class Memory:
     """Records below `$XDG_STATE_HOME/dtctl`. Losing it loses no run: the hosts know."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
+        directory = state_directory()
         self._runs = directory / "runs"
         self._current = directory / "current"
         self._places = directory / "places"
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Memory:
-        state = environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return cls(Path(state) / "dtctl")
 
     def save(self, record: RunRecord) -> None:
         """Remembers a run and makes it the current one."""

@@ -173,6 +173,21 @@ def test_a_code_directory_that_is_none_is_refused(code: Path, name: str, summary
         scan(code.parent / name)
 
 
+def test_what_dtctl_keeps_for_itself_is_not_sent_from_a_home_directory(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "DTCTL_ROOT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(code))
+    for own in (".cache/dtctl", ".local/state/dtctl", ".dtctl"):
+        (code / own).mkdir(parents=True)
+        (code / own / "file").write_text("x")
+    (code / ".cache" / "other").write_text("the user's")
+    first = scan(code)
+    assert paths(first) == [".cache/other", "train.py"]
+    assert scan(code).id == first.id
+
+
 def test_a_file_that_changes_while_it_is_read_is_refused(code: Path) -> None:
     (code / "log").write_bytes(bytes(3_000_000))
     (code / "zzz").write_text("")
@@ -181,7 +196,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(code: Path) -> None:
         with (code / "log").open("ab") as file:
             file.write(b"more")
 
-    found = _Found(code, grow)
+    found = _Found(code, grow, ())
     found._next_report = 0
     with pytest.raises(PreflightError, match="log changed while it was read"):
         found._read(str(code / "log"))
