@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+def eventually(condition: Callable[[], T], timeout_s: float = 40.0, what: str = "") -> T:
     """The first true value of `condition`; fails the test when there is none in time."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
