@@ -97,6 +97,10 @@ class Host:
         return self.ssh is None
 
 
+Dialect = Literal["tensorflow", "flags", "tf_config", "template", "pytorch", "jax", "mxnet", "cluster_spec", "none"]
+"""How a trainer learns its place."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """What a trainer process is given; a job's own settings are already merged over the trainer's."""
@@ -104,8 +108,8 @@ class Launch:
     command: tuple[str, ...]
     args: tuple[str, ...] = ()
     """Words as they follow the command: {train_steps: 100} has become --train_steps=100."""
-    dialect: Literal["tensorflow", "flags", "tf_config", "template", "none"] = "tensorflow"
-    """tensorflow: the flags and TF_CONFIG; flags or tf_config: one of them; none: neither."""
+    dialect: Dialect = "tensorflow"
+    """tensorflow: the flags and TF_CONFIG; flags or tf_config: one of them; then other frameworks' variables."""
     template: tuple[str, ...] = ()
     """Words with {fields}, for the dialect `template`."""
     env: Mapping[str, str] = field(default_factory=dict)

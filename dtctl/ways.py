@@ -12,6 +12,8 @@ from typing import Literal
 from dtctl.model import LEAD_JOBS, Cluster, Recovery, TaskId
 
 PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
+SCHEDULER, SERVER = KVSTORE_JOBS = ("scheduler", "server")
+"""Of MXNet's dist kvstore."""
 
 Role = Literal["lead", "ps", "worker", "evaluator", "other"]
 Scope = Literal["task", "with-lead", "gang"]
@@ -51,11 +53,13 @@ _SYNC_SETTLE_S = 150.0
 
 
 def way_of(cluster: Cluster) -> Way:
-    """The declared one, or what the jobs tell: a `ps` job, several trainers without one, or a lead alone."""
+    """The declared one, or what dialect and jobs tell: a `ps` job, several trainers without one, or a lead alone."""
     if cluster.strategy in ("mirrored", "ddp"):
         return Way.COLLECTIVE
     if cluster.strategy != "auto":
         return Way(cluster.strategy)
+    if any(job.launch.dialect == "mxnet" for job in cluster.jobs.values()):
+        return Way.KVSTORE
     if PS in cluster.jobs:
         return Way.ASYNC_PS
     trainers = [task for task in cluster.tasks() if task.job in (cluster.lead.job, WORKER, *LEAD_JOBS)]

@@ -110,7 +110,7 @@ def _new(
         stop.stop_run(talk, old, how)
     before = paths.read_text(runs.current_path(talk.root, spec["cluster"], spec["host"]))
     files = RunFiles(directory)
-    ended = _end_coordinators(talk, spec)
+    ended = _end_coordinators(talk, spec, old)
     try:
         starting.refuse_taken_ports(spec)
         inherited = {name: value for name, value in environment.base().items() if name not in secrets}
@@ -127,8 +127,9 @@ def _new(
         for other in ended:
             other.keep_supervised()
         raise
-    for other in ended:
-        other.finish()
+    with suppress(OSError):  # a full disk: the next session will see to it
+        for other in ended:
+            other.finish()
     return _kept(talk, run, unchanged=False)
 
 
@@ -138,20 +139,19 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return "with the same code, but other settings than what is asked for"
 
 
-def _end_coordinators(talk: Conversation, spec: Mapping[str, Any]) -> List[runs.Run]:
-    """Those of earlier runs of the cluster, as the new one wants their port and takes over what they wait for."""
+def _end_coordinators(talk: Conversation, spec: Mapping[str, Any], old: Optional[runs.Run]) -> List[runs.Run]:
+    """Those of earlier runs of the cluster, as the new one wants their port and takes over what they wait for.
+
+    That of the run that has just been stopped gets time to tell the others. Returns those that were not done.
+    """
     coordinator = spec.get("coordinator")
     if coordinator is None or coordinator["host"] != spec["host"]:
         return []
-    place = (spec["host"], coordinator["port"])
     ended = []
     for run in runs.every(talk, spec["cluster"]):
-        if (
-            not run.live()
-            and whole_run.coordinates(run)
-            and place == (run.spec["host"], run.spec["coordinator"]["port"])
-        ):
-            run.end_supervisor()
+        has_port = whole_run.coordinates(run) and run.spec["coordinator"]["port"] == coordinator["port"]
+        if has_port and run.spec["host"] == spec["host"] and not (run.live() or run.finished()):
+            run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)
     return [run for run in ended if not run.finished()]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from dtctl.config.checks import check_presence, check_secrets, check_success
 from dtctl.config.document import Findings
 from dtctl.config.inventory import read_hosts
-from dtctl.config.launching import read_launches
-from dtctl.config.order import check_order, check_strategy, check_waits
+from dtctl.config.launching import read_launches, with_scheduler
+from dtctl.config.order import check_kvstore, check_order, check_strategy, check_waits
 from dtctl.config.placement import give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
 from dtctl.config.sections import ClusterFile
@@ -19,6 +19,7 @@ from dtctl.model import Cluster, Job, Trainer
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included."""
     home = file.parent
+    content = with_scheduler(content)
     hosts = read_hosts(content, home, findings)
     placed = place_tasks(content.jobs, hosts, findings)
     ports = give_ports(content.jobs, placed, hosts, content.coordinator.port, findings)
@@ -29,6 +30,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     check_secrets(content, findings)
     check_success(content, findings)
     check_strategy(content, findings)
+    check_kvstore(content, findings)
     check_recovery(content, findings)
     check_waits(content, findings)
     findings.or_raise()

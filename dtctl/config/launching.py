@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from dtctl.config.document import Findings, Path
+from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.suggest import did_you_mean
-from dtctl.config.values import Dialect
-from dtctl.model import DIRECTORY_NAMES, Launch
+from dtctl.errors import UsageError
+from dtctl.model import DIRECTORY_NAMES, Dialect, Launch, lead_among
+from dtctl.ways import SCHEDULER
 
 TASK_FIELDS = ("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "num_gpus", "cluster")
 """Fields of a template besides {JOB_hosts} of every job and {NAME_dir} of every directory."""
 
 _FIELD = re.compile(r"\{(\w+)\}")
+
+
+def with_scheduler(content: ClusterFile) -> ClusterFile:
+    """MXNet's dist kvstore has a scheduler: unless the file has that job itself, it runs beside the lead."""
+    jobs = content.jobs
+    dialects = [_dialect(job) or _dialect(content.trainer) for job in jobs.values()]
+    if "mxnet" not in dialects or SCHEDULER in jobs:
+        return content
+    lead = jobs[lead_among(jobs).job]
+    hosts = lead.hosts[:1]
+    with suppress(UsageError):  # told where it stands
+        hosts = [host for text in hosts for host in expand(text)][:1]
+    own = {"hosts": hosts, "tasks_per_host": 1, "port": None, "gpus_per_task": None, "depends_on": None}
+    scheduler = lead.model_copy(update={**own, "dialect": "mxnet"})
+    return content.model_copy(update={"jobs": {**jobs, SCHEDULER: scheduler}})
 
 
 def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]:

@@ -6,7 +6,7 @@ from dtctl.config.document import Findings
 from dtctl.config.sections import ClusterFile
 from dtctl.config.suggest import did_you_mean
 from dtctl.model import LEAD_JOBS, Cluster
-from dtctl.ways import PS, circle, parties, waits
+from dtctl.ways import PS, SERVER, circle, parties, waits
 
 _WITH_PS = ("async-ps", "sync-ps", "ps-strategy")
 _WITHOUT_PS = ("mirrored", "ddp")
@@ -26,6 +26,15 @@ def check_strategy(content: ClusterFile, findings: Findings) -> None:
     if strategy == "ps-strategy" and not set(LEAD_JOBS) & set(jobs):
         summary = "strategy is ps-strategy, whose workers are led by a chief, but there is no job 'chief'"
         findings.add(("strategy",), summary, "write, for example, jobs: {chief: {hosts: [gpu-1]}}")
+
+
+def check_kvstore(content: ClusterFile, findings: Findings) -> None:
+    """The parameters of MXNet's dist kvstore are on servers."""
+    jobs = findings.names_in("jobs")
+    dialects = {(job.dialect or content.trainer.dialect) for job in content.jobs.values()}
+    if "mxnet" in dialects and not {SERVER, PS} & set(jobs):
+        summary = f"the dialect mxnet needs a job '{SERVER}'"
+        findings.add(("jobs",), summary, f"write, for example, {SERVER}: {{hosts: [gpu-1]}}", at_key=True)
 
 
 def check_waits(content: ClusterFile, findings: Findings) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Tag
 
+from dtctl import model
 from dtctl.config.document import Scalar
 from dtctl.config.kinds import (
     DURATION_PATTERN,
@@ -129,10 +130,7 @@ Backoff = Annotated[
 ]
 HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
 TransportName = Annotated[Literal["ssh", "local"], choice("ssh", "local")]
-Dialect = Annotated[
-    Literal["tensorflow", "flags", "tf_config", "template", "none"],
-    choice("tensorflow", "flags", "tf_config", "template", "none"),
-]
+Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
 Strategy = Annotated[
     Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"],
     choice("auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"),

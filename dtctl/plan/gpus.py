@@ -6,9 +6,27 @@ from collections.abc import Mapping
 
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Host, Job, TaskId
+from dtctl.ways import KVSTORE_JOBS
 
 CPU_JOBS = ("ps", "evaluator")
 """Jobs that see no GPU unless told: TensorFlow would take all the memory of every GPU that it sees."""
+
+
+def visible_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
+    """What each task sees: its own share, and with the dialect pytorch those of all such tasks of the host.
+
+    A trainer for torchrun takes the one of its LOCAL_RANK.
+    """
+    shares = share_gpus(cluster)
+    together: dict[str, set[int]] = {}
+    for task in _for_torchrun(cluster):
+        together.setdefault(cluster.host_of(task).name, set()).update(shares[task] or ())
+    seen = {task: tuple(sorted(together[cluster.host_of(task).name])) for task in _for_torchrun(cluster)}
+    return {task: share and seen.get(task, share) for task, share in shares.items()}
+
+
+def _for_torchrun(cluster: Cluster) -> list[TaskId]:
+    return [task for task in cluster.tasks() if cluster.jobs[task.job].launch.dialect == "pytorch"]
 
 
 def share_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
@@ -46,4 +64,4 @@ def _wanted(job: Job) -> int | None:
     """GPUs a task of the job is due; None: an even share."""
     if job.gpus_per_task is not None:
         return job.gpus_per_task
-    return 0 if job.name in CPU_JOBS else None
+    return 0 if job.name in CPU_JOBS or (job.launch.dialect == "mxnet" and job.name in KVSTORE_JOBS) else None

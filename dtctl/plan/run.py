@@ -8,9 +8,10 @@ from dtctl.errors import PreflightError
 from dtctl.model import DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
 from dtctl.plan.dialects import ClusterSpec, fill, placement_env, placement_words
 from dtctl.plan.directories import checkpoint_directories, directories, on_host
-from dtctl.plan.gpus import share_gpus
+from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
 from dtctl.plan.marks import PATH
+from dtctl.plan.neighbours import VARIABLES, Neighbourhood
 from dtctl.plan.order import stages
 from dtctl.plan.success import decides, known_target_step, success_rule
 from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
@@ -28,7 +29,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         job.name: tuple(_join(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
         for job in cluster.jobs.values()
     }
-    gpus = share_gpus(cluster)
+    gpus = visible_gpus(cluster)
     dirs = directories(cluster)
     way = way_of(cluster)
     tasks = tuple(
@@ -126,6 +127,8 @@ def _environment(
     """What dtctl sets, then the file's own settings, which win."""
     # By its fault handler a trainer that hangs can be asked for its stack.
     env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **placement_env(launch, task, spec)}
+    if launch.dialect in VARIABLES:
+        env |= VARIABLES[launch.dialect](task, Neighbourhood.of(cluster, spec))
     if gpus is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"

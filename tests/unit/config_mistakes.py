@@ -301,7 +301,8 @@ TRAINER = [
         trainer("args: --x=1 --y=2"),
     ),
     (
-        "10:12: trainer.dialect is 'tensorflwo', expected tensorflow, flags, tf_config, template or none",
+        "10:12: trainer.dialect is 'tensorflwo', expected tensorflow, flags, tf_config, template, pytorch, jax, mxnet, "
+        "cluster_spec or none",
         trainer("dialect: tensorflwo"),
     ),
     ("10:12: trainer.dialect is template, but there is no template", trainer("dialect: template")),

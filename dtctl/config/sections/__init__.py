@@ -93,8 +93,9 @@ class ClusterFile(Section):
     strategy: v.Strategy = Field(
         default="auto",
         description="the way of training, from which follow the order of the start and what is started again when a "
-        "task is lost: [recovery.md](recovery.md). `auto`: `async-ps` where there is a `ps` job, else a collective (as "
-        "`mirrored` and `ddp` are) where more than one task trains",
+        "task is lost: [recovery.md](recovery.md). `auto`: `kvstore` with the dialect `mxnet`, "
+        "`async-ps` where there is a `ps` job, else a collective (as `mirrored` and `ddp` are) where more than one "
+        "task trains",
         examples=["ps-strategy"],
     )
     recovery: RecoveryEntry = Field(default=RecoveryEntry(), description="when a lost task is started again")

@@ -1,0 +1,91 @@
+"""How trainers of other frameworks learn their place: variables, as each framework's own launcher sets them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dtctl.model import LEAD_JOBS, Cluster, TaskId
+from dtctl.plan.dialects import ClusterSpec
+from dtctl.ways import PS, SCHEDULER, SERVER, WORKER
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Who trains beside whom."""
+
+    spec: ClusterSpec
+    """Job -> addresses, of those who talk to each other."""
+    ranks: tuple[TaskId, ...]
+    """The tasks that train, by rank: the lead first, the others in the order of the file."""
+    hosts: Mapping[TaskId, str]
+
+    @classmethod
+    def of(cls, cluster: Cluster, spec: ClusterSpec) -> Neighbourhood:
+        trains = (cluster.lead.job, WORKER, *LEAD_JOBS)
+        others = [task for task in cluster.tasks() if task.job in trains and task != cluster.lead]
+        hosts = {task: cluster.host_of(task).name for task in cluster.tasks()}
+        return cls(spec, (cluster.lead, *others), hosts)
+
+    def address(self, task: TaskId) -> tuple[str, str]:
+        """Host and port."""
+        host, _, port = self.spec[task.job][task.index].rpartition(":")
+        return host.strip("[]"), port
+
+    def beside(self, task: TaskId) -> tuple[TaskId, ...]:
+        """Those who train on the task's host, itself among them, by rank."""
+        return tuple(other for other in self.ranks if self.hosts[other] == self.hosts[task])
+
+
+def pytorch(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+    """As torchrun sets them, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
+    host, port = around.address(around.ranks[0])
+    place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(len(around.ranks))}
+    if task not in around.ranks:
+        return place
+    beside = around.beside(task)
+    own = {"RANK": around.ranks.index(task), "LOCAL_RANK": beside.index(task), "LOCAL_WORLD_SIZE": len(beside)}
+    return {**place, **{name: str(value) for name, value in own.items()}}
+
+
+def jax(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+    """The arguments of jax.distributed.initialize(), plain and as JAX itself looks for them."""
+    head = around.ranks[0]
+    place = {"COORDINATOR_ADDRESS": around.spec[head.job][head.index], "NUM_PROCESSES": str(len(around.ranks))}
+    if task in around.ranks:
+        place["PROCESS_ID"] = str(around.ranks.index(task))
+    return {**place, **{f"JAX_{name}": value for name, value in place.items()}}
+
+
+def mxnet(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+    """Those of ps-lite (dmlc/ps-lite/docs/env.md). Who is neither scheduler nor server is a worker."""
+    if task.job not in around.spec:
+        return {}
+    root, port = around.address(TaskId(SCHEDULER, 0))
+    count = {job: len(addresses) for job, addresses in around.spec.items()}
+    servers = sum(count.get(job, 0) for job in (SERVER, PS))
+    role = SCHEDULER if task.job == SCHEDULER else SERVER if task.job in (SERVER, PS) else "worker"
+    return {
+        "DMLC_ROLE": role,
+        "DMLC_PS_ROOT_URI": root,
+        "DMLC_PS_ROOT_PORT": port,
+        "DMLC_NUM_WORKER": str(sum(count.values()) - servers - count[SCHEDULER]),
+        "DMLC_NUM_SERVER": str(servers),
+        "DMLC_NODE_HOST": around.address(task)[0],
+    }
+
+
+def cluster_spec(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+    """The cluster as JSON, and the task's place in it, as launchers before TF_CONFIG gave them."""
+    spec = {job: list(addresses) for job, addresses in around.spec.items()}
+    return {"CLUSTER_SPEC": json.dumps(spec), "JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
+
+
+VARIABLES: Mapping[str, Callable[[TaskId, Neighbourhood], Mapping[str, str]]] = {
+    "pytorch": pytorch,
+    "jax": jax,
+    "mxnet": mxnet,
+    "cluster_spec": cluster_spec,
+}
+"""Dialect -> what it puts into a trainer's environment."""

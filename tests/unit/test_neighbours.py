@@ -1,0 +1,144 @@
+"""What trainers of other frameworks are told of their place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import load_cluster
+from dtctl.errors import ConfigError
+from dtctl.model import Cluster, Dialect, Host, Launch
+from dtctl.plan.run import plan_run
+from dtctl.ways import Way, way_of
+from tests.unit.clusters import cluster, job, ssh_host
+
+NAMES = {name: f"{name}.example" for name in "abc"}
+
+
+def trainers(dialect: Dialect, hosts: list[Host] | None = None) -> Cluster:
+    """A chief on b, two workers on a, one on b, and an evaluator on c."""
+    launch = Launch(command=("./train",), dialect=dialect)
+    return cluster(
+        job("worker", ["a", "a", "b"], [2222, 2223, 2222], launch=launch),
+        job("chief", ["b"], [2223], launch=launch),
+        job("evaluator", ["c"], [2222], launch=launch),
+        hosts=hosts,
+    )
+
+
+def env(value: Cluster) -> dict[str, dict[str, str]]:
+    return {str(task.id): dict(task.env) for task in plan_run(value, NAMES, local_python="python").tasks}
+
+
+def table(value: Cluster, *names: str) -> dict[str, tuple[str | None, ...]]:
+    return {task: tuple(given.get(name) for name in names) for task, given in env(value).items()}
+
+
+def test_ranks_begin_with_the_lead_and_count_on_each_host() -> None:
+    value = trainers("pytorch")
+    assert table(value, "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE") == {
+        "worker:0": ("1", "0", "2"),
+        "worker:1": ("2", "1", "2"),
+        "worker:2": ("3", "1", "2"),
+        "chief:0": ("0", "0", "2"),
+        "evaluator:0": (None, None, None),
+    }
+    meeting = {(given["MASTER_ADDR"], given["MASTER_PORT"], given["WORLD_SIZE"]) for given in env(value).values()}
+    assert meeting == {("b.example", "2223", "4")}
+
+
+def test_an_ipv6_address_has_brackets_only_beside_a_port() -> None:
+    value = cluster(
+        job("worker", ["a"], [2222], launch=Launch(command=("./train",), dialect="pytorch")),
+        hosts=[ssh_host("a", address="fd00::1")],
+    )
+    assert table(value, "MASTER_ADDR") == {"worker:0": ("fd00::1",)}
+
+
+def test_with_pytorch_every_trainer_of_a_host_sees_all_their_gpus() -> None:
+    """LOCAL_RANK is the index of the one that it takes."""
+    hosts = [ssh_host("a", gpus=4), ssh_host("b", gpus=2), ssh_host("c")]
+    seen = table(trainers("pytorch", hosts), "CUDA_VISIBLE_DEVICES")
+    assert seen == {
+        "worker:0": ("0,1,2,3",),
+        "worker:1": ("0,1,2,3",),
+        "worker:2": ("0,1",),
+        "chief:0": ("0,1",),
+        "evaluator:0": ("-1",),
+    }
+    assert table(trainers("jax", hosts), "CUDA_VISIBLE_DEVICES")["worker:1"] == ("2,3",)
+
+
+def test_jax_is_told_by_both_names() -> None:
+    given = env(trainers("jax"))
+    assert [given[task].get("PROCESS_ID") for task in given] == ["1", "2", "3", "0", None]
+    plain = {name: given["worker:2"][name] for name in ("COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID")}
+    assert plain == {"COORDINATOR_ADDRESS": "b.example:2223", "NUM_PROCESSES": "4", "PROCESS_ID": "3"}
+    assert {name: given["worker:2"][f"JAX_{name}"] for name in plain} == plain
+
+
+def test_cluster_spec_is_json_beside_job_and_index() -> None:
+    given = env(trainers("cluster_spec"))["worker:1"]
+    assert (given["JOB_NAME"], given["TASK_INDEX"]) == ("worker", "1")
+    assert json.loads(given["CLUSTER_SPEC"]) == {
+        "worker": ["a.example:2222", "a.example:2223", "b.example:2222"],
+        "chief": ["b.example:2223"],
+    }
+
+
+def test_no_words_and_no_tf_config_are_added() -> None:
+    for dialect in ("pytorch", "jax", "cluster_spec"):
+        for task in plan_run(trainers(dialect), NAMES, local_python="python").tasks:
+            assert task.argv == ("./train",)
+            assert "TF_CONFIG" not in task.env
+            assert task.ready == "started"
+
+
+KVSTORE = """
+name: mx
+hosts:
+  a:
+  b: {gpus: 2}
+jobs:
+  server: {hosts: [a], port: 9100}
+  worker: {hosts: [b, a], command: [./train]}
+trainer: {command: [./serve], dialect: mxnet}
+"""
+
+
+def kvstore(tmp_path: Path, text: str = KVSTORE) -> Cluster:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    return load_cluster(file)
+
+
+def test_mxnet_gets_a_scheduler_beside_the_lead(tmp_path: Path) -> None:
+    value = kvstore(tmp_path)
+    assert way_of(value) is Way.KVSTORE
+    assert [str(task) for task in value.tasks()] == ["server:0", "worker:0", "worker:1", "scheduler:0"]
+    scheduler = value.jobs["scheduler"]
+    assert (scheduler.hosts, scheduler.launch.command, scheduler.launch.dialect) == (("b",), ("./train",), "mxnet")
+    own = table(value, "DMLC_ROLE", "DMLC_NODE_HOST", "CUDA_VISIBLE_DEVICES")
+    assert own == {
+        "server:0": ("server", "a.example", "-1"),
+        "worker:0": ("worker", "b.example", "0,1"),
+        "worker:1": ("worker", "a.example", None),
+        "scheduler:0": ("scheduler", "b.example", "-1"),
+    }
+    port = str(scheduler.ports[0])
+    common = table(value, "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER")
+    assert set(common.values()) == {("b.example", port, "2", "1")}
+
+
+def test_a_scheduler_of_the_file_stays_where_it_is(tmp_path: Path) -> None:
+    value = kvstore(tmp_path, KVSTORE.replace("jobs:\n", "jobs:\n  scheduler: {hosts: [a], port: 9000}\n"))
+    assert (value.jobs["scheduler"].hosts, value.jobs["scheduler"].ports) == (("a",), (9000,))
+    assert set(table(value, "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT").values()) == {("a.example", "9000")}
+
+
+def test_mxnet_without_a_server_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        kvstore(tmp_path, KVSTORE.replace("  server: {hosts: [a], port: 9100}\n", ""))
+    assert [problem.summary for problem in raised.value.problems] == ["the dialect mxnet needs a job 'server'"]
