@@ -50,12 +50,12 @@ def pytorch(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
 
 
 def jax(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
-    """The arguments of jax.distributed.initialize(), plain and as JAX itself looks for them."""
+    """The arguments of jax.distributed.initialize(); for the address it looks itself (jax/_src/distributed.py)."""
     head = around.ranks[0]
-    place = {"COORDINATOR_ADDRESS": around.spec[head.job][head.index], "NUM_PROCESSES": str(len(around.ranks))}
-    if task in around.ranks:
-        place["PROCESS_ID"] = str(around.ranks.index(task))
-    return {**place, **{f"JAX_{name}": value for name, value in place.items()}}
+    address = around.spec[head.job][head.index]
+    place = {"COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_ADDRESS": address}
+    number = {"PROCESS_ID": str(around.ranks.index(task))} if task in around.ranks else {}
+    return {**place, "NUM_PROCESSES": str(len(around.ranks)), **number}
 
 
 def mxnet(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
