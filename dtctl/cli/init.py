@@ -14,11 +14,15 @@ def init(
     helper: Annotated[
         bool, typer.Option("--helper", help="Only graceful.py, by which a trainer that you have saves on SIGTERM.")
     ] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show the templates, and when to choose which.")] = False,
 ) -> None:
     """Write a trainer and a cluster.yaml that works at once; nothing if one of the files is there already."""
-    from dtctl.operations.init import write_helper, write_template
-    from dtctl.render import errors
+    from dtctl.operations.init import about_template, requirements, template_names, write_helper, write_template
+    from dtctl.render import errors, tables
 
+    if show:
+        tables.show_templates({name: about_template(name) for name in template_names()})
+        return
     written = write_helper(directory) if helper else write_template(template, directory)
     for path in written:
         errors.note(f"wrote {path}")
@@ -26,4 +30,5 @@ def init(
         errors.note("next: it begins with the lines that the trainer needs")
         return
     cd = "" if directory.resolve() == Path.cwd() else f"cd {directory}\n  "
-    errors.note(f"next:\n  {cd}dtctl up --local -f    train on this machine; it needs tensorflow and scikit-learn")
+    needs = f"; it needs {', '.join(requirements(directory))}" if requirements(directory) else ""
+    errors.note(f"next:\n  {cd}dtctl up --local -f    train on this machine{needs}")

@@ -25,6 +25,18 @@ def template_names() -> list[str]:
     return sorted(path.name for path in templates_directory().iterdir() if (path / "cluster.yaml").is_file())
 
 
+def about_template(name: str) -> str:
+    """When to choose it: the first line of its cluster.yaml."""
+    with (templates_directory() / name / "cluster.yaml").open(encoding="utf-8") as file:
+        return file.readline().lstrip("# ").rstrip()
+
+
+def requirements(directory: Path) -> tuple[str, ...]:
+    """What a template's trainer needs beside Python, by what was written."""
+    file = directory / "requirements.txt"
+    return tuple(file.read_text(encoding="utf-8").split()) if file.is_file() else ()
+
+
 def write_template(name: str, directory: Path) -> tuple[Path, ...]:
     """The files that were written. Raises UsageError, before anything is written, if one of them is there already."""
     names = template_names()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.operations.runs import KnownRun
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED")
 _WRAPPED = ("NOTE", "TASKS", "FOUND")
+
+
+def show_templates(found: Mapping[str, str]) -> None:
+    """Name -> when to choose it."""
+    grid = table("TEMPLATE", "NOTE")
+    for name, about in found.items():
+        grid.add_row(name, about)
+    print_table(grid)
 
 
 def show_plan(plan: RunPlan) -> None:
