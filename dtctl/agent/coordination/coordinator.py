@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from .. import intents
 from . import incidents, outcome, start
+from .contacts import Contacts
 from .ending import Ending
 from .recovery import Failure, Recovery
 from .view import View
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from .services import Services
 
 MOST_INCIDENTS = 200
-DIAL_AGAIN_S = 20.0
-"""Agents dial at least as often."""
-
 LONGEST_GAP_S = 60.0
 """Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
 
@@ -45,15 +43,12 @@ class Coordinator:
         self._wall = data["time"]
         self._now = self._began = now
         self._lost_sessions: Set[str] = set()
-        self._away: Dict[str, float] = {}
-        self._told_away: Set[str] = set()
         self._unready: Dict[str, float] = {}
         self._acknowledged: Dict[str, Dict[str, int]] = {}
         self._sent: Dict[str, Dict[str, int]] = {}
         self._told_over: Set[str] = set()
         self._told_mending: Dict[str, bool] = {}
-        for host in self.view.hosts.values():
-            host["connected"] = False
+        self._contacts = Contacts(self.view, self._tell)
 
     @property
     def decided(self) -> bool:
@@ -80,12 +75,13 @@ class Coordinator:
         known = self.view.hosts[host]
         kind = message["type"]
         if kind == "gone":
-            self._lose(host, message["heard"], str(message["reason"]))
+            self._contacts.lose(host, message["heard"], str(message["reason"]), self._is_done(host))
             return True
         before = known["state"]
         known["heard"] = wall
         if kind == "hello":
-            self._greet(host, now)
+            self._contacts.greet(host, now)
+            self._forget_told(host)
         if kind in ("hello", "state"):
             known["state"] = message["state"]
             if message["lost_session"]:
@@ -107,8 +103,7 @@ class Coordinator:
         self._wall = wall
         own: str = self._spec["coordinator"]["host"]
         self._tell("contact", host=own, reason="the coordinator was started again, after %.0f s" % gap_s)
-        known = [host for host, known in self.view.hosts.items() if known["state"] is not None and not known["over"]]
-        self._away.update((host, now) for host in known if host != own)
+        self._contacts.expect(now)
 
     def past(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
@@ -156,7 +151,7 @@ class Coordinator:
         self._wall = data["time"] = wall
         data["elapsed_s"] += min(max(now - self._now, 0.0), LONGEST_GAP_S)
         self._now = now
-        self._miss(now)
+        self._contacts.miss(now)
         if not self.decided:
             self._judge(now, wall)
         if self.decided:
@@ -174,7 +169,7 @@ class Coordinator:
     def orders(self) -> List[Tuple[str, Dict[str, Any]]]:
         """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
         found = []
-        mending = not self.decided and (self._recovery.mending or bool(self._away))
+        mending = not self.decided and (self._recovery.mending or bool(self._contacts.away))
         for host, known in self.view.hosts.items():
             if not known["connected"]:
                 continue
@@ -203,34 +198,10 @@ class Coordinator:
     def _nothing_is_left(self) -> bool:
         return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
 
-    def _greet(self, host: str, now: float) -> None:
-        known = self.view.hosts[host]
-        since = self._away.pop(host, now)
-        if host in self._told_away:
-            self._told_away.remove(host)
-            self._tell("contact", host=host, reason="%s is back after %.0f s" % (host, now - since))
-        known.update(connected=True, over=False)
+    def _forget_told(self, host: str) -> None:
         self._sent[host] = {}
         self._told_over.discard(host)
         self._told_mending.pop(host, None)
-
-    def _lose(self, host: str, since: float, reason: str) -> None:
-        known = self.view.hosts[host]
-        if known["connected"]:
-            known.update(connected=False, over=self._is_done(host))
-            if not known["over"]:
-                self._away[host] = since
-                self._tell_away(host, reason)
-
-    def _tell_away(self, host: str, reason: str) -> None:
-        self._told_away.add(host)
-        self._tell("contact", host=host, reason="%s is away: %s" % (host, reason))
-
-    def _miss(self, now: float) -> None:
-        """Hosts that ought to have come to a new coordinator by now."""
-        for host, since in self._away.items():
-            if host not in self._told_away and now - since > DIAL_AGAIN_S:
-                self._tell_away(host, "it has not come to the coordinator since that was started again")
 
     def _take_up(self, host: str, offered: Mapping[str, Dict[str, Any]]) -> None:
         """A session on that host may have been asked directly, while nobody could reach this one."""
@@ -281,7 +252,7 @@ class Coordinator:
 
     def _host_given_up(self, now: float) -> Optional[Failure]:
         limit_s = self.view.recovery["host_timeout_s"]
-        for host, since in self._away.items():
+        for host, since in self._contacts.away.items():
             if limit_s is not None and now - since >= limit_s:
                 return Failure(None, "%s has been away for %.0f s" % (host, now - since))
         return None

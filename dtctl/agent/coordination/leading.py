@@ -10,7 +10,7 @@ import time
 
 from .. import environment, paths
 from .coordinator import Coordinator
-from .part import EVENTS_AT_ONCE, report
+from .report import EVENTS_AT_ONCE, report
 from .services import Services
 from .story import Story
 from .view import first_view

@@ -1,0 +1,61 @@
+"""Which hosts are in touch, and since when the others are away."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Protocol, Set
+
+    from .view import View
+
+    class Tell(Protocol):
+        def __call__(self, kind: str, *, host: str, reason: str) -> None: ...
+
+
+DIAL_AGAIN_S = 20.0
+"""Agents dial at least as often."""
+
+
+class Contacts:
+    """Times are of the monotonic clock. At first nobody is in touch."""
+
+    def __init__(self, view: View, tell: Tell) -> None:
+        self.away: Dict[str, float] = {}
+        """Host -> since when."""
+        self._view = view
+        self._tell = tell
+        self._told: Set[str] = set()
+        for host in view.hosts.values():
+            host["connected"] = False
+
+    def expect(self, now: float) -> None:
+        """Who was in touch with an earlier coordinator is to come to this one."""
+        own: str = self._view.spec["coordinator"]["host"]
+        known = [host for host, known in self._view.hosts.items() if known["state"] is not None and not known["over"]]
+        self.away.update((host, now) for host in known if host != own)
+
+    def miss(self, now: float) -> None:
+        """Tells of those who ought to have come by now."""
+        for host, since in self.away.items():
+            if host not in self._told and now - since > DIAL_AGAIN_S:
+                self._tell_away(host, "it has not come to the coordinator since that was started again")
+
+    def greet(self, host: str, now: float) -> None:
+        since = self.away.pop(host, now)
+        if host in self._told:
+            self._told.remove(host)
+            self._tell("contact", host=host, reason="%s is back after %.0f s" % (host, now - since))
+        self._view.hosts[host].update(connected=True, over=False)
+
+    def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
+        """`is_done`: nothing more is expected of it."""
+        known = self._view.hosts[host]
+        if known["connected"]:
+            known.update(connected=False, over=is_done)
+            if not is_done:
+                self.away[host] = since
+                self._tell_away(host, reason)
+
+    def _tell_away(self, host: str, reason: str) -> None:
+        self._told.add(host)
+        self._tell("contact", host=host, reason="%s is away: %s" % (host, reason))
