@@ -175,6 +175,17 @@ class Trainer:
     keep_proxy: bool = False
 
 
+@dataclass(frozen=True)
+class TfConfig:
+    """What TF_CONFIG holds besides cluster and task."""
+
+    environment: str | None = None
+    rpc_layer: str | None = None
+    evaluator_in_cluster: bool = False
+    sparse: bool = False
+    """Workers do not see each other."""
+
+
 def lead_among(jobs: Iterable[str]) -> TaskId:
     """The task that leads a cluster with these jobs, of which there has to be one."""
     names = tuple(jobs)
@@ -196,6 +207,7 @@ class Cluster:
     """Some of DIRECTORY_NAMES; a relative path lies under ~/dtctl/NAME on its host."""
     checkpoint_dir: str | None = None
     """None: the output directory."""
+    tf_config: TfConfig = TfConfig()
     strategy: Strategy = "auto"
     recovery: Recovery = Recovery()
     success: Literal["auto", "lead", "all-workers"] = "auto"

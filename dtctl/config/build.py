@@ -13,7 +13,7 @@ from dtctl.config.order import check_kvstore, check_order, check_strategy, check
 from dtctl.config.placement import give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
 from dtctl.config.sections import ClusterFile
-from dtctl.model import Cluster, Job, Trainer
+from dtctl.model import Cluster, Job, TfConfig, Trainer
 
 
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
@@ -51,6 +51,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         },
         trainer=trainer,
         dirs=content.dirs.model_dump(exclude_none=True),
+        tf_config=TfConfig(**content.tf_config.model_dump()),
         checkpoint_dir=content.checkpoint.dir,
         strategy=content.strategy,
         recovery=read_recovery(content.recovery),

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dtctl.errors import PreflightError
-from dtctl.model import Launch, TaskId
+from dtctl.model import Launch, TaskId, TfConfig
+from dtctl.ways import EVALUATOR, PS
 
 ClusterSpec = Mapping[str, Sequence[str]]
 """Job name -> addresses in task order, as tf.train.ClusterSpec takes it."""
@@ -21,10 +22,28 @@ def tensorflow_flags(task: TaskId, spec: ClusterSpec) -> tuple[str, ...]:
     return (*hosts, f"--job_name={task.job}", f"--task_index={task.index}")
 
 
-def tf_config(task: TaskId, spec: ClusterSpec) -> str:
-    """The value of TF_CONFIG (tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py)."""
-    cluster = {job: list(addresses) for job, addresses in spec.items()}
-    return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
+def tf_config(task: TaskId, spec: ClusterSpec, lead: TaskId, said: TfConfig) -> str:
+    """The value of TF_CONFIG (tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py).
+
+    `spec` is of all jobs. An evaluator reads checkpoints and talks to nobody, so it has no place in the cluster.
+    """
+    seen = {job: addresses for job, addresses in spec.items() if job != EVALUATOR or said.evaluator_in_cluster}
+    # A job of which not all tasks are named is a mapping by index (tf.train.ClusterSpec).
+    cluster = {job: _sparse(job, task, lead, seen[job]) if said.sparse else list(seen[job]) for job in seen}
+    config = {
+        "cluster": {job: tasks for job, tasks in cluster.items() if tasks},
+        "task": {"type": task.job, "index": task.index},
+    }
+    more = {"environment": said.environment, "rpc_layer": said.rpc_layer}
+    return json.dumps({**config, **{name: value for name, value in more.items() if value is not None}})
+
+
+def _sparse(job: str, task: TaskId, lead: TaskId, addresses: Sequence[str]) -> list[str] | dict[str, str]:
+    """What a worker has to see of a job: of the workers the lead and itself. Who serves or leads them sees all."""
+    if task == lead or task.job in (PS, EVALUATOR) or job in (PS, EVALUATOR):
+        return list(addresses)
+    wanted = {other.index for other in (task, lead) if other.job == job}
+    return {str(index): address for index, address in enumerate(addresses) if index in wanted}
 
 
 def placement_words(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Mapping[str, str]) -> tuple[str, ...]:
@@ -36,8 +55,9 @@ def placement_words(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Map
     return ()
 
 
-def placement_env(launch: Launch, task: TaskId, spec: ClusterSpec) -> Mapping[str, str]:
-    return {"TF_CONFIG": tf_config(task, spec)} if launch.dialect in ("tensorflow", "tf_config") else {}
+def placement_env(launch: Launch, task: TaskId, spec: ClusterSpec, lead: TaskId, said: TfConfig) -> Mapping[str, str]:
+    """`spec` is of all jobs."""
+    return {"TF_CONFIG": tf_config(task, spec, lead, said)} if launch.dialect in ("tensorflow", "tf_config") else {}
 
 
 def fill(text: str, fields: Mapping[str, str]) -> str:

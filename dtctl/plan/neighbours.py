@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dtctl.model import LEAD_JOBS, Cluster, TaskId
 from dtctl.plan.dialects import ClusterSpec
-from dtctl.ways import PS, SCHEDULER, SERVER, WORKER
+from dtctl.ways import EVALUATOR, PS, SCHEDULER, SERVER, WORKER
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Neighbourhood:
         trains = (cluster.lead.job, WORKER, *LEAD_JOBS)
         others = [task for task in cluster.tasks() if task.job in trains and task != cluster.lead]
         hosts = {task: cluster.host_of(task).name for task in cluster.tasks()}
-        return cls(spec, (cluster.lead, *others), hosts)
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, (cluster.lead, *others), hosts)
 
     def address(self, task: TaskId) -> tuple[str, str]:
         """Host and port."""

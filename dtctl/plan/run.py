@@ -68,7 +68,7 @@ def _plan_task(
 ) -> TaskPlan:
     job = cluster.jobs[task.job]
     host = cluster.host_of(task)
-    # TensorFlow 2 wants an evaluator in `task` but not in `cluster`: it reads checkpoints and talks to nobody.
+    # Flags name no evaluator: it reads checkpoints and talks to nobody.
     seen = {name: addresses for name, addresses in spec.items() if name != EVALUATOR}
     fields = {
         **{f"{name}_hosts": ",".join(addresses) for name, addresses in spec.items()},
@@ -94,7 +94,7 @@ def _plan_task(
         port=job.ports[task.index],
         gpus=gpus,
         argv=(*own_words, *placement_words(launch, task, seen, fields)),
-        env=_environment(cluster, host, task, launch, seen, gpus, fields),
+        env=_environment(cluster, host, task, launch, spec, gpus, fields),
         secrets=cluster.trainer.secrets,
         keep_proxy=cluster.trainer.keep_proxy,
         role=role,
@@ -126,7 +126,11 @@ def _environment(
 ) -> Mapping[str, str]:
     """What dtctl sets, then the file's own settings, which win."""
     # By its fault handler a trainer that hangs can be asked for its stack.
-    env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **placement_env(launch, task, spec)}
+    env = {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+    }
+    env |= placement_env(launch, task, spec, cluster.lead, cluster.tf_config)
     if launch.dialect in VARIABLES:
         env |= VARIABLES[launch.dialect](task, Neighbourhood.of(cluster, spec))
     if gpus is not None:

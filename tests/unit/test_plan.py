@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Host, Launch, Recovery, TaskId, Trainer
+from dtctl.model import Cluster, Host, Launch, Recovery, TaskId, TfConfig, Trainer
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.marks import shown
 from dtctl.plan.run import plan_run
@@ -48,6 +49,46 @@ def test_tf_config_names_the_cluster_and_the_task() -> None:
         },
         "task": {"type": "ps", "index": 1},
     }
+
+
+def sparse_or_not(**said: Any) -> dict[str, Any]:
+    """TF_CONFIG of all tasks of a cluster with every job."""
+    jobs = (
+        job("ps", ["a"], [2222]),
+        job("chief", ["b"], [2222]),
+        job("worker", ["c", "d"], [2222, 2222]),
+        job("evaluator", ["a"], [2223]),
+    )
+    plan = planned(cluster(*jobs, tf_config=TfConfig(**said)))
+    return {str(one.id): json.loads(one.env["TF_CONFIG"]) for one in plan.tasks}
+
+
+def test_tf_config_holds_environment_and_rpc_layer_where_the_file_does() -> None:
+    config = sparse_or_not(environment="cloud", rpc_layer="grpc")["worker:1"]
+    assert (config["environment"], config["rpc_layer"]) == ("cloud", "grpc")
+    assert set(sparse_or_not()["worker:1"]) == {"cluster", "task"}
+
+
+def test_an_evaluator_is_in_the_cluster_of_tf_config_by_choice() -> None:
+    assert "evaluator" not in sparse_or_not()["evaluator:0"]["cluster"]
+    told = sparse_or_not(evaluator_in_cluster=True)
+    assert told["worker:0"]["cluster"]["evaluator"] == ["a.example:2223"]
+    assert told["evaluator:0"]["task"] == {"type": "evaluator", "index": 0}
+
+
+def test_in_a_sparse_cluster_workers_do_not_see_each_other() -> None:
+    told = sparse_or_not(sparse=True)
+    assert told["worker:1"]["cluster"] == {
+        "ps": ["a.example:2222"],
+        "chief": {"0": "b.example:2222"},
+        "worker": {"1": "d.example:2222"},
+    }
+    whole = {
+        "ps": ["a.example:2222"],
+        "chief": ["b.example:2222"],
+        "worker": ["c.example:2222", "d.example:2222"],
+    }
+    assert told["ps:0"]["cluster"] == told["chief:0"]["cluster"] == whole
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,30 @@ class DirsEntry(Section):
     )
 
 
+class TfConfigEntry(Section):
+    """What the variable `TF_CONFIG` holds besides cluster and task, for the dialects `tensorflow` and `tf_config`."""
+
+    where: ClassVar[str] = "tf_config"
+
+    environment: v.Text | None = Field(
+        default=None, description="its `environment`, which older Estimators look at", examples=["cloud"]
+    )
+    rpc_layer: v.Text | None = Field(
+        default=None, description="its `rpc_layer`; TensorFlow's own is `grpc`", examples=["grpc"]
+    )
+    evaluator_in_cluster: v.Flag = Field(
+        default=False,
+        description="the job `evaluator` stands in its `cluster` too; TensorFlow 2 wants it in `task` alone",
+        examples=["true"],
+    )
+    sparse: v.Flag = Field(
+        default=False,
+        description="each worker's `cluster` holds the ps, the lead and the worker itself, not the other workers, "
+        "so that it need not wait for them",
+        examples=["true"],
+    )
+
+
 class CheckpointEntry(Section):
     """Where checkpoints are looked for."""
 
@@ -89,6 +113,7 @@ class ClusterFile(Section):
     )
     trainer: TrainerEntry = Field(default=TrainerEntry(), description="the training program")
     dirs: DirsEntry = Field(default=DirsEntry(), description="directories on the hosts")
+    tf_config: TfConfigEntry = Field(default=TfConfigEntry(), description="what `TF_CONFIG` holds")
     checkpoint: CheckpointEntry = Field(default=CheckpointEntry(), description="where checkpoints are looked for")
     strategy: v.Strategy = Field(
         default="auto",
@@ -159,6 +184,7 @@ SECTIONS: tuple[type[Section], ...] = (
     JobEntry,
     TrainerEntry,
     DirsEntry,
+    TfConfigEntry,
     CheckpointEntry,
     RecoveryEntry,
     CoordinatorEntry,
