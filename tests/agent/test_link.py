@@ -224,11 +224,13 @@ def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, messa
     assert links.hub.said("hello", "h1") == links.hub.said("gone", "h1") == []
 
 
+RUNNING = {"want": "run", "generation": 2, "version": 5}
+
+
 def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
-    running = {"want": "run", "generation": 2, "version": 5}
     late = links.dialer(links.past)
     late.expect_type("connected")
-    late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": running}))
+    late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))
     assert links.hub.expect_type("past", "h1") == {"type": "past", "run": "r0"}
     assert late.expect_type("welcome")["events_from"] == 7
     told = late.expect_type("orders")
@@ -243,7 +245,7 @@ def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
 def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
     late = links.dialer(links.past)
     late.expect_type("connected")
-    late.ask("send", hello("h1", run="r1"))
+    late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
     links.hub.expect_type("past", "h1")
     late.ask("send", state(of="the past"))
     late.expect_type("gone")
