@@ -55,8 +55,8 @@ def test_the_story_names_who_asked_for_what(home: Desk) -> None:
     home.dtctl("up", "--local")
     home.dtctl("stop", "worker:1")
     events = json.loads(home.dtctl("events", "-o", "json"))["events"]
-    (request,) = (event for event in events if event["kind"] == "request")
-    assert (request["reason"], "@" in request["by"]) == ("stop worker:1", True)
+    requests = [(event["reason"], "@" in event["by"]) for event in events if event["kind"] == "request"]
+    assert requests == [("up", True), ("stop worker:1", True)]
 
 
 def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
@@ -73,7 +73,11 @@ def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> 
     home.write_cluster(ignore_sigterm=True)
     home.dtctl("up", "--local")
     with home.start("stop", "--grace", "3s") as stopping:
-        eventually(lambda: any(one["kind"] == "request" for one in _events(home)), 60, "the request to arrive")
+        eventually(
+            lambda: any(one["kind"] == "request" and one["reason"] == "stop" for one in _events(home)),
+            60,
+            "the request to arrive",
+        )
         stopping.send_signal(signal.SIGINT)
         said = stopping.stdout.read() if stopping.stdout else ""
     assert stopping.returncode == 130
