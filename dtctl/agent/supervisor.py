@@ -38,6 +38,7 @@ class Supervisor:
         self._published = 0.0
         self._intent = intents.Followed(files)
         self.state = files.state()
+        self._was_finished = bool(self.state["finished"])
         me = processes.myself()
         self.state.update(agent=dict(me, since=time.time()), finished=False)
         self._around = Surroundings(
@@ -122,6 +123,8 @@ class Supervisor:
 
     def _awaits_coordinator(self) -> bool:
         """One that comes back has to hear that tasks were stopped meanwhile: it may wait for them, or go on itself."""
+        if self._was_finished:  # it had told this host that nothing more would be asked
+            return False
         ended = max((entry["since"] for entry in self.state["tasks"].values()), default=0.0)
         return bool(time.time() - ended < intents.AWAIT_S)
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from dtctl.operations.init import write_helper
 from tests.desk import Desk
 from tests.faults.scene import Scene
 from tests.hosts.fleet import Fleet
@@ -22,6 +23,8 @@ def tensorflow(fleet: Fleet, user: Desk, steps: int, **recovery: object) -> Scen
     """A project on the desk: two ps, two workers, at most 20 steps a second until it is told that it is enough."""
     for file in (TEMPLATE, PACED):
         shutil.copy(file, user.project / file.name)
+    if not (user.project / "graceful.py").exists():
+        write_helper(user.project)
     keys = {
         "jobs": {"ps": {"hosts": "gpu-[1-2]"}, "worker": {"hosts": "gpu-[3-4]"}},
         "trainer": {

@@ -147,6 +147,18 @@ def test_an_agent_that_was_stopped_waits_for_the_coordinator_but_not_for_ever(
     assert supervise(files, ScriptedPart(cable_cut), monkeypatch) is goes
 
 
+def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def coordinator(part: ScriptedPart, state: Fields) -> Fields | None:
+        part.over = part.steps == 2
+        return stop(2)
+
+    def nobody(part: ScriptedPart, state: Fields) -> None:
+        part.connected = False
+
+    assert supervise(files, ScriptedPart(coordinator), monkeypatch)
+    assert supervise(files, ScriptedPart(nobody), monkeypatch)
+
+
 def test_an_agent_whose_controller_was_lost_during_the_start_goes(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,8 @@ class Coordinator:
         known = self.view.hosts[host]
         kind = message["type"]
         if kind == "gone":
-            self._contacts.lose(host, message["heard"], str(message["reason"]), self._is_done(host))
+            is_done = host in self._told_over and self._is_done(host)
+            self._contacts.lose(host, message["heard"], str(message["reason"]), is_done)
             return True
         before = known["state"]
         known["heard"] = wall
@@ -189,7 +190,7 @@ class Coordinator:
         return self.over if host == self._spec["coordinator"]["host"] else self._is_done(host)
 
     def _is_done(self, host: str) -> bool:
-        """Nothing is left there, and its agent knows that nothing more will be asked: it goes, told so or cut off."""
+        """Nothing is left there, and its agent has said that it knows that nothing more will be asked."""
         if self._ending is None or not self._ending.host_is_done(host):
             return False
         known = self._acknowledged.get(host, {})
