@@ -29,6 +29,9 @@ pytestmark = [
     pytest.mark.timeout(MINUTES * 60 + 900),
 ]
 
+SILENCE_S = 120.0
+"""Two faults together can leave a silence that the restart of one task does not end; then all are restarted."""
+
 UNBOUNDED = {"max_restarts": 10000, "max_run_restarts": 10000}
 
 
@@ -52,6 +55,7 @@ def test_tensorflow_survives_one_fault_after_the_other(fleet: Fleet, user: Desk,
 
 def soak(scene: Scene, minutes: float, way: str) -> Row:
     print(f"FAULTS_SEED={SEED}")
+    scene.recovery_s = max(scene.recovery_s, SILENCE_S + 120)
     scene.up()
     checkpoints = scene.complete_checkpoints()
     began = time.time()
