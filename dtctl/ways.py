@@ -62,8 +62,13 @@ def way_of(cluster: Cluster) -> Way:
         return Way.KVSTORE
     if PS in cluster.jobs:
         return Way.ASYNC_PS
-    trainers = [task for task in cluster.tasks() if task.job in (cluster.lead.job, WORKER, *LEAD_JOBS)]
-    return Way.COLLECTIVE if len(trainers) > 1 else Way.SINGLE
+    return Way.COLLECTIVE if len(trainers(cluster)) > 1 else Way.SINGLE
+
+
+def trainers(cluster: Cluster) -> tuple[TaskId, ...]:
+    """The tasks that train: the lead first, the others in the order of the file."""
+    others = [task for task in cluster.tasks() if task.job in (cluster.lead.job, WORKER, *LEAD_JOBS)]
+    return (cluster.lead, *(task for task in others if task != cluster.lead))
 
 
 def role_of(task: TaskId, lead: TaskId) -> Role:

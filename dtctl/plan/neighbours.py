@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dtctl.model import LEAD_JOBS, Cluster, TaskId
+from dtctl.model import Cluster, TaskId
 from dtctl.plan.dialects import ClusterSpec
-from dtctl.ways import EVALUATOR, PS, SCHEDULER, SERVER, WORKER
+from dtctl.ways import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,13 @@ class Neighbourhood:
     spec: ClusterSpec
     """Job -> addresses, of those who talk to each other."""
     ranks: tuple[TaskId, ...]
-    """The tasks that train, by rank: the lead first, the others in the order of the file."""
+    """The tasks that train, by rank."""
     hosts: Mapping[TaskId, str]
 
     @classmethod
     def of(cls, cluster: Cluster, spec: ClusterSpec) -> Neighbourhood:
-        trains = (cluster.lead.job, WORKER, *LEAD_JOBS)
-        others = [task for task in cluster.tasks() if task.job in trains and task != cluster.lead]
         hosts = {task: cluster.host_of(task).name for task in cluster.tasks()}
-        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, (cluster.lead, *others), hosts)
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, trainers(cluster), hosts)
 
     def address(self, task: TaskId) -> tuple[str, str]:
         """Host and port."""

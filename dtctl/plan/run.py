@@ -126,10 +126,7 @@ def _environment(
 ) -> Mapping[str, str]:
     """What dtctl sets, then the file's own settings, which win."""
     # By its fault handler a trainer that hangs can be asked for its stack.
-    env = {
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONFAULTHANDLER": "1",
-    }
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     env |= placement_env(launch, task, spec, cluster.lead, cluster.tf_config)
     if launch.dialect in VARIABLES:
         env |= VARIABLES[launch.dialect](task, Neighbourhood.of(cluster, spec))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.coordination.test_recovery import recovered
-from tests.unit.coordination.world import async_ps, collective
+from tests.unit.coordination.world import World, async_ps, collective
 
 
 def contacts(story: list[dict[str, object]]) -> list[str]:
@@ -125,12 +125,18 @@ def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopp
     assert requests == [("stop", "me@pc")]
 
 
-def test_a_host_that_is_away_when_the_run_ends_is_waited_for_but_not_for_ever() -> None:
+def stopped_without_d() -> World:
+    """A run that was stopped while host d was away."""
     world = async_ps()
     world.cut.add("d")
     world.run_for(15)
     world.stop_run = {"a": {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}}
     world.run_for(60)
+    return world
+
+
+def test_a_host_that_is_away_when_the_run_ends_is_waited_for_but_not_for_ever() -> None:
+    world = stopped_without_d()
     assert world.states["worker:0"] == "running"
     assert not world.coordinator.over
     world.wall += 86400
@@ -138,11 +144,7 @@ def test_a_host_that_is_away_when_the_run_ends_is_waited_for_but_not_for_ever() 
 
 
 def test_a_host_that_comes_back_after_the_end_is_told() -> None:
-    world = async_ps()
-    world.cut.add("d")
-    world.run_for(15)
-    world.stop_run = {"a": {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}}
-    world.run_for(60)
+    world = stopped_without_d()
     world.cut.clear()
     world.until(lambda: world.coordinator.over)
     assert world.states["worker:0"] == "stopped"
