@@ -30,5 +30,6 @@ def init(
         errors.note("next: it begins with the lines that the trainer needs")
         return
     cd = "" if directory.resolve() == Path.cwd() else f"cd {directory}\n  "
-    needs = f"; it needs {', '.join(requirements(directory))}" if requirements(directory) else ""
+    needed = requirements(template)
+    needs = f"; it needs {', '.join(needed)}" if needed else ""
     errors.note(f"next:\n  {cd}dtctl up --local -f    train on this machine{needs}")

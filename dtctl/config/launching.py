@@ -20,11 +20,14 @@ TASK_FIELDS = ("job_name", "task_index", "task", "address", "host", "port", "num
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
+def uses_mxnet(content: ClusterFile) -> bool:
+    return "mxnet" in [_dialect(job) or _dialect(content.trainer) for job in content.jobs.values()]
+
+
 def with_scheduler(content: ClusterFile) -> ClusterFile:
     """MXNet's dist kvstore has a scheduler: unless the file has that job itself, it runs beside the lead."""
     jobs = content.jobs
-    dialects = [_dialect(job) or _dialect(content.trainer) for job in jobs.values()]
-    if "mxnet" not in dialects or SCHEDULER in jobs:
+    if not uses_mxnet(content) or SCHEDULER in jobs:
         return content
     lead = jobs[lead_among(jobs).job]
     hosts = lead.hosts[:1]

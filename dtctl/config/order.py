@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dtctl.config.document import Findings
+from dtctl.config.launching import uses_mxnet
 from dtctl.config.sections import ClusterFile
 from dtctl.config.suggest import did_you_mean
 from dtctl.model import LEAD_JOBS, Cluster
@@ -31,8 +32,7 @@ def check_strategy(content: ClusterFile, findings: Findings) -> None:
 def check_kvstore(content: ClusterFile, findings: Findings) -> None:
     """The parameters of MXNet's dist kvstore are on servers."""
     jobs = findings.names_in("jobs")
-    dialects = {(job.dialect or content.trainer.dialect) for job in content.jobs.values()}
-    if "mxnet" in dialects and not {SERVER, PS} & set(jobs):
+    if uses_mxnet(content) and not {SERVER, PS} & set(jobs):
         summary = f"the dialect mxnet needs a job '{SERVER}'"
         findings.add(("jobs",), summary, f"write, for example, {SERVER}: {{hosts: [gpu-1]}}", at_key=True)
 

@@ -31,9 +31,9 @@ def about_template(name: str) -> str:
         return file.readline().lstrip("# ").rstrip()
 
 
-def requirements(directory: Path) -> tuple[str, ...]:
-    """What a template's trainer needs beside Python, by what was written."""
-    file = directory / "requirements.txt"
+def requirements(name: str) -> tuple[str, ...]:
+    """What a template's trainer needs beside Python."""
+    file = templates_directory() / name / "requirements.txt"
     return tuple(file.read_text(encoding="utf-8").split()) if file.is_file() else ()
 
 

@@ -39,6 +39,13 @@ def test_every_template_says_when_to_choose_it(newcomer: Desk) -> None:
         assert about_template(name)[:40] in shown
 
 
+def test_what_a_trainer_needs_is_told_by_its_template_alone(tmp_path: Path) -> None:
+    with desk(tmp_path / "home", name="hello") as made:
+        (made.project / "requirements.txt").write_text("# of another program\nflask\n")
+        assert "it needs" not in made.run("init", "--template", "hello").stderr
+        assert "it needs tensorflow" in made.run("init", "elsewhere").stderr
+
+
 def test_it_learns_and_ends(newcomer: Desk) -> None:
     shown = newcomer.dtctl("up", "--local", "-f")
     assert "y = 3." in shown or "y = 2." in shown
