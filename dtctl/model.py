@@ -18,6 +18,9 @@ Strategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mi
 
 DIRECTORY_NAMES = ("data", "output", "work", "log")
 
+PLATFORM_NAMES = (*(f"{name}_dir" for name in DIRECTORY_NAMES), "num_gpus", "num_gpu")
+"""What a platform tells a trainer besides its place: as --data_dir, or in capitals as the variable DATA_DIR."""
+
 
 @dataclass(frozen=True, order=True)
 class TaskId:
@@ -91,6 +94,8 @@ class Host:
     python: str | None = None
     """Interpreter of the trainers on this host, in place of the trainer's own setting."""
     env: Mapping[str, str] = field(default_factory=dict)
+    dirs: Mapping[str, str] = field(default_factory=dict)
+    """In place of the cluster's."""
 
     @property
     def is_local(self) -> bool:
@@ -112,6 +117,8 @@ class Launch:
     """tensorflow: the flags and TF_CONFIG; flags or tf_config: one of them; then other frameworks' variables."""
     template: tuple[str, ...] = ()
     """Words with {fields}, for the dialect `template`."""
+    platform: tuple[str, ...] = ()
+    """Of PLATFORM_NAMES: those in small letters are handed over as flags, those in capitals as variables."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -1,6 +1,6 @@
 """Save and exit on SIGTERM, for trainers: imported from here, or from the copy `graceful.py` that `dtctl init` writes.
 
-    stop = Stop()                                   # Stop(strategy) with MultiWorkerMirroredStrategy
+    stop = Stop()                                   # Stop(strategy) with MultiWorkerMirroredStrategy, Stop(agree=...)
     for step in stop.between(range(first, last)):   # with a TF1 session: hooks=[stop.hook()]
         train_step()
     manager.save()                                  # a TF1 session saves by itself
@@ -33,12 +33,15 @@ class Stop:
 
     `strategy`: a MultiWorkerMirroredStrategy. Its workers save together, so they have to stop at the same step: they
     agree on it, before every step or every `every`-th, by a collective of one number.
+
+    `agree`: the same for other frameworks, as a function that every worker calls with its own wish, and that says to
+    all of them whether it is the wish of one.
     """
 
-    def __init__(self, strategy: Any = None, *, every: int = 1) -> None:
+    def __init__(self, strategy: Any = None, *, agree: Optional[Callable[[bool], bool]] = None, every: int = 1) -> None:
         self._asked = False
         self._due = False
-        self._agree = bool if strategy is None else _agreement(strategy)
+        self._agree = agree or (bool if strategy is None else _agreement(strategy))
         self._every = every
         self._calls = 0
 

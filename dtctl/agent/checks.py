@@ -51,7 +51,7 @@ def check_spec(spec: Mapping[str, Any], request: Mapping[str, Any]) -> None:
         if spec[name] != request.get(name):
             raise Refused("bad_request", "the spec is of %s %r" % (name, spec[name]))
     paths.checked(spec["run"], "run")
-    for text in [*spec["dirs"], *spec["checkpoint_dirs"]]:
+    for text in [*spec["dirs"], *spec["checkpoint_dirs"], *spec["brought_along"]]:
         _check_text(text, "dirs")
     for task in spec["tasks"]:
         _check_task(task)
@@ -89,6 +89,7 @@ def _check_run(spec: Mapping[str, Any]) -> None:
     if spec["coordinator"] is not None:
         _check_kinds(spec, {"coordinator": dict, "lead": str}, "spec")
         _check_kinds(spec["coordinator"], _COORDINATOR, "coordinator")
+    _check_kinds(spec, {"brought_along": (list, tuple)}, "spec")
     for place in spec["roster"]:
         _check_kinds(place, _PLACE, "roster")
     for stage in spec["stages"]:

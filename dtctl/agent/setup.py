@@ -11,7 +11,7 @@ from .errors import Refused, from_os_error
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Dict, Mapping, Optional
+    from typing import Any, Dict, Iterable, Mapping, Optional
 
     from .conversation import Conversation
 
@@ -27,6 +27,16 @@ def make_directories(spec: Mapping[str, Any], marks: environment.Marks) -> None:
             raise from_os_error(error, "make the directory %s" % directory) from error
         if not os.access(directory, os.W_OK | os.X_OK):
             raise Refused("permission_denied", "cannot write in the directory %s" % directory)
+
+
+def look_for(directories: Iterable[str]) -> None:
+    """Refuses a host on which one of the user's directories cannot be read."""
+    for directory in directories:
+        if not os.path.isdir(directory):
+            hint = "put the data there, or name its place on this host: hosts.NAME.dirs"
+            raise Refused("not_a_directory", "there is no directory %s" % directory, "", hint)
+        if not os.access(directory, os.R_OK | os.X_OK):
+            raise Refused("permission_denied", "cannot read the directory %s" % directory)
 
 
 def run_setup(talk: Conversation, spec: Mapping[str, Any], code: Optional[str], marks: environment.Marks) -> None:

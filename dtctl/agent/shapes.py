@@ -19,6 +19,7 @@ _SPEC = {
     "keep": 10,
     "start_timeout_s": 600.0,
     "target_step": None,
+    "brought_along": (),
 }
 _TASK = {"port": None, "ready": "started", "own": True}
 _ROSTER = {"address": None, "role": "other", "scope": "task", "vital": True, "decides": False}

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from . import (
     bundles,
+    checkpoints,
     checks,
     environment,
     intents,
@@ -101,8 +102,10 @@ def _new(
     marks = environment.Marks(code)
     setup.make_directories(spec, marks)
     setup.run_setup(talk, spec, code, marks)
+    setup.look_for(marks.words(spec.get("brought_along", ())))
     names = {"current": current.id if current else None, "replaces": old.id if old else None}
-    talk.send("prepared", unchanged=False, run=spec["run"], **names)
+    earlier = checkpoints.report(marks.words(spec["checkpoint_dirs"])) if _leads(spec) else []
+    talk.send("prepared", unchanged=False, run=spec["run"], checkpoints=earlier, **names)
     if talk.expect("start", "abort")["type"] == "abort":
         raise Aborted()
     if old is not None:
@@ -133,6 +136,12 @@ def _new(
     return _kept(talk, run, unchanged=False)
 
 
+def _leads(spec: Mapping[str, Any]) -> bool:
+    """Whether the lead task, which restores and saves, is on this host."""
+    coordinator = spec.get("coordinator")
+    return coordinator is not None and bool(coordinator["host"] == spec["host"])
+
+
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if old["bundle"] != new.get("bundle"):
         return "with other code than what is asked for"
@@ -144,12 +153,11 @@ def _end_coordinators(talk: Conversation, spec: Mapping[str, Any], old: Optional
 
     That of the run that has just been stopped gets time to tell the others. Returns those that were not done.
     """
-    coordinator = spec.get("coordinator")
-    if coordinator is None or coordinator["host"] != spec["host"]:
+    if not _leads(spec):
         return []
     ended = []
     for run in runs.every(talk, spec["cluster"]):
-        has_port = whole_run.coordinates(run) and run.spec["coordinator"]["port"] == coordinator["port"]
+        has_port = whole_run.coordinates(run) and run.spec["coordinator"]["port"] == spec["coordinator"]["port"]
         if has_port and run.spec["host"] == spec["host"] and not (run.live() or run.finished()):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)

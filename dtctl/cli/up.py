@@ -54,7 +54,7 @@ def up(
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if output == "json":
-        machine.print_json("Up", {"cluster": cluster.name, "run": outcome.run, "unchanged": not outcome.started})
+        machine.print_json("Up", machine.started(cluster.name, outcome))
     else:
         result.show_started(outcome, launch.plan)
     broken = any(task.state.value == "failed" for task in outcome.started.values())

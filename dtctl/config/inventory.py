@@ -58,6 +58,7 @@ def _entry_hosts(
     if local and "ssh" in entry.model_fields_set:
         summary = f"hosts.{key} has both transport: local and ssh, expected one of them"
         findings.add(("hosts", key, "ssh"), summary, "a local host is this machine, reached without SSH", at_key=True)
+    _check_directories(key, entry, content, findings)
     addresses = _over(names, entry.address, ("hosts", key, "address"), findings)
     ranged = {
         field: _over(names, getattr(entry.ssh, field), ("hosts", key, "ssh", field), findings) for field in _RANGED
@@ -72,9 +73,28 @@ def _entry_hosts(
             path = ("hosts", key, "ssh")
             findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
     return [
-        Host(name=name, ssh=ssh, address=address, gpus=entry.gpus, python=entry.python, env=entry.env)
+        Host(
+            name=name,
+            ssh=ssh,
+            address=address,
+            gpus=entry.gpus,
+            python=entry.python,
+            env=entry.env,
+            dirs=entry.dirs.model_dump(exclude_none=True),
+        )
         for name, ssh, address in zip(names, reached, addresses, strict=True)
     ]
+
+
+def _check_directories(key: str, entry: HostEntry, content: ClusterFile, findings: Findings) -> None:
+    """A directory of one host alone would leave the tasks of the others without."""
+    for name in entry.dirs.model_dump(exclude_none=True):
+        if getattr(content.dirs, name) is None and not findings.has("dirs"):
+            path = ("hosts", key, "dirs", name)
+            summary = f"{findings.name(*path)} is set, but dirs.{name} is not"
+            findings.add(
+                path, summary, f"write, for example, dirs: {{{name}: /data}}, for the other hosts", at_key=True
+            )
 
 
 def _over(names: Sequence[str], text: str | None, path: tuple[str, ...], findings: Findings) -> Sequence[str | None]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from dtctl.config.document import Findings, Path
+from dtctl.config.platform import check_platform, directory_is_set, lacks_directory, platform_names
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.suggest import did_you_mean
@@ -40,13 +41,17 @@ def with_scheduler(content: ClusterFile) -> ClusterFile:
 
 def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]:
     """The launch of each job. Templates are checked where they stand, so that each mistake is told once."""
-    _check_template(("trainer",), content.trainer, content, findings)
-    for name, job in content.jobs.items():
-        _check_template(("jobs", name), job, content, findings)
-    return {name: _merged(name, content.trainer, job, findings) for name, job in content.jobs.items()}
+    for path, section in (
+        (("trainer",), content.trainer),
+        *((("jobs", name), job) for name, job in content.jobs.items()),
+    ):
+        _check_template(path, section, content, findings)
+        check_platform(path, section, content, findings)
+    return {name: _merged(name, content, job, findings) for name, job in content.jobs.items()}
 
 
-def _merged(name: str, trainer: LaunchKeys, job: LaunchKeys, findings: Findings) -> Launch:
+def _merged(name: str, content: ClusterFile, job: LaunchKeys, findings: Findings) -> Launch:
+    trainer = content.trainer
     dialect = _dialect(job) or _dialect(trainer) or "tensorflow"
     template = (job.template or trainer.template or []) if dialect == "template" else []
     if dialect == "template" and not template:
@@ -59,6 +64,7 @@ def _merged(name: str, trainer: LaunchKeys, job: LaunchKeys, findings: Findings)
         args=_words(_merged_args(trainer.args, job.args)),
         dialect=dialect,
         template=tuple(template),
+        platform=platform_names(trainer.platform if job.platform is None else job.platform, content),
         env={**trainer.env, **job.env},
     )
 
@@ -98,9 +104,8 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
             if field not in known:
                 hint = did_you_mean(field, known) or f"fields here: {', '.join(known)}"
                 findings.add(at, f"{findings.name(*at)}: {{{field}}} is not a field of a template", hint)
-            elif field.endswith("_dir") and not getattr(content.dirs, field[:-4]) and not findings.has("dirs"):
-                summary = f"{findings.name(*at)}: {{{field}}} has no value, because dirs.{field[:-4]} is not set"
-                findings.add(at, summary, f"write, for example, dirs: {{{field[:-4]}: /data}}")
+            elif field.endswith("_dir") and not directory_is_set(field, content) and not findings.has("dirs"):
+                lacks_directory(at, f"{{{field}}}", findings)
 
 
 def _fields(jobs: Sequence[str]) -> list[str]:

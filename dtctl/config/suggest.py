@@ -8,9 +8,13 @@ from collections.abc import Iterable
 
 def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The choice that `word` was most likely meant to be; None when none is as near as `cutoff`, from 0 to 1."""
-    by_lower = {choice.lower(): choice for choice in choices}
+    names = list(choices)
+    by_lower = {choice.lower(): choice for choice in names}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
-    return by_lower[matches[0]] if matches else None
+    if not matches:
+        return None
+    # Of two that differ in their capitals alone, the one that is written as the word is.
+    return matches[0] if word.islower() and matches[0] in names else by_lower[matches[0]]
 
 
 def did_you_mean(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:

@@ -144,6 +144,16 @@ Word = Annotated[str, Kind(_SINGLE, _read_word, _ANY_SCALAR)]
 Words = Annotated[
     list[Word], OrText(shlex.split, "one or more words: a list, or one text that is split as a shell would")
 ]
+Platform = Annotated[
+    list[
+        Annotated[str, choice("flags", "env", *model.PLATFORM_NAMES, *(name.upper() for name in model.PLATFORM_NAMES))]
+    ],
+    OrText(
+        str.split,
+        "flags, env, or names as in [data_dir, OUTPUT_DIR, num_gpus]; an empty list for nothing",
+        may_be_empty=True,
+    ),
+]
 HostList = Annotated[
     list[HostNames],
     OrText(lambda one: [one], "one or more names of hosts: a list, or one text; ranges as in gpu-[1-4] are names too"),

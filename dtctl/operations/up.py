@@ -13,6 +13,7 @@ from typing import Any
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, TaskId
+from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.conversation import Progress, Report, request
 from dtctl.operations.credentials import Credentials
 from dtctl.operations.push import converse
@@ -60,6 +61,8 @@ class UpResult:
     """Of a run that was there already: tasks that do not run any more."""
     replaced: Mapping[str, StopResult] = field(default_factory=dict)
     """Runs that had to make way, and how they ended."""
+    earlier: Checkpoints | None = None
+    """Where the lead's host has a complete checkpoint already."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
 
@@ -96,8 +99,16 @@ def up(
         started=_statuses(record.roster, started),
         ended=(),
         replaced=replaced,
+        earlier=_earlier(prepared),
         without_revival=_without_revival(kept) if launch.expects_revival else {},
     )
+
+
+def _earlier(prepared: Mapping[str, Message]) -> Checkpoints | None:
+    """In the newest of the directories that the hosts have looked into."""
+    found = [each for host, answer in prepared.items() for each in read_checkpoints(host, answer["checkpoints"])]
+    newest = newest_of_run(found)
+    return newest if newest and newest.newest_complete else None
 
 
 def _replace(old: str, launch: Launch, transport: Transport) -> StopResult:

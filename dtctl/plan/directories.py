@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dtctl.model import Cluster
+from dtctl.model import Cluster, Host
 from dtctl.plan.marks import HOME
+from dtctl.ways import KVSTORE_JOBS, PS
+
+Directories = Mapping[str, str]
+"""data, output, work, log: paths on one host, with marks."""
 
 
 def on_host(path: str, cluster: str) -> str:
@@ -17,11 +21,18 @@ def on_host(path: str, cluster: str) -> str:
     return f"{HOME}/dtctl/{cluster}/{path.removeprefix('./')}".removesuffix("/.")
 
 
-def directories(cluster: Cluster) -> Mapping[str, str]:
-    return {name: on_host(path, cluster.name) for name, path in cluster.dirs.items()}
+def directories(cluster: Cluster, host: Host) -> Directories:
+    return {name: on_host(path, cluster.name) for name, path in {**cluster.dirs, **host.dirs}.items()}
 
 
-def checkpoint_directories(cluster: Cluster, dirs: Mapping[str, str]) -> tuple[str, ...]:
+def checkpoint_directories(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
     if cluster.checkpoint_dir is not None:
         return (on_host(cluster.checkpoint_dir, cluster.name),)
     return (dirs["output"],) if "output" in dirs else ()
+
+
+def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:
+    """Directories that have to be there before a run: data, unless it lies among the run's own. A ps reads none."""
+    reads = any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
+    data = {**cluster.dirs, **host.dirs}.get("data", "")
+    return (dirs["data"],) if reads and data.startswith(("/", "~")) else ()

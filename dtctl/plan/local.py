@@ -26,7 +26,8 @@ def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster
         raise PreflightError("no free port is left on this machine")
 
     hosts = {
-        name: dataclasses.replace(host, ssh=None, address=LOOPBACK, python=None) for name, host in cluster.hosts.items()
+        name: dataclasses.replace(host, ssh=None, address=LOOPBACK, python=None, dirs={})
+        for name, host in cluster.hosts.items()
     }
     jobs = {
         name: dataclasses.replace(job, ports=tuple(own_port(port) for port in job.ports))

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dtctl.errors import PreflightError
 from dtctl.model import DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
 from dtctl.plan.dialects import ClusterSpec, fill, placement_env, placement_words
-from dtctl.plan.directories import checkpoint_directories, directories, on_host
+from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
 from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
 from dtctl.plan.marks import PATH
 from dtctl.plan.neighbours import VARIABLES, Neighbourhood
 from dtctl.plan.order import stages
+from dtctl.plan.platform import platform_env, platform_words
 from dtctl.plan.success import decides, known_target_step, success_rule
 from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
 from dtctl.ways import EVALUATOR, PS, Role, Way, role_of, scope_of, settle_s, way_of
@@ -30,13 +31,14 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         for job in cluster.jobs.values()
     }
     gpus = visible_gpus(cluster)
-    dirs = directories(cluster)
+    dirs = {name: directories(cluster, host) for name, host in cluster.hosts.items()}
     way = way_of(cluster)
     tasks = tuple(
-        _plan_task(cluster, task, way, spec, gpus[task], dirs, local_python=local_python) for task in cluster.tasks()
+        _plan_task(cluster, task, way, spec, gpus[task], dirs[cluster.host_of(task).name], local_python=local_python)
+        for task in cluster.tasks()
     )
     leading = cluster.host_of(cluster.lead).name
-    checkpoint_dirs = checkpoint_directories(cluster, dirs)
+    checkpoint_dirs = {name: checkpoint_directories(cluster, each) for name, each in dirs.items()}
     return RunPlan(
         cluster=cluster,
         tasks=tasks,
@@ -47,7 +49,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         coordinator=Coordinator(leading, _join(addresses[leading], cluster.coordinator_port), cluster.coordinator_port),
         needs_checkpoint=way.keeps_parameters_on_ps
         and PS in cluster.jobs
-        and bool(checkpoint_dirs)
+        and bool(checkpoint_dirs[leading])
         and not cluster.recovery.allow_scratch,
         settle_s=settle_s(cluster),
         target_step=known_target_step(cluster),
@@ -62,7 +64,7 @@ def _plan_task(
     way: Way,
     spec: ClusterSpec,
     gpus: tuple[int, ...] | None,
-    dirs: Mapping[str, str],
+    dirs: Directories,
     *,
     local_python: str,
 ) -> TaskPlan:
@@ -93,7 +95,7 @@ def _plan_task(
         address=fields["address"],
         port=job.ports[task.index],
         gpus=gpus,
-        argv=(*own_words, *placement_words(launch, task, seen, fields)),
+        argv=(*own_words, *platform_words(launch, fields), *placement_words(launch, task, seen, fields)),
         env=_environment(cluster, host, task, launch, spec, gpus, fields),
         secrets=cluster.trainer.secrets,
         keep_proxy=cluster.trainer.keep_proxy,
@@ -130,6 +132,7 @@ def _environment(
     env |= placement_env(launch, task, spec, cluster.lead, cluster.tf_config)
     if launch.dialect in VARIABLES:
         env |= VARIABLES[launch.dialect](task, Neighbourhood.of(cluster, spec))
+    env |= platform_env(launch, fields)
     if gpus is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"

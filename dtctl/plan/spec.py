@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtctl.model import Cluster
+from dtctl.plan.directories import brought_along
 from dtctl.plan.values import RunPlan, TaskPlan
 
 SPEC_VERSION = 2
@@ -59,7 +60,8 @@ def host_spec(
         "success": plan.success,
         "tasks": [_task(task) for task in tasks],
         # Data is there already, or it is not for us to make; it may well be read-only.
-        "dirs": sorted(path for name, path in plan.dirs.items() if name != "data"),
+        "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
+        "brought_along": list(brought_along(cluster, cluster.hosts[host], plan.dirs[host])),
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "recovery": _recovery(cluster),
         "needs_checkpoint": plan.needs_checkpoint,
@@ -71,7 +73,7 @@ def host_spec(
         "ttl_s": cluster.ttl_s,
         "keep": cluster.keep,
         "target_step": plan.target_step,
-        "checkpoint_dirs": list(plan.checkpoint_dirs),
+        "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "inventory": inventory,
     }
 

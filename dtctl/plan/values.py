@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.model import Cluster, TaskId
+from dtctl.plan.directories import Directories
 from dtctl.plan.order import Stage
 from dtctl.ways import Role, Scope, Way
 
@@ -69,9 +70,10 @@ class RunPlan:
     """A ps that is lost takes parameters with it that only a complete checkpoint can bring back."""
     settle_s: float
     target_step: int | None
-    dirs: Mapping[str, str]
-    """data, output, work, log: directories on each host, with marks."""
-    checkpoint_dirs: tuple[str, ...]
+    dirs: Mapping[str, Directories]
+    """By host."""
+    checkpoint_dirs: Mapping[str, tuple[str, ...]]
+    """By host, with marks."""
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         return tuple(task for task in self.tasks if task.host == host)

@@ -13,6 +13,7 @@ from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.stop import StopResult
+from dtctl.operations.up import UpResult
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan
 from dtctl.render.words import iso_utc
@@ -31,6 +32,15 @@ def print_json_line(body: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "run": outcome.run,
+        "unchanged": not outcome.started,
+        "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
+    }
+
+
 def plan(value: RunPlan) -> dict[str, Any]:
     return {
         "cluster": value.cluster.name,
@@ -47,8 +57,8 @@ def plan(value: RunPlan) -> dict[str, Any]:
         "targetStep": value.target_step,
         "code": str(value.cluster.trainer.code),
         "setup": value.cluster.trainer.setup,
-        "dirs": {name: shown(path) for name, path in value.dirs.items()},
-        "checkpointDirs": [shown(path) for path in value.checkpoint_dirs],
+        "dirs": {host: {name: shown(path) for name, path in value.dirs[host].items()} for host in value.hosts},
+        "checkpointDirs": {host: [shown(path) for path in value.checkpoint_dirs[host]] for host in value.hosts},
         "tasks": [
             {
                 "task": str(task.id),

@@ -41,6 +41,10 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             )
     where = f"{count(len(plan.tasks), 'task')} on {fold(plan.hosts)}"
     console.err().print(Text.assemble("run ", (result.run, "bold"), f" started: {where}"))
+    if result.earlier is not None and result.earlier.newest_complete is not None:
+        checkpoint = result.earlier.newest_complete
+        place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
+        note(f"an earlier checkpoint is there, {place}: a trainer that restores goes on from it")
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
         note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")

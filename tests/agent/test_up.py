@@ -242,6 +242,22 @@ def test_a_directory_that_cannot_be_made_is_told(host: AgentHost) -> None:
     assert refused.value.code == "not_a_directory"
 
 
+def test_a_host_without_the_data_is_refused_before_anything_starts(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", *SLEEP), brought_along=["\0HOME/data"])
+    with pytest.raises(AgentRefused) as refused:
+        host.up(spec)
+    assert refused.value.code == "not_a_directory"
+    assert str(host.home / "data") in str(refused.value)
+    (host.home / "data").mkdir()
+    assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
+
+
+def test_data_that_the_setup_brings_is_found(host: AgentHost) -> None:
+    setup = {"text": "mkdir $HOME/data", "env": {}}
+    spec = host.spec(task("worker:0", *SLEEP), brought_along=["\0HOME/data"], setup=setup)
+    assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
+
+
 def test_two_clusters_and_two_hosts_may_share_one_root(host: AgentHost) -> None:
     specs = [
         host.spec(task("worker:0", *SLEEP)),

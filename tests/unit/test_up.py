@@ -19,7 +19,7 @@ from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 
-READY = {"type": "prepared", "unchanged": False, "replaces": None, "current": None}
+READY = {"type": "prepared", "unchanged": False, "replaces": None, "current": None, "checkpoints": []}
 
 
 @pytest.fixture
@@ -71,6 +71,29 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Launch) -
     }
     assert all(session.closed for session in transport.sessions.values())
     assert remembered == [launch.record]
+
+
+def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Launch) -> None:
+    checkpoint = {
+        "prefix": "m-7",
+        "step": 7,
+        "time": 1.0,
+        "size_bytes": 1,
+        "shards": 1,
+        "complete": True,
+        "problem": "",
+    }
+    report = {"dir": "/out", "newest_complete": checkpoint, "incomplete": [], "all": [checkpoint]}
+
+    def resuming(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        usual = willing(session, fields)
+        leads = fields["type"] == "up" and fields["spec"]["coordinator"]["host"] == session.host.name
+        return [{**READY, "checkpoints": [report]}] if leads else usual
+
+    result, _ = started(launch, FakeTransport(resuming))
+    assert (result.earlier.host, result.earlier.directory) == ("c", "/out")
+    assert result.earlier.newest_complete.step == 7
+    assert started(launch, FakeTransport(willing))[0].earlier is None
 
 
 def test_each_host_is_connected_to_once(launch: Launch) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from dtctl.config import values as v
 from dtctl.config.sections.base import REQUIRED, Section
-from dtctl.config.sections.machines import HostEntry, HostSsh, SshDefaults
+from dtctl.config.sections.machines import DirsEntry, HostEntry, HostSsh, SshDefaults
 from dtctl.config.sections.programs import JobEntry, LaunchKeys, TrainerEntry
 from dtctl.config.sections.recovery import RecoveryEntry
 
@@ -32,20 +32,6 @@ __all__ = [
     "TrainerEntry",
     "sections_with",
 ]
-
-
-class DirsEntry(Section):
-    """Directories on the hosts, made before the start. A relative path lies under `~/dtctl/NAME`. The field of a
-    directory that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`."""
-
-    where: ClassVar[str] = "dirs"
-
-    data: v.HostPath | None = Field(default=None, description="training data", examples=["/data/digits"])
-    output: v.HostPath | None = Field(default=None, description="checkpoints and summaries", examples=["/data/output"])
-    work: v.HostPath | None = Field(default=None, description="scratch space", examples=["/scratch"])
-    log: v.HostPath | None = Field(
-        default=None, description="logs that the trainers themselves write", examples=["logs"]
-    )
 
 
 class TfConfigEntry(Section):

@@ -1,4 +1,4 @@
-"""The sections that describe machines: `ssh` and `hosts`."""
+"""The sections that describe machines: `ssh`, `dirs` and `hosts`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,22 @@ class HostSsh(SshDefaults):
     )
 
 
+class DirsEntry(Section):
+    """Directories on the hosts. A relative path lies under `~/dtctl/NAME`. The field of a directory that is set
+    (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as they are. All
+    but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be there already: every host with
+    a task that is no `ps` is looked at."""
+
+    where: ClassVar[str] = "dirs"
+
+    data: v.HostPath | None = Field(default=None, description="training data", examples=["/data/digits"])
+    output: v.HostPath | None = Field(default=None, description="checkpoints and summaries", examples=["/data/output"])
+    work: v.HostPath | None = Field(default=None, description="scratch space", examples=["/scratch"])
+    log: v.HostPath | None = Field(
+        default=None, description="logs that the trainers themselves write", examples=["logs"]
+    )
+
+
 class HostEntry(Section):
     """A machine, or several when its name holds a range: `gpu-[1-4]`, `n[01-12]`, `rack[1-2]-[1,3]`. A range in a text
     of `ssh` or in `address` must have as many values as the name has; a text without a range is shared by all. A single
@@ -83,6 +99,11 @@ class HostEntry(Section):
         default={},
         description="variables of its trainers, over those of `trainer` and the job",
         examples=["{OMP_NUM_THREADS: 8}"],
+    )
+    dirs: DirsEntry = Field(
+        default=DirsEntry(),
+        description="directories here, in place of those of `dirs`",
+        examples=["{data: /ssd/digits}"],
     )
     transport: v.TransportName = Field(
         default="ssh", description="`local`: this machine, without SSH", examples=["local"]

@@ -37,6 +37,13 @@ class LaunchKeys(Section):
         description="words with {fields}, for a trainer with flags of its own; implies `dialect: template`",
         examples=['["--servers={ps_hosts}", "--index={task_index}"]'],
     )
+    platform: v.Platform | None = Field(
+        default=None,
+        description="hands over the directories of `dirs` and the number of GPUs: `flags` as `--data_dir --output_dir "
+        "--work_dir --log_dir --num_gpus`, those that are set; `env` as the variables `DATA_DIR` and so on; or a list "
+        "of such names. `num_gpu` is another name for `num_gpus`; what `args` or `env` say themselves stands",
+        examples=["[data_dir, num_gpu, OUTPUT_DIR]"],
+    )
     env: v.Env = Field(
         default={},
         description="variables; the values are taken as they are written",
@@ -46,8 +53,8 @@ class LaunchKeys(Section):
 
 class JobEntry(LaunchKeys):
     """A named group of tasks. Its name becomes part of the trainers' flags (`--ps_hosts`). `command`, `args`,
-    `dialect`, `template` and `env` stand over those of `trainer`: mappings are merged key by key, anything else is
-    replaced."""
+    `dialect`, `template`, `platform` and `env` stand over those of `trainer`: mappings are merged key by key, anything
+    else is replaced."""
 
     where: ClassVar[str] = "jobs.NAME"
 
