@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import coordinator, hosts, idle, overhead, push, startup
+from benchmarks import coordinator, hosts, idle, overhead, push, startup, ways
 from benchmarks.measuring import CannotRun
 
 BENCHMARKS = {
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "overhead": overhead.run,
     "idle": idle.run,
     "coordinator": coordinator.run,
+    "ways": ways.run,
 }
 
 

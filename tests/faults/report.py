@@ -9,7 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-BEGIN, END = "<!-- the table is written by `make faults` -->\n", "<!-- end of the table -->\n"
+from tests.tables import replace_table
+
+BEGIN, END = "<!-- the table is written by `make faults` -->", "<!-- end of the table -->"
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,8 @@ def summary(fault: str, way: str, began: float, story: Story) -> Row:
 def write(path: Path, rows: Iterable[Row]) -> None:
     """Replaces the table in the page."""
     head = ("fault", "way", "noticed after", "recovered after", "steps lost", "restarts", "outcome")
-    lines = [head, ("---",) * len(head), *sorted({row.cells() for row in rows}, key=lambda cells: (cells[1], cells[0]))]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    before, _, rest = path.read_text().partition(BEGIN)
-    path.write_text(before + BEGIN + "\n" + table + "\n" + END + rest.partition(END)[2])
+    cells = sorted({row.cells() for row in rows}, key=lambda cells: (cells[1], cells[0]))
+    replace_table(path, BEGIN, END, head, cells)
 
 
 def _seconds(value: float | None) -> str:
