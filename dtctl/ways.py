@@ -90,6 +90,11 @@ def scope_of(role: Role, way: Way, recovery: Recovery) -> Scope:
     return _LOSSES[way]["worker" if role == "other" else role]
 
 
+def serves(role: Role, way: Way) -> bool:
+    """Whether others need the task to the last of their steps: a server, which never ends by itself."""
+    return role == "ps" or (role == "worker" and way in (Way.IN_GRAPH, Way.PS_STRATEGY))
+
+
 def settle_s(cluster: Cluster) -> float:
     """How long the others may take to end by themselves after the success."""
     if cluster.settle_s is not None:

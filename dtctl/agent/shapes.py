@@ -22,7 +22,7 @@ _SPEC = {
     "brought_along": (),
 }
 _TASK = {"port": None, "ready": "started", "own": True}
-_ROSTER = {"address": None, "role": "other", "scope": "task", "vital": True, "decides": False}
+_ROSTER = {"address": None, "role": "other", "scope": "task", "vital": True, "decides": False, "serves": None}
 _RECOVERY = {
     "max_run_restarts": 100,
     "allow_scratch": False,

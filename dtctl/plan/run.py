@@ -16,7 +16,7 @@ from dtctl.plan.order import stages
 from dtctl.plan.platform import platform_env, platform_words
 from dtctl.plan.success import decides, known_target_step, success_rule
 from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
-from dtctl.ways import EVALUATOR, PS, Role, Way, role_of, scope_of, settle_s, way_of
+from dtctl.ways import EVALUATOR, PS, Role, Way, role_of, scope_of, serves, settle_s, way_of
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
@@ -103,6 +103,7 @@ def _plan_task(
         scope=scope_of(role, way, cluster.recovery),
         vital=role != "evaluator",
         decides=decides(task, cluster),
+        serves=serves(role, way),
         ready="listening" if _listens(role, way, launch, cluster) else "started",
     )
 

@@ -87,6 +87,7 @@ def _place(task: TaskPlan) -> dict[str, Any]:
         "scope": task.scope,
         "vital": task.vital,
         "decides": task.decides,
+        "serves": task.serves,
     }
 
 

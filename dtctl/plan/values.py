@@ -35,6 +35,8 @@ class TaskPlan:
     """Its failure for good is that of the run."""
     decides: bool
     """Its success is, with that of the others that decide, the run's."""
+    serves: bool
+    """It ends when it is told to, after those whom it serves."""
     ready: Literal["listening", "started"]
     """When those that wait for it may start: its port listens, or it runs."""
 

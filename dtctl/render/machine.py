@@ -73,6 +73,7 @@ def plan(value: RunPlan) -> dict[str, Any]:
                 "scope": task.scope,
                 "vital": task.vital,
                 "decides": task.decides,
+                "serves": task.serves,
                 "ready": task.ready,
             }
             for task in value.tasks

@@ -287,6 +287,7 @@ def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None
         "scope": "gang",
         "vital": True,
         "decides": True,
+        "serves": False,
     }
     assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)
     assert spec["recovery"] == {

@@ -1,4 +1,4 @@
-"""How a run whose outcome is decided comes to its end on every host: ps last, and no host forgotten."""
+"""How a run whose outcome is decided comes to its end on every host: servers last, and no host forgotten."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .view import View
 
 END_LIMIT_S = 15.0
-"""After the grace period ps tasks do not wait for the others any longer: what is left then cannot be ended."""
+"""After the grace period servers do not wait for the others any longer: what is left then cannot be ended."""
 
 
 class Ending:
@@ -43,7 +43,7 @@ class Ending:
 
     def _begin_to_stop(self, now: float) -> None:
         self._stopped = now
-        self._stop([task for task in self._not_stopped() if self._view.role(task) != "ps"])
+        self._stop([task for task in self._not_stopped() if not self._view.serves(task)])
 
     def host_is_done(self, host: str) -> bool:
         """Every task there has ended, and nothing more will be asked of its agent."""
@@ -61,9 +61,9 @@ class Ending:
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:
-        """All that still runs and is no ps. Nobody waits for hosts that are away: they are told when they are back."""
+        """All that still runs and serves nobody. Nobody waits for hosts that are away: they are told when they are back."""
         view = self._view
-        return [task for task in outcome.going_on(view) if view.role(task) != "ps" and view.reached(task)]
+        return [task for task in outcome.going_on(view) if not view.serves(task) and view.reached(task)]
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]

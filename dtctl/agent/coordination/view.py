@@ -78,6 +78,11 @@ class View:
         """Its agent restarts it without asking."""
         return self.roster[task]["scope"] == "task" and self.role(task) not in ("lead", "ps")
 
+    def serves(self, task: str) -> bool:
+        """Others need it to their end. Earlier controllers, which did not say who serves, knew ps alone."""
+        told = self.roster[task]["serves"]
+        return self.role(task) == "ps" if told is None else bool(told)
+
     def with_role(self, *roles: str) -> List[str]:
         return [task for task in self.roster if self.role(task) in roles]
 

@@ -111,6 +111,22 @@ def test_a_stop_of_everything_ends_ps_after_the_others() -> None:
     assert world.data["request_serial"] == 1
 
 
+def test_workers_that_serve_the_lead_are_not_waited_for_and_end_after_it() -> None:
+    world = async_ps(strategy="ps-strategy")
+    world.die("chief:0", code=0)
+    world.until(lambda: world.coordinator.over, limit_s=5)  # none of the settling time, 30 s
+    assert world.condition == "Succeeded"
+
+    world = async_ps(strategy="ps-strategy")
+    world.tasks["chief:0"].stubborn = True
+    world.request("stop")
+    world.run_for(3)
+    assert (world.states["chief:0"], world.states["worker:0"]) == ("running", "running")
+    world.tasks["chief:0"].stubborn = False
+    world.until(lambda: world.coordinator.over)
+    assert set(world.states.values()) == {"stopped"}
+
+
 def test_one_task_is_stopped_and_started_again_on_request() -> None:
     world = async_ps()
     world.request("stop", ["worker:1"])

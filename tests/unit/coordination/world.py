@@ -54,6 +54,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Fields:
                 "scope": "task" if roles[task] == "evaluator" else SCOPES[strategy].get(roles[task], "task"),
                 "vital": roles[task] != "evaluator",
                 "decides": roles[task] in ("lead", "worker") if collective else roles[task] == "lead",
+                "serves": roles[task] == "ps" or (strategy == "ps-strategy" and roles[task] == "worker"),
             }
             for task, host in places.items()
         ],
