@@ -61,7 +61,7 @@ class Ending:
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:
-        """All that still runs and serves nobody. Nobody waits for hosts that are away: they are told when they are back."""
+        """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
         view = self._view
         return [task for task in outcome.going_on(view) if not view.serves(task) and view.reached(task)]
 
