@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
 SOAK_MINUTES ?= 30
+# Tests run beside each other: most of them wait. 0: one after the other.
+JOBS ?= 3
 PYTEST_ARGS ?=
 
 .PHONY: demo test faults quick check fleet bench docs clean
@@ -17,7 +19,8 @@ demo: $(VENV)/.train
 
 test: $(VENV)/.train $(VENV)/.dev
 	tests/hosts/install-packages
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	-$(BIN)/python -m tests.environments
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 
 # Everything that breaks, the soak too (SOAK_MINUTES=30); writes the table of docs/faults.md.
 faults: $(VENV)/.train $(VENV)/.dev
@@ -26,7 +29,7 @@ faults: $(VENV)/.train $(VENV)/.dev
 
 # What a change is tried with while it is made: no TensorFlow, no fleet.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not training and not fleet" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not training and not fleet" $(PYTEST_ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

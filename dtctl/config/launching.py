@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from dtctl.config.document import Findings, Path
+from dtctl.config.fields import FIELD, SPACE
 from dtctl.config.platform import check_platform, directory_is_set, lacks_directory, platform_names
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
@@ -17,8 +17,6 @@ from dtctl.ways import SCHEDULER
 
 TASK_FIELDS = ("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "num_gpus", "cluster")
 """Fields of a template besides {JOB_hosts} of every job and {NAME_dir} of every directory."""
-
-_FIELD = re.compile(r"\{(\w+)\}")
 
 
 def uses_mxnet(content: ClusterFile) -> bool:
@@ -98,7 +96,7 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
     known = _fields(findings.names_in("jobs"))
     for index, word in enumerate(section.template or ()):
         at: Path = (*path, "template", index)
-        for field in dict.fromkeys(_FIELD.findall(word)):
+        for field, joiner in dict.fromkeys(FIELD.findall(word)):
             if field.endswith("_hosts") and findings.lacks_keys_of("jobs"):
                 continue
             if field not in known:
@@ -106,6 +104,11 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
                 findings.add(at, f"{findings.name(*at)}: {{{field}}} is not a field of a template", hint)
             elif field.endswith("_dir") and not directory_is_set(field, content) and not findings.has("dirs"):
                 lacks_directory(at, f"{{{field}}}", findings)
+            if joiner and (joiner != SPACE or not field.endswith("_hosts")):
+                summary = (
+                    f"{findings.name(*at)}: {{{field}|{joiner}}} cannot be, expected a list of addresses and space"
+                )
+                findings.add(at, summary, "{ps_hosts|space}; {ps_hosts} alone joins them with commas")
 
 
 def _fields(jobs: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Tag
 
 from dtctl import model
 from dtctl.config.document import Scalar
+from dtctl.config.fields import split_template
 from dtctl.config.kinds import (
     DURATION_PATTERN,
     Kind,
@@ -143,6 +144,9 @@ SuccessRule = Annotated[Literal["auto", "lead", "all-workers"], choice("auto", "
 Word = Annotated[str, Kind(_SINGLE, _read_word, _ANY_SCALAR)]
 Words = Annotated[
     list[Word], OrText(shlex.split, "one or more words: a list, or one text that is split as a shell would")
+]
+Template = Annotated[
+    list[Word], OrText(split_template, "one or more words: a list, or one text that is split as a shell would")
 ]
 Platform = Annotated[
     list[

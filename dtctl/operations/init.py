@@ -13,6 +13,8 @@ from dtctl.errors import UsageError
 PACKAGE = Path(dtctl.__file__).resolve().parent
 HELPER = {Path("graceful.py"): PACKAGE / "trainer.py"}
 """Hosts have no dtctl that a trainer could import from: it takes the module along, as a file of its own."""
+IGNORED = ".dtctlignore"
+"""What stays at home: the same for all templates, and beside them."""
 
 
 def templates_directory() -> Path:
@@ -50,7 +52,7 @@ def write_template(name: str, directory: Path) -> tuple[Path, ...]:
         for path in source.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return _write(files | HELPER, directory)
+    return _write({**files, **HELPER, Path(IGNORED): source.parent / IGNORED}, directory)
 
 
 def write_helper(directory: Path) -> tuple[Path, ...]:

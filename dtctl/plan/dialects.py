@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from dtctl.config.fields import FIELD, SPACE
 from dtctl.errors import PreflightError
 from dtctl.model import Launch, TaskId, TfConfig
 from dtctl.ways import EVALUATOR, PS
@@ -51,7 +52,7 @@ def placement_words(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Map
     if launch.dialect in ("tensorflow", "flags"):
         return tensorflow_flags(task, spec)
     if launch.dialect == "template":
-        return tuple(_FIELD.sub(lambda match: _required(match[1], fields), word) for word in launch.template)
+        return tuple(filled for word in launch.template for filled in _template_words(word, fields))
     return ()
 
 
@@ -63,6 +64,18 @@ def placement_env(launch: Launch, task: TaskId, spec: ClusterSpec, lead: TaskId,
 def fill(text: str, fields: Mapping[str, str]) -> str:
     """`text` with the {fields} that dtctl knows; other braces are the user's own (JSON, say) and stay."""
     return _FIELD.sub(lambda match: fields.get(match[1], match[0]), text)
+
+
+def _template_words(word: str, fields: Mapping[str, str]) -> Sequence[str]:
+    """A list that spaces join is a word for each address, where it is not a part of a word."""
+    whole = FIELD.fullmatch(word)
+    if whole and whole[2]:
+        return _required(whole[1], fields).split(",")
+    return [FIELD.sub(lambda found: _joined(_required(found[1], fields), found[2]), word)]
+
+
+def _joined(value: str, joiner: str | None) -> str:
+    return value.replace(",", " ") if joiner == SPACE else value
 
 
 def _required(name: str, fields: Mapping[str, str]) -> str:

@@ -1,8 +1,11 @@
-"""Asynchronous training with parameter servers: a small network learns to read handwritten digits.
+"""Asynchronous training with parameter servers: a wide and deep network learns to read handwritten digits.
 
 Between-graph replication, the classic of distributed TensorFlow. The ps tasks hold the variables. Every worker builds
 the same graph, draws batches of its own, and sends its gradients to the variables without waiting for the others.
 Worker 0, the chief, also initialises or restores the variables, and writes checkpoints and summaries.
+
+`--placement` says which ps holds which variable: they are dealt out in turn, or by their bytes, or the embedding is cut
+up into a part for each ps. A checkpoint is the same in all three, so placement and number of ps tasks may be changed.
 
 dtctl starts every task and gives it its place. By hand each task is a process of its own, with the same lists:
 
@@ -24,6 +27,7 @@ def parse_arguments():
     add("--train_steps", type=int, default=3000, help="updates by all workers together")
     add("--batch_size", type=int, default=64)
     add("--learning_rate", type=float, default=0.001)
+    add("--placement", default="round-robin", choices=["round-robin", "greedy", "partitioned"], help="of the variables")
     add("--log_steps", type=int, default=250, help="updates between two lines of the log")
     add("--output_dir", default="output", help="for checkpoints, summaries and the result")
     add("--save_secs", type=int, default=30, help="seconds between checkpoints")
@@ -45,9 +49,9 @@ tf.logging.set_verbosity(tf.logging.ERROR)  # less about what is deprecated
 
 
 def load_data():
-    """1797 images of 8 x 8 pixels, a fifth of them held out: (training images and labels), (held-out ones)."""
+    """1797 images of 8 x 8 pixels from 0 to 16, a fifth held out: (training images and labels), (held-out ones)."""
     images, labels = load_digits(return_X_y=True)
-    images = (images / 16.0).astype(np.float32)
+    images = images.astype(np.float32)
     seen, held_out, seen_labels, held_out_labels = train_test_split(
         images, labels, test_size=0.2, stratify=labels, random_state=0
     )
@@ -61,17 +65,41 @@ def random_batches(images, labels, size, seed):
         yield images[chosen], labels[chosen]
 
 
-def build_network(images, labels):
-    """One hidden layer: (loss, accuracy)."""
+class LeastBytes:
+    """Each variable goes to the ps that holds the fewest bytes so far; what the optimizer adds to it comes with it."""
+
+    def __init__(self, num_ps):
+        self.held = [0] * num_ps
+
+    def __call__(self, variable):
+        ps = self.held.index(min(self.held))
+        self.held[ps] += variable.get_attr("dtype").size * tf.TensorShape(variable.get_attr("shape")).num_elements()
+        return ps
+
+
+def build_network(images, labels, num_ps):
+    """Wide and deep: (loss, accuracy). The wide half is an embedding, a row for each of the 17 values of each pixel."""
+    parts = tf.fixed_size_partitioner(num_ps) if FLAGS.placement == "partitioned" else None
+    embedding = tf.get_variable("embedding", [64 * 17, 10], initializer=tf.zeros_initializer(), partitioner=parts)
+    rows = 17 * tf.range(64) + tf.cast(images, tf.int32)
+    # "div" finds each row where the partitioner has put it. "mod", the default, would deal the rows out in turn.
+    wide = tf.reduce_sum(tf.nn.embedding_lookup(embedding, rows, partition_strategy="div"), axis=1)
     hidden_weights = tf.get_variable("hidden/weights", [64, 128])
     hidden_biases = tf.get_variable("hidden/biases", [128], initializer=tf.zeros_initializer())
-    hidden = tf.nn.relu(tf.matmul(images, hidden_weights) + hidden_biases)
+    hidden = tf.nn.relu(tf.matmul(images / 16.0, hidden_weights) + hidden_biases)
     weights = tf.get_variable("digits/weights", [128, 10])
     biases = tf.get_variable("digits/biases", [10], initializer=tf.zeros_initializer())
-    logits = tf.matmul(hidden, weights) + biases
+    logits = tf.matmul(hidden, weights) + biases + wide
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
     accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, axis=1), labels), tf.float32))
     return loss, accuracy
+
+
+def print_placement(num_ps):
+    for ps in range(num_ps):
+        held = [variable for variable in tf.trainable_variables() if variable.device.endswith(f"/job:ps/task:{ps}")]
+        size = sum(variable.dtype.size * variable.shape.num_elements() for variable in held)
+        print(f"ps {ps} holds {size} bytes: {', '.join(variable.op.name for variable in held)}", flush=True)
 
 
 class PromptWorker(tf.train.SessionCreator):
@@ -99,11 +127,13 @@ def train(cluster):
     config = tf.ConfigProto(device_filters=["/job:ps", me])
     server = tf.train.Server(cluster, job_name="worker", task_index=FLAGS.task_index, config=config)
 
-    # The setter deals the variables out to the ps tasks, in turn, and leaves the computation to this worker.
-    with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=me)):
+    # The setter deals the variables out to the ps tasks, in turn by default, and leaves the computation to this worker.
+    num_ps = cluster.num_tasks("ps")
+    strategy = LeastBytes(num_ps) if FLAGS.placement == "greedy" else None
+    with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=me, ps_strategy=strategy)):
         global_step = tf.train.get_or_create_global_step()
         images, labels = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int64, [None])
-        loss, accuracy = build_network(images, labels)
+        loss, accuracy = build_network(images, labels, num_ps)
         update = tf.train.AdamOptimizer(FLAGS.learning_rate).minimize(loss, global_step=global_step)
         tf.summary.scalar("loss", loss)
         tf.summary.scalar("accuracy", accuracy)
@@ -119,6 +149,7 @@ def train(cluster):
     hooks = [tf.train.StopAtStepHook(last_step=FLAGS.train_steps), stop.hook()]
     print(f"worker {FLAGS.task_index} waits for the ps tasks{'' if is_chief else ' and the chief'}", flush=True)
     if is_chief:
+        print_placement(num_ps)
         session = tf.train.MonitoredTrainingSession(
             server.target,
             checkpoint_dir=FLAGS.output_dir,  # restores the newest checkpoint that is there

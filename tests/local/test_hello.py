@@ -56,16 +56,17 @@ def test_it_learns_and_ends(newcomer: Desk) -> None:
 
 
 def test_it_goes_on_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
-    newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000")
+    newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000000")
     eventually(lambda: "step 100 " in newcomer.dtctl("logs", "worker:0"), what="steps")
     newcomer.dtctl("stop")
     saved = learnt(newcomer)["step"]
     assert saved >= 100
-    newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000")
+    goal = saved + 2000  # twenty seconds
+    newcomer.dtctl("up", "--local", "--set", f"trainer.args.train_steps={goal}")
     eventually(lambda: f"begins at step {saved}\n" in newcomer.dtctl("logs", "worker:0"), what="the beginning")
     eventually(lambda: learnt(newcomer)["step"] > saved, what="another save")
     os.kill(newcomer.task("worker:0")["pid"], signal.SIGKILL)
-    newcomer.dtctl("wait")
+    newcomer.dtctl("wait", timeout_s=120)
     assert newcomer.task("worker:0")["restarts"] == 1
-    assert learnt(newcomer)["step"] == 1000
+    assert learnt(newcomer)["step"] == goal
     assert is_the_line(learnt(newcomer))

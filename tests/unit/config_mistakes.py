@@ -311,6 +311,14 @@ TRAINER = [
         trainer("dialect: flags\n  template: ['{task}']"),
     ),
     ("10:13: trainer.template: {ps_hots} is not a field of a template", trainer("template: '--a={ps_hots}'")),
+    (
+        "10:13: trainer.template: {ps_hosts|tab} cannot be, expected a list of addresses and space",
+        trainer("template: '{ps_hosts|tab}'"),
+    ),
+    (
+        "10:13: trainer.template: {task|space} cannot be, expected a list of addresses and space",
+        trainer("template: '{task | space}'"),
+    ),
     ("10:21: trainer.template[1]: {wat} is not a field of a template", trainer("template: ['--a', '{wat}']")),
     (
         "10:14: trainer.template[0]: {data_dir} has no value, because dirs.data is not set",

@@ -240,6 +240,7 @@ def test_a_list_of_args_replaces_those_of_the_trainer(write: Path) -> None:
     ("trainer", "job", "dialect", "template"),
     [
         ("template: '--s={w_hosts} --i={task_index}'", "", "template", ("--s={w_hosts}", "--i={task_index}")),
+        ("template: '--s {w_hosts| space} --x'", "", "template", ("--s", "{w_hosts|space}", "--x")),
         ("template: ['{task}']", "dialect: none", "none", ()),
         ("dialect: flags", "template: ['{job_name}']", "template", ("{job_name}",)),
         ("dialect: tf_config", "", "tf_config", ()),

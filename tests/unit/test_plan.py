@@ -112,6 +112,20 @@ def test_a_template_gives_a_trainer_just_the_words_that_it_knows() -> None:
     assert task(plan, "worker:1").argv == ("./train", "--ps-host=a.example:2222", "--index=1", "c.example:2223")
 
 
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("{ps_hosts|space}", ("a.example:2222", "b.example:2222")),
+        ("{ps_hosts | space}", ("a.example:2222", "b.example:2222")),
+        ("--ps={ps_hosts|space}", ("--ps=a.example:2222 b.example:2222",)),
+    ],
+)
+def test_a_template_may_have_a_list_with_spaces(word: str, words: tuple[str, ...]) -> None:
+    launch = Launch(command=("./train",), dialect="template", template=("--ps-host", word))
+    plan = planned(cluster(job("ps", ["a", "b"], [2222, 2222]), job("worker", ["c"], [2223], launch=launch)))
+    assert task(plan, "worker:0").argv == ("./train", "--ps-host", *words)
+
+
 def test_a_template_field_without_a_value_is_an_error_that_says_what_to_declare() -> None:
     launch = Launch(command=("./train",), dialect="template", template=("--out={output_dir}",))
     with pytest.raises(PreflightError) as error:

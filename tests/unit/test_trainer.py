@@ -105,6 +105,22 @@ def test_a_stop_once_due_stays_due() -> None:
     assert [stop.due() for _ in range(4)] == [False, True, True, True]
 
 
+def test_a_worker_stops_when_another_one_wishes_it_and_waits_for_its_save() -> None:
+    others = [False, True, True]
+    asked: list[bool] = []
+
+    def agree(own: bool) -> bool:
+        asked.append(own)
+        return own or others[len(asked) - 1]
+
+    stop = Stop(agree=agree)
+    assert [stop.due() for _ in range(3)] == [False, True, True]
+    with pytest.raises(SystemExit) as ended:
+        stop.exit_if_due()
+    assert ended.value.code == SAVED
+    assert asked == [False, False, True]  # the last one: it has saved
+
+
 @pytest.mark.parametrize("at_its_end", [True, False])
 def test_a_hook_stops_a_session_unless_that_has_just_come_to_its_end(
     monkeypatch: pytest.MonkeyPatch, at_its_end: bool

@@ -32,9 +32,10 @@ class LaunchKeys(Section):
         "`mxnet` or `cluster_spec` ([dialects.md](dialects.md)), or `none`; `tensorflow` if left out",
         examples=["flags"],
     )
-    template: v.Words | None = Field(
+    template: v.Template | None = Field(
         default=None,
-        description="words with {fields}, for a trainer with flags of its own; implies `dialect: template`",
+        description="words with {fields}, for a trainer with flags of its own; `{ps_hosts|space}` makes a word of each "
+        "address; implies `dialect: template`",
         examples=['["--servers={ps_hosts}", "--index={task_index}"]'],
     )
     platform: v.Platform | None = Field(

@@ -1,0 +1,89 @@
+"""What each template is expected to do: one entry for each program that a template starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.templates import restoring
+from tests.templates.restoring import Restore
+
+ENDLESS = 100_000_000
+"""Steps that no test waits for."""
+
+OFTEN = "trainer.args.save_secs=2"
+
+
+@dataclass(frozen=True)
+class Case:
+    template: str
+    lost: str
+    """The task that is killed."""
+    restarted: str
+    """The tasks that then have a second attempt, and no others do."""
+    steps: int
+    """Enough to learn."""
+    bound: float = 0.95
+    """Of the accuracy on held-out data."""
+    lead: str = "worker:0"
+    settings: tuple[str, ...] = (OFTEN,)
+    """What a test sets to be quick."""
+    variant: str = ""
+    environment: str = ""
+    """Where the test's own does not do: a name of tests.environments."""
+    restore: Restore = restoring.tensorflow
+    """How the framework itself reads the newest checkpoint."""
+
+    @property
+    def has_tensorflow_checkpoints(self) -> bool:
+        return self.restore is restoring.tensorflow
+
+    @property
+    def id(self) -> str:
+        return "-".join(filter(None, (self.template, self.variant)))
+
+    def overrides(self, train_steps: int) -> Iterator[str]:
+        for setting in (*self.settings, f"trainer.args.train_steps={train_steps}"):
+            yield from ("--set", setting)
+
+
+BOTH = "worker:0 worker:1"
+EVERY_STEPS = "trainer.args.save_steps=50"
+
+CASES = [
+    Case("ps-async", "worker:1", "worker:1", 1500),
+    Case(
+        "ps-async",
+        "worker:1",
+        "worker:1",
+        1500,
+        variant="partitioned",
+        settings=(OFTEN, "trainer.args.placement=partitioned"),
+    ),
+    Case("ps-sync", "worker:1", "worker:1", 600),
+    Case("supervisor", "worker:1", "worker:1", 1500),
+    Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0"),
+    Case("towers", "worker:0", "worker:0", 600),
+    Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
+    Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0"),
+    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,)),
+    Case(
+        "multi-worker-mirrored",
+        "worker:1",
+        BOTH,
+        600,
+        variant="fit",
+        settings=(EVERY_STEPS, "trainer.command=[python, fit.py]"),
+    ),
+    Case("estimator", "worker:0", "worker:0", 1500, lead="master:0", environment="tensorflow-2.15"),
+    Case("cifar10", "worker:1", BOTH, 300, bound=0.9, settings=("trainer.args.save_steps=20",)),
+    Case(
+        "mxnet-kvstore",
+        "worker:1",
+        f"{BOTH} server:0 scheduler:0",
+        600,
+        environment="mxnet-1.9",
+        restore=restoring.mxnet,
+    ),
+    Case("pytorch-ddp", "worker:1", BOTH, 600, environment="torch", restore=restoring.torch),
+]

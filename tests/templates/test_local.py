@@ -1,0 +1,42 @@
+"""Every template on this machine: it learns through the loss of a task, and through a stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dtctl.operations.init import template_names
+from tests.desk import desk
+from tests.templates.cases import CASES, ENDLESS, Case
+from tests.templates.project import Project
+
+pytestmark = [pytest.mark.training, pytest.mark.timeout(1200)]
+
+
+def test_every_template_is_tried() -> None:
+    assert {case.template for case in CASES} | {"hello"} == set(template_names())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as user:
+        project = Project(user, case)
+        project.up(ENDLESS, "--local")
+        project.trains_beyond(0)
+        before = project.step()
+        os.kill(user.task(case.lost)["pid"], signal.SIGKILL)
+        project.wait_until(lambda: project.restarted() == set(case.restarted.split()), "restarts")
+        project.wait_until(project.is_whole, "all to run again")
+        project.trains_beyond(max(before, project.step()))
+
+        last = project.step()
+        project.stop()
+        goal = last + case.steps
+        said = project.up(goal, "--local")
+        assert ("an earlier checkpoint is there" in said) is case.has_tensorflow_checkpoints
+        project.succeed()
+        assert project.resumed_at() >= last  # saved by the stop: the clock alone would have saved an earlier step
+        project.check_what_it_learnt(user.home, goal)
