@@ -8,10 +8,18 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For pytest-xdist with --dist loadgroup: of each group one test at a time."""
-    for item in items:
-        if item.get_closest_marker("fleet"):
-            item.add_marker(pytest.mark.xdist_group("fleet"))  # has the network of the machine
-        elif item.get_closest_marker("training") or "tests/local" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("this machine"))  # which has one port 2222
+    """For pytest-xdist with --dist loadgroup: of each group one test at a time, and these first, as they take long."""
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not groups[item])
+
+
+def _group(item: pytest.Item) -> str:
+    marks = {mark.name for mark in item.iter_markers()}
+    if "fleet" in marks:
+        return "faults" if "faults" in marks else "fleet"
+    return "this machine" if "training" in marks or "tests/local" in item.path.as_posix() else ""
