@@ -29,11 +29,6 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
     return {task: each for task, each in theirs.items() if task in mine and each["version"] > mine[task]["version"]}
 
 
-def session_lost(intent: Mapping[str, Any]) -> bool:
-    """True when the session that began the run has ended before the controller said `keep`."""
-    return intent["session"] is not None and processes.find(intent["session"]) is None
-
-
 class Followed:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
@@ -42,7 +37,7 @@ class Followed:
 
     def __init__(self, files: RunFiles) -> None:
         self.value: Dict[str, Any] = {}
-        """As in intent.json."""
+        """As in intent.json, and `lost_session`: the session that began the run ended before it was told `keep`."""
         self._files = files
         self._seen: object = None
         self._unwritten: Dict[str, Intent] = {}
@@ -50,17 +45,24 @@ class Followed:
     def read(self) -> None:
         """Raises only when there has never been anything to follow."""
         try:
-            found = os.stat(self._files.intent_path)
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-            if seen != self._seen:
-                self.value = self._files.intent()
-                self._seen = seen
+            self._look()
+            session = self.value["session"]
+            if session is not None and processes.find(session) is None:
+                self._look()  # the last that it did may have been to write that the run is kept
+                self.value["lost_session"] = self.value["session"] is not None
         except OSError as error:
             if not self.value:
                 raise
             trouble.note("intent: %s" % error)
         if self._unwritten:
             self._write()
+
+    def _look(self) -> None:
+        found = os.stat(self._files.intent_path)
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen != self._seen:
+            self.value = dict(self._files.intent(), lost_session=False)
+            self._seen = seen
 
     def take(self, orders: Mapping[str, Intent]) -> bool:
         """True when there was anything new in them."""
@@ -85,7 +87,7 @@ class Followed:
                     urgent = any(order["want"] == "stop" for order in orders.values())
                     self._files.write_intent(intent, urgent)
             self._unwritten = {}
-            self.value = intent
+            self.value = dict(intent, lost_session=self.value["lost_session"])
             self._seen = None  # a session may have written since: the next reading tells
         except OSError as error:
             trouble.note("intent: %s" % error)

@@ -86,7 +86,7 @@ class Supervisor:
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
-        lost = intents.session_lost(self._intent.value)
+        lost = self._intent.value["lost_session"]
         for task in self._tasks:
             intent: Mapping[str, Any] = self._intent.value["tasks"][task.id]
             if lost:
@@ -116,7 +116,7 @@ class Supervisor:
     def _over(self) -> bool:
         if not all(task.final for task in self._tasks):
             return False
-        if self._part is None or self._part.over or intents.session_lost(self._intent.value):
+        if self._part is None or self._part.over or self._intent.value["lost_session"]:
             return True
         wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
         return wants <= {"stop"} and not self._part.connected and not self._awaits_coordinator()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import intents, paths, shapes
+from dtctl.agent import intents, paths, processes, shapes
 from dtctl.agent.runfiles import RunFiles
 
 Fields = dict[str, Any]
@@ -92,3 +92,28 @@ def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
     paths.write_json(files.intent_path, {"serial": 7, "session": None, "tasks": tasks})
     read = files.intent()["tasks"]["worker:0"]
     assert (read["generation"], read["version"], read["restarts"]) == (2, 1, 0)
+
+
+def test_a_session_that_ended_without_a_word_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": {"pid": 7}})
+    living = {"pid": 7}
+    monkeypatch.setattr(processes, "find", lambda session: living or None)
+    followed = intents.Followed(files)
+    followed.read()
+    assert followed.value["lost_session"] is False
+    living.clear()
+    followed.read()
+    assert followed.value["lost_session"] is True
+
+
+def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says `keep` and ends after its intent has been read, and before it is looked for."""
+    paths.write_json(files.intent_path, {**on_disk(files), "session": {"pid": 7}})
+
+    def kept_and_gone(session: object) -> None:
+        paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
+
+    monkeypatch.setattr(processes, "find", kept_and_gone)
+    followed = intents.Followed(files)
+    followed.read()
+    assert (followed.value["session"], followed.value["lost_session"]) == (None, False)

@@ -94,7 +94,7 @@ class Following:
             events = self._files.events.since(self._events, EVENTS_AT_ONCE)
             self._dialer.send({"type": "events", "from": self._events, "events": events})
             self._events += len(events)
-        news = (state["serial"], intent["serial"], intent["session"] is None, intents.session_lost(intent))
+        news = (state["serial"], intent["serial"], intent["session"] is None, intent["lost_session"])
         if news != self._told:
             self._told = news
             self._dialer.send(report("state", state, intent))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from .. import intents
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Mapping
@@ -18,6 +16,6 @@ def report(kind: str, state: Mapping[str, Any], intent: Mapping[str, Any]) -> Di
         "state": dict(state),
         "intents": intent["tasks"],
         "kept": intent["session"] is None,
-        "lost_session": intents.session_lost(intent),
+        "lost_session": intent["lost_session"],
         "stop_run": intent["stop_run"],
     }
