@@ -1,4 +1,4 @@
-# make demo | test | faults | check | fleet N=4 | bench | docs | clean
+# make demo | test | templates | faults | check | fleet N=4 | bench | docs | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -6,11 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
 SOAK_MINUTES ?= 30
-# Tests run beside each other: most of them wait. 0: one after the other.
-JOBS ?= 3
+# Tests that run beside each other: JOBS=3 is fast where there are more than two cores.
+JOBS ?= 0
 PYTEST_ARGS ?=
 
-.PHONY: demo test faults quick check fleet bench docs clean
+.PHONY: demo test templates faults quick check fleet bench docs clean
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -21,6 +21,12 @@ test: $(VENV)/.train $(VENV)/.dev
 	tests/hosts/install-packages
 	-$(BIN)/python -m tests.environments
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+
+# Every template on this machine and on separate hosts; `make test` tries two of them.
+templates: $(VENV)/.train $(VENV)/.dev
+	tests/hosts/install-packages
+	-$(BIN)/python -m tests.environments
+	$(BIN)/python -m pytest -v tests/templates $(PYTEST_ARGS)
 
 # Everything that breaks, the soak too (SOAK_MINUTES=30); writes the table of docs/faults.md.
 faults: $(VENV)/.train $(VENV)/.dev

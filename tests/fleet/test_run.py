@@ -43,7 +43,7 @@ def left(fleet: Fleet) -> dict[str, list[str]]:
 
 
 def test_up_status_wait_over_ssh(user: Desk, fleet: Fleet) -> None:
-    write(user, seconds=3)
+    write(user, seconds=10)
     user.dtctl("up")
     assert set(user.states().values()) == {"running"}
     user.dtctl("wait")

@@ -24,10 +24,11 @@ def missing() -> str:
         return "network namespaces need root"
     if shutil.which("ip") is None:
         return "ip (Debian: iproute2) not found"
-    probe = subprocess.run(["ip", "link", "add", "dtprobe", "type", "bridge"], capture_output=True, text=True)
+    name = f"dtp{os.getpid()}"  # several suites may ask at once
+    probe = subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True, text=True)
     if probe.returncode != 0:
         return f"no bridge can be made: {probe.stderr.strip()}"
-    ip("link", "delete", "dtprobe")
+    ip("link", "delete", name)
     return ""
 
 

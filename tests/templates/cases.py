@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.templates import restoring
-from tests.templates.restoring import Restore
+import pytest
 
 ENDLESS = 100_000_000
 """Steps that no test waits for."""
 
 OFTEN = "trainer.args.save_secs=2"
+EVERY_STEPS = "trainer.args.save_steps=50"
+ONE_PS = "jobs.ps.hosts=[node-1]"
+"""Every task is an import of TensorFlow, eight seconds of a core."""
+
+BOTH = "worker:0 worker:1"
 
 
 @dataclass(frozen=True)
@@ -31,27 +35,26 @@ class Case:
     variant: str = ""
     environment: str = ""
     """Where the test's own does not do: a name of tests.environments."""
-    restore: Restore = restoring.tensorflow
-    """How the framework itself reads the newest checkpoint."""
-
-    @property
-    def has_tensorflow_checkpoints(self) -> bool:
-        return self.restore is restoring.tensorflow
+    tensorflow: bool = True
+    """Its checkpoints are TensorFlow's."""
+    quick: bool = False
+    """Belongs to `make test`; `make templates` tries all."""
 
     @property
     def id(self) -> str:
         return "-".join(filter(None, (self.template, self.variant)))
+
+    @property
+    def marks(self) -> tuple[pytest.MarkDecorator, ...]:
+        return () if self.quick else (pytest.mark.slow,)
 
     def overrides(self, train_steps: int) -> Iterator[str]:
         for setting in (*self.settings, f"trainer.args.train_steps={train_steps}"):
             yield from ("--set", setting)
 
 
-BOTH = "worker:0 worker:1"
-EVERY_STEPS = "trainer.args.save_steps=50"
-
 CASES = [
-    Case("ps-async", "worker:1", "worker:1", 1500),
+    Case("ps-async", "worker:1", "worker:1", 1500, quick=True),
     Case(
         "ps-async",
         "worker:1",
@@ -61,8 +64,8 @@ CASES = [
         settings=(OFTEN, "trainer.args.placement=partitioned"),
     ),
     Case("ps-sync", "worker:1", "worker:1", 600),
-    Case("supervisor", "worker:1", "worker:1", 1500),
-    Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0"),
+    Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS)),
+    Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0", settings=(OFTEN, ONE_PS)),
     Case("towers", "worker:0", "worker:0", 600),
     Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
     Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0"),
@@ -83,7 +86,7 @@ CASES = [
         f"{BOTH} server:0 scheduler:0",
         600,
         environment="mxnet-1.9",
-        restore=restoring.mxnet,
+        tensorflow=False,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 600, environment="torch", restore=restoring.torch),
+    Case("pytorch-ddp", "worker:1", BOTH, 600, environment="torch", tensorflow=False, quick=True),
 ]

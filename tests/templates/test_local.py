@@ -20,23 +20,23 @@ def test_every_template_is_tried() -> None:
     assert {case.template for case in CASES} | {"hello"} == set(template_names())
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=case.marks) for case in CASES])
 def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
         project = Project(user, case)
         project.up(ENDLESS, "--local")
         project.trains_beyond(0)
         before = project.step()
-        os.kill(user.task(case.lost)["pid"], signal.SIGKILL)
+        os.kill(project.tasks()[case.lost]["pid"], signal.SIGKILL)
         project.wait_until(lambda: project.restarted() == set(case.restarted.split()), "restarts")
         project.wait_until(project.is_whole, "all to run again")
         project.trains_beyond(max(before, project.step()))
 
         last = project.step()
-        project.stop()
+        user.dtctl("stop", timeout_s=120)
         goal = last + case.steps
         said = project.up(goal, "--local")
-        assert ("an earlier checkpoint is there" in said) is case.has_tensorflow_checkpoints
+        assert ("an earlier checkpoint is there" in said) is case.tensorflow
         project.succeed()
-        assert project.resumed_at() >= last  # saved by the stop: the clock alone would have saved an earlier step
+        assert project.resumed_at() >= last  # by the clock alone it would have been an earlier one
         project.check_what_it_learnt(user.home, goal)
