@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
 SOAK_MINUTES ?= 30
-# Tests that run beside each other: JOBS=3 is fast where there are more than two cores.
+# Tests that run beside each other. On two cores some that watch the clock fail then.
 JOBS ?= 0
 PYTEST_ARGS ?=
 

@@ -32,7 +32,7 @@ def checkpoint_directories(cluster: Cluster, dirs: Directories) -> tuple[str, ..
 
 
 def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:
-    """Directories that have to be there before a run: data, unless it lies among the run's own. A ps reads none."""
+    """Directories that have to be there before a run: data, unless it lies below ~/dtctl/CLUSTER. A ps reads none."""
     reads = any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
-    data = {**cluster.dirs, **host.dirs}.get("data", "")
-    return (dirs["data"],) if reads and data.startswith(("/", "~")) else ()
+    own = on_host(".", cluster.name) + "/"
+    return (dirs["data"],) if reads and "data" in dirs and not dirs["data"].startswith(own) else ()

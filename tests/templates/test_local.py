@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.init import template_names
+from dtctl.operations.init import template_names, templates_directory
 from tests.desk import desk
 from tests.templates.cases import CASES, ENDLESS, Case
 from tests.templates.project import Project
@@ -18,6 +18,11 @@ pytestmark = [pytest.mark.training, pytest.mark.timeout(1200)]
 
 def test_every_template_is_tried() -> None:
     assert {case.template for case in CASES} | {"hello"} == set(template_names())
+
+
+def test_who_makes_an_environment_makes_it_alike() -> None:
+    """Each template stands alone, with a copy of its own."""
+    assert len({file.read_text() for file in templates_directory().glob("*/setup.sh")}) == 1
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=case.marks) for case in CASES])

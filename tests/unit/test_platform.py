@@ -87,9 +87,11 @@ def test_data_has_to_be_there_on_hosts_that_train(tmp_path: Path) -> None:
     assert specs["b"]["dirs"] == ["\0HOME/dtctl/digits/out"]
 
 
-def test_data_among_the_runs_own_directories_is_the_trainers_to_make(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", ["data", "~/dtctl/x/data"])
+def test_data_among_the_runs_own_directories_is_the_trainers_to_make(tmp_path: Path, data: str) -> None:
     file = tmp_path / "cluster.yaml"
-    file.write_text("name: x\nhosts: {a: }\njobs: {worker: {hosts: a}}\ntrainer: {command: ./t}\ndirs: {data: data}\n")
+    text = "name: x\nhosts: {a: }\njobs: {worker: {hosts: a}}\ntrainer: {command: ./t}\n"
+    file.write_text(f"{text}dirs: {{data: {data}}}\n")
     plan = plan_run(load_cluster(file), {"a": "a"}, local_python="python3")
     said: dict[str, Any] = {"run": "r", "digest": "", "bundle": None, "created": 0.0, "controller": "", "inventory": {}}
     assert host_spec(plan, "a", **said)["brought_along"] == []
