@@ -14,6 +14,7 @@ from typing import Any, cast
 from dtctl.model import Cluster, Host, SshSettings, TaskId
 from dtctl.plan.success import success_rule
 from dtctl.plan.values import RunPlan, SuccessRule
+from dtctl.ways import PS, role_of, serves, way_of
 
 RECORD_VERSION = 1
 
@@ -31,6 +32,8 @@ class RunRecord:
     """Task -> host, in the order of the file."""
     lead: TaskId
     success: SuccessRule
+    servers: frozenset[TaskId] = frozenset()
+    """Those that others need to the last of their steps."""
     created: float = 0.0
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
@@ -66,6 +69,7 @@ class RunRecord:
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
             "success": self.success,
+            "servers": sorted(map(str, self.servers)),
             "created": self.created,
             "replaced": dict(self.replaced),
         }
@@ -73,14 +77,18 @@ class RunRecord:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
         hosts = [_host(entry) for entry in data["hosts"]]
+        roster = {TaskId.parse(task): host for task, host in data["roster"]}
+        # Earlier versions, which did not say who serves, knew ps alone.
+        servers = data.get("servers", [str(task) for task in roster if task.job == PS])
         return cls(
             cluster=data["cluster"],
             run=data["run"],
             file=Path(data["file"]) if data["file"] else None,
             hosts={host.name: host for host in hosts},
-            roster={TaskId.parse(task): host for task, host in data["roster"]},
+            roster=roster,
             lead=TaskId.parse(data["lead"]),
             success=cast("SuccessRule", data["success"]),
+            servers=frozenset(map(TaskId.parse, servers)),
             created=data["created"],
             replaced=data.get("replaced", {}),
         )
@@ -89,7 +97,7 @@ class RunRecord:
 def record_of_cluster(cluster: Cluster) -> RunRecord:
     """The record that stands for whatever run of the cluster its hosts have."""
     roster = {task: cluster.host_of(task).name for task in cluster.tasks()}
-    used = set(roster.values())
+    used, way = set(roster.values()), way_of(cluster)
     return RunRecord(
         cluster=cluster.name,
         run=None,
@@ -98,6 +106,7 @@ def record_of_cluster(cluster: Cluster) -> RunRecord:
         roster=roster,
         lead=cluster.lead,
         success=success_rule(cluster),
+        servers=frozenset(task for task in roster if serves(role_of(task, cluster.lead), way)),
     )
 
 

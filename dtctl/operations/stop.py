@@ -15,8 +15,6 @@ from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
-_PS = "ps"
-
 
 @dataclass(frozen=True)
 class Survivor:
@@ -77,7 +75,7 @@ class Ending:
 
 
 def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], ending: Ending) -> StopResult:
-    """SIGTERM, the grace period, SIGKILL, another look; ps last, so that the others can still save what is on them.
+    """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
     The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
     """
@@ -138,12 +136,13 @@ def _stop_directly(
     ending: Ending,
     away: CoordinatorAway | None = None,
 ) -> StopResult:
-    """Each host ends its own; the ps tasks when all others have ended. None: those of the whole run, which ends."""
+    """Each host ends its own; the servers when all others have ended. None: those of the whole run, which ends."""
     everything = tasks is None
     tasks = tuple(record.roster) if tasks is None else tasks
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(away.unreachable if away else {})
-        rounds = ([task for task in tasks if task.job != _PS], [task for task in tasks if task.job == _PS])
+        servers = record.servers
+        rounds = ([task for task in tasks if task not in servers], [task for task in tasks if task in servers])
         results = [_stop_round(record, conversations, some, ending, everything) for some in rounds if some]
         return _result(record, conversations, results)
 

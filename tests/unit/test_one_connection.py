@@ -8,10 +8,12 @@ import pytest
 
 from dtctl.errors import AgentError, TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.record import record_of_cluster
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, down, stop
 from dtctl.operations.verdict import Outcome
+from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, entry, record, told
 from tests.unit.fakes import FakeTransport
 
@@ -137,6 +139,16 @@ def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> Non
     assert list(result.errors) == ["c"]
     assert result.away is not None
     assert not result.promised
+
+
+def test_workers_that_serve_the_chief_come_last_too() -> None:
+    jobs = {"chief": "c", "worker": "d", "ps": "a", "evaluator": "e"}
+    made = cluster(*(job(name, [host], [2222]) for name, host in jobs.items()), strategy="ps-strategy")
+    asked = dataclasses.replace(record_of_cluster(made), run="digits-1")
+    agents = Agents(run=asked)
+    stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ENDING)
+    first, *rest = agents.asked_of("stop")
+    assert (first, sorted(rest)) == ("e", ["a", "d"])
 
 
 def test_down_clears_every_host_after_one_stop() -> None:
