@@ -15,7 +15,10 @@ from dtctl.errors import UsageError
 from dtctl.model import DIRECTORY_NAMES, Dialect, Launch, lead_among
 from dtctl.ways import SCHEDULER
 
-TASK_FIELDS = ("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "num_gpus", "cluster")
+TASK_FIELDS = (
+    *("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "lead_host", "lead_port"),
+    *("num_gpus", "cluster"),
+)
 """Fields of a template besides {JOB_hosts} of every job and {NAME_dir} of every directory."""
 
 

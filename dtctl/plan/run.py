@@ -72,15 +72,18 @@ def _plan_task(
     host = cluster.host_of(task)
     # Flags name no evaluator: it reads checkpoints and talks to nobody.
     seen = {name: addresses for name, addresses in spec.items() if name != EVALUATOR}
+    address, lead = spec[task.job][task.index], spec[cluster.lead.job][cluster.lead.index]
     fields = {
         **{f"{name}_hosts": ",".join(addresses) for name, addresses in spec.items()},
         "job_name": task.job,
         "task_index": str(task.index),
         "task": str(task),
-        "address": spec[task.job][task.index],
-        "host": spec[task.job][task.index].rpartition(":")[0],
+        "address": address,
+        "host": address.rpartition(":")[0],
         "port": str(job.ports[task.index]),
         "num_tasks": str(len(job.hosts)),
+        "lead_host": lead.rpartition(":")[0],
+        "lead_port": lead.rpartition(":")[2],
         "num_gpus": str(len(gpus or ())),
         "cluster": cluster.name,
         **{f"{name}_dir": dirs[name] for name in DIRECTORY_NAMES if name in dirs},
@@ -92,7 +95,7 @@ def _plan_task(
     return TaskPlan(
         id=task,
         host=host.name,
-        address=fields["address"],
+        address=address,
         port=job.ports[task.index],
         gpus=gpus,
         argv=(*own_words, *platform_words(launch, fields), *placement_words(launch, task, seen, fields)),

@@ -32,7 +32,8 @@ def write_addresses(user: Desk, fleet: Fleet) -> None:
     """Into the file that `dtctl init` wrote, as its user would."""
     file = user.project / "cluster.yaml"
     addresses = (host.address for host in fleet.hosts)
-    text, count = re.subn(r"^(  node-\d: )\S+", lambda found: found[1] + next(addresses), file.read_text(), flags=re.M)
+    place = re.compile(r"^(  node-\d:(?: |\n    ssh: ))\S+", re.MULTILINE)
+    text, count = place.subn(lambda found: found[1] + next(addresses), file.read_text())
     assert count
     file.write_text(text)
 

@@ -106,10 +106,11 @@ def test_a_template_gives_a_trainer_just_the_words_that_it_knows() -> None:
     launch = Launch(
         command=("./train",),
         dialect="template",
-        template=("--ps-host={ps_hosts}", "--index={task_index}", "{host}:{port}"),
+        template=("--ps-host={ps_hosts}", "--index={task_index}", "{host}:{port}", "tcp://{lead_host}:{lead_port}"),
     )
     plan = planned(cluster(job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2223, 2223], launch=launch)))
-    assert task(plan, "worker:1").argv == ("./train", "--ps-host=a.example:2222", "--index=1", "c.example:2223")
+    own = ("--ps-host=a.example:2222", "--index=1", "c.example:2223", "tcp://b.example:2223")
+    assert task(plan, "worker:1").argv == ("./train", *own)
 
 
 @pytest.mark.parametrize(
