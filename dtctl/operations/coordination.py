@@ -50,6 +50,8 @@ class Incident:
     step: int | None
     back_to: int | None
     begun: float | None
+    tells_steps: bool
+    """Whether the run had told steps before: if not, nobody can say from outside that it trains."""
     recovered: float | None
     closed: str | None
     """Why nothing more is done about it, where it was not recovered from."""
@@ -132,6 +134,7 @@ def _incident(entry: Mapping[str, Any]) -> Incident:
         step=entry["step"],
         back_to=entry["back_to"],
         begun=entry["begun"],
+        tells_steps=any(step is not None for step in entry["told"].values()),
         recovered=entry["recovered"],
         closed=entry.get("closed"),
     )

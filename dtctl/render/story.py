@@ -66,12 +66,13 @@ def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
 
 
 def _recovery(incident: Incident, now: float) -> str:
+    verb = "training" if incident.tells_steps else "running"
     if incident.recovered_after_s is not None:
-        return f"training again after {_seconds(incident.recovered_after_s)}"
+        return f"{verb} again after {_seconds(incident.recovered_after_s)}"
     if incident.closed is not None:
         return incident.closed
     if incident.begun is not None:
-        return f"started again, not training yet after {duration(now - incident.noticed)}"
+        return f"started again, not {verb} yet after {duration(now - incident.noticed)}"
     return "to be started again"
 
 

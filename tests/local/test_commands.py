@@ -66,7 +66,7 @@ def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
     found = eventually(lambda: [one for one in home.status()["incidents"] if one["recovered"]], 60)
     assert (found[0]["task"], found[0]["reason"]) == ("worker:1", "killed by SIGKILL")
     text = home.dtctl("status")
-    assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; training again after ", text, re.MULTILINE)
+    assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; running again after ", text, re.MULTILINE)
 
 
 def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> None:

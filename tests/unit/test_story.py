@@ -132,6 +132,12 @@ def test_a_loss_is_told_with_the_steps_it_cost_and_the_time_it_took() -> None:
     ]
 
 
+def test_who_tells_no_steps_is_not_said_to_train() -> None:
+    one = incident(told={"worker:0": None}, step=None, back_to=None)
+    (read,) = told_of(incidents=[one]).incidents
+    assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
+
+
 def test_collateral_failures_are_folded_below_their_cause() -> None:
     collateral = [{"task": "worker:0", "reason": "exit code 1"}, {"task": "worker:1", "reason": "exit code 1"}]
     one = incident(tasks=["ps:1", "worker:0"], collateral=collateral, recovered=None, step=None, back_to=None)

@@ -63,13 +63,18 @@ def is_back(view: View, incident: Incident) -> bool:
     return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
 
 
+def tells_steps(incident: Incident) -> bool:
+    """Whether its run had told steps. If not, nobody can say from outside that it trains."""
+    return any(step is not None for step in incident["told"].values())
+
+
 def trains_again(view: View, incident: Incident) -> bool:
     """Its tasks are there, and a step was told since (in a run whose programs tell their steps)."""
     if not is_back(view, incident):
         return False
-    before = incident["told"]
-    if all(step is None for step in before.values()):
+    if not tells_steps(incident):
         return True
+    before = incident["told"]
     return any(view.entry(task)["step"] not in (None, before.get(task)) for task in _trainers(view))
 
 

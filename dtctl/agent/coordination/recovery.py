@@ -266,7 +266,8 @@ def _plan(task: str, tasks: List[str]) -> str:
 
 
 def _recovered(one: Incident) -> str:
-    text = "training again after %.1f s" % max(0.0, one["recovered"] - one["noticed"])
+    verb = "training" if incidents.tells_steps(one) else "running"
+    text = "%s again after %.1f s" % (verb, max(0.0, one["recovered"] - one["noticed"]))
     if one["back_to"] is None:
         return text
     lost = ", %d steps lost" % max(0, one["step"] - one["back_to"]) if one["step"] is not None else ""
