@@ -6,8 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
 SOAK_MINUTES ?= 30
-# Tests that run beside each other. On two cores some that watch the clock fail then.
-JOBS ?= 0
+# Tests that run beside each other: those with hosts of their own, and those of this machine.
+JOBS ?= 2
 PYTEST_ARGS ?=
 
 .PHONY: demo test templates faults quick check fleet bench docs clean
@@ -22,7 +22,7 @@ test: $(VENV)/.train $(VENV)/.dev
 	-$(BIN)/python -m tests.environments
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 
-# Every template on this machine and on separate hosts; `make test` tries two of them.
+# Every template on this machine and on separate hosts; `make test` leaves out the variants.
 templates: $(VENV)/.train $(VENV)/.dev
 	tests/hosts/install-packages
 	-$(BIN)/python -m tests.environments

@@ -9,7 +9,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """For pytest-xdist with --dist loadgroup: of each group one test at a time."""
+    """For pytest-xdist with --dist loadgroup: of each group one test at a time, for they use the same ports."""
     if group := _group(item):
         item.add_marker(pytest.mark.xdist_group(group))
 
@@ -23,4 +23,5 @@ def _group(item: pytest.Item) -> str:
     marks = {mark.name for mark in item.iter_markers()}
     if "fleet" in marks:
         return "fleet"
-    return "this machine" if "training" in marks or "tests/local" in item.path.as_posix() else ""
+    own_ports = any(directory in item.path.as_posix() for directory in ("tests/local", "tests/ssh"))
+    return "this machine" if "training" in marks or own_ports else ""

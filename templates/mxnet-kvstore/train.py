@@ -181,6 +181,8 @@ def train():
         if IS_LEAD and time.monotonic() >= next_save:
             save(network, trainer, step)
             next_save = time.monotonic() + FLAGS.save_secs
+    # What a worker has yet to send when Python ends, MXNet forgets, and the others would wait for it.
+    nd.waitall()
     if IS_LEAD:
         save(network, trainer, step)
     stop.exit_if_due()

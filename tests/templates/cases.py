@@ -37,8 +37,6 @@ class Case:
     """Where the test's own does not do: a name of tests.environments."""
     tensorflow: bool = True
     """Its checkpoints are TensorFlow's."""
-    quick: bool = False
-    """Belongs to `make test`; `make templates` tries all."""
 
     @property
     def id(self) -> str:
@@ -46,7 +44,8 @@ class Case:
 
     @property
     def marks(self) -> tuple[pytest.MarkDecorator, ...]:
-        return () if self.quick else (pytest.mark.slow,)
+        """`make test` leaves the variants out; `make templates` tries all."""
+        return (pytest.mark.slow,) if self.variant else ()
 
     def overrides(self, train_steps: int) -> Iterator[str]:
         for setting in (*self.settings, f"trainer.args.train_steps={train_steps}"):
@@ -54,7 +53,7 @@ class Case:
 
 
 CASES = [
-    Case("ps-async", "worker:1", "worker:1", 1500, quick=True),
+    Case("ps-async", "worker:1", "worker:1", 1500),
     Case(
         "ps-async",
         "worker:1",
@@ -88,5 +87,5 @@ CASES = [
         environment="mxnet-1.9",
         tensorflow=False,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 600, environment="torch", tensorflow=False, quick=True),
+    Case("pytorch-ddp", "worker:1", BOTH, 600, environment="torch", tensorflow=False),
 ]
