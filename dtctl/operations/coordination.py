@@ -134,7 +134,7 @@ def _incident(entry: Mapping[str, Any]) -> Incident:
         step=entry["step"],
         back_to=entry["back_to"],
         begun=entry["begun"],
-        tells_steps=any(step is not None for step in entry["told"].values()),
+        tells_steps=any(step is not None for step in (entry["step"], *entry["told"].values())),
         recovered=entry["recovered"],
         closed=entry.get("closed"),
     )

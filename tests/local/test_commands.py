@@ -62,11 +62,12 @@ def test_the_story_names_who_asked_for_what(home: Desk) -> None:
 def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
+    eventually(lambda: any(task["step"] for task in home.status()["tasks"]), 60)  # else it cannot be said to train
     os.kill(home.task("worker:1")["pid"], signal.SIGKILL)
     found = eventually(lambda: [one for one in home.status()["incidents"] if one["recovered"]], 60)
     assert (found[0]["task"], found[0]["reason"]) == ("worker:1", "killed by SIGKILL")
     text = home.dtctl("status")
-    assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; running again after ", text, re.MULTILINE)
+    assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; training again after ", text, re.MULTILINE)
 
 
 def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> None:

@@ -65,7 +65,7 @@ def is_back(view: View, incident: Incident) -> bool:
 
 def tells_steps(incident: Incident) -> bool:
     """Whether its run had told steps. If not, nobody can say from outside that it trains."""
-    return any(step is not None for step in incident["told"].values())
+    return any(step is not None for step in (incident["step"], *incident["told"].values()))
 
 
 def trains_again(view: View, incident: Incident) -> bool:
