@@ -24,7 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """What failed is found again by --last-failed: pytest-xdist has noted it with the name of its group."""
-    if cache := session.config.cache:
+    is_controller = not hasattr(session.config, "workerinput")
+    if is_controller and (cache := getattr(session.config, "cache", None)):
         failed = cache.get("cache/lastfailed", {})
         cache.set("cache/lastfailed", {_without_group(test): why for test, why in failed.items()})
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.templates import restoring
+from tests.templates.restoring import Restore
+
 ENDLESS = 100_000_000
 """Steps that no test waits for."""
 
@@ -35,8 +38,12 @@ class Case:
     variant: str = ""
     environment: str = ""
     """Where the test's own does not do: a name of tests.environments."""
-    tensorflow: bool = True
-    """Its checkpoints are TensorFlow's."""
+    restore: Restore = restoring.tensorflow
+    """How the framework itself reads the newest checkpoint."""
+
+    @property
+    def has_tensorflow_checkpoints(self) -> bool:
+        return self.restore is restoring.tensorflow
 
     @property
     def id(self) -> str:
@@ -83,9 +90,9 @@ CASES = [
         "mxnet-kvstore",
         "worker:1",
         f"{BOTH} server:0 scheduler:0",
-        600,
+        1200,
         environment="mxnet-1.9",
-        tensorflow=False,
+        restore=restoring.mxnet,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 600, environment="torch", tensorflow=False),
+    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch),
 ]

@@ -66,7 +66,8 @@ class Project:
         assert result["step"] >= goal
         assert result["held_out_accuracy"] > self.case.bound
         assert f"held-out accuracy {result['held_out_accuracy']:.4f}" in self.user.dtctl("logs", "-n", "all")
-        if self.case.tensorflow:
+        assert self.case.restore(self.python, home / self.output) >= goal - 1
+        if self.case.has_tensorflow_checkpoints:
             found = json.loads(self.user.dtctl("checkpoints", "-o", "json"))["checkpoints"]
             assert max(one["newestComplete"]["step"] for one in found if one["newestComplete"]) >= goal - 1
             assert not any(one["newerIncomplete"] for one in found)
