@@ -50,7 +50,7 @@ def check_spec(spec: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     for name in ("cluster", "host"):
         if spec[name] != request.get(name):
             raise Refused("bad_request", "the spec is of %s %r" % (name, spec[name]))
-    paths.checked(spec["run"], "run")
+    paths.component(spec["run"], "run")
     for text in [*spec["dirs"], *spec["checkpoint_dirs"], *spec["brought_along"]]:
         _check_text(text, "dirs")
     for task in spec["tasks"]:

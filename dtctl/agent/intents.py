@@ -10,18 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Mapping
 
+    from .records.run_state import Intent, IntentFile, Intents
     from .runfiles import RunFiles
-
-    Intent = Mapping[str, Any]
 
 
 AWAIT_S = 86400.0
 """How long the agents of a run that was ended wait for one that was away, or for the coordinator, to tell it."""
 
 
-def change(intent: Dict[str, Any], **fields: Any) -> None:
+def change(intent: Intent, **fields: Any) -> None:
     """Changes one task's intent, as whoever changes one has to: its version counts every change."""
-    intent.update(fields, version=intent["version"] + 1)
+    changed: Any = dict(fields, version=intent["version"] + 1)
+    intent.update(changed)
 
 
 def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str, Intent]:
@@ -32,27 +32,26 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 class Followed:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
-    An order holds from the moment in which it is taken; on a full disk it is written later.
+    An order holds from the moment in which it is taken; on a full disk it is written later. Raises only when there has
+    never been anything to follow.
     """
 
     def __init__(self, files: RunFiles) -> None:
-        self.value: Dict[str, Any] = {}
-        """As in intent.json, and `lost_session`: the session that began the run ended before it was told `keep`."""
+        self.lost_session = False
+        """The session that began the run ended before it was told `keep`."""
         self._files = files
         self._seen: object = None
-        self._unwritten: Dict[str, Intent] = {}
+        self._unwritten: Intents = {}
+        self.value: IntentFile = files.intent()
 
     def read(self) -> None:
-        """Raises only when there has never been anything to follow."""
         try:
             self._look()
             session = self.value["session"]
             if session is not None and processes.find(session) is None:
                 self._look()  # the last that it did may have been to write that the run is kept
-                self.value["lost_session"] = self.value["session"] is not None
-        except OSError as error:
-            if not self.value:
-                raise
+                self.lost_session = self.value["session"] is not None
+        except (OSError, ValueError) as error:
             trouble.note("intent: %s" % error)
         if self._unwritten:
             self._write()
@@ -61,7 +60,8 @@ class Followed:
         found = os.stat(self._files.intent_path)
         seen = (found.st_ino, found.st_mtime_ns, found.st_size)
         if seen != self._seen:
-            self.value = dict(self._files.intent(), lost_session=False)
+            self.value = self._files.intent()
+            self.lost_session = False
             self._seen = seen
 
     def take(self, orders: Mapping[str, Intent]) -> bool:
@@ -87,8 +87,8 @@ class Followed:
                     urgent = any(order["want"] == "stop" for order in orders.values())
                     self._files.write_intent(intent, urgent)
             self._unwritten = {}
-            self.value = dict(intent, lost_session=self.value["lost_session"])
+            self.value = intent
             self._seen = None  # a session may have written since: the next reading tells
-        except OSError as error:
+        except (OSError, ValueError) as error:
             trouble.note("intent: %s" % error)
             self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))

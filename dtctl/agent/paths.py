@@ -9,15 +9,18 @@ import time
 from contextlib import suppress
 
 from .errors import Refused
+from .records.kinds import Wrong, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, List, Mapping, Optional, Type, TypeVar
+
+    R = TypeVar("R")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
-def checked(name: object, what: str) -> str:
+def component(name: object, what: str) -> str:
     """`name` when it can be one component of a path and nothing else; else refuses it."""
     if not isinstance(name, str) or not _NAME.match(name) or len(name) > 200:
         raise Refused("bad_request", "%r is not the name of a %s" % (name, what))
@@ -37,19 +40,19 @@ def make_directory(path: str) -> None:
 
 
 def cluster_directory(root: str, cluster: str, host: str) -> str:
-    return os.path.join(root, "clusters", checked(cluster, "cluster"), checked(host, "host"))
+    return os.path.join(root, "clusters", component(cluster, "cluster"), component(host, "host"))
 
 
 def run_directory(root: str, run: str, host: str) -> str:
-    return os.path.join(root, "runs", checked(run, "run"), checked(host, "host"))
+    return os.path.join(root, "runs", component(run, "run"), component(host, "host"))
 
 
 def bundle_directory(root: str, bundle: str) -> str:
-    return os.path.join(root, "bundles", checked(bundle, "bundle"))
+    return os.path.join(root, "bundles", component(bundle, "bundle"))
 
 
 def task_directory(run_dir: str, task: str) -> str:
-    return os.path.join(run_dir, "tasks", checked(task.replace(":", "-"), "task"))
+    return os.path.join(run_dir, "tasks", component(task.replace(":", "-"), "task"))
 
 
 def attempt_directory(run_dir: str, task: str, attempt: int) -> str:
@@ -111,6 +114,26 @@ def read_text(path: str) -> Optional[str]:
         return None
 
 
+class Damaged(ValueError):
+    """A file of dtctl's own does not hold what it should; the text says which, and what is wrong with it."""
+
+
+def read_record(path: str, kind: Type[R]) -> Optional[R]:
+    """The record in a file, or None when there is no such file. Raises Damaged."""
+    try:
+        raw = read_json(path)
+        return None if raw is None else checked(kind, raw)
+    except (Wrong, ValueError, RecursionError) as error:
+        raise Damaged("%s is damaged: %s" % (path, error)) from None
+
+
+def put_aside(path: str) -> str:
+    """Moves a damaged file out of the way, for people to look at; its new path."""
+    aside = "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+    os.replace(path, aside)
+    return aside
+
+
 def read_json(path: str) -> Optional[Dict[str, Any]]:
     """The object in a file, or None when there is no such file."""
     try:
@@ -140,12 +163,12 @@ def write_text(path: str, text: str) -> None:
     _write(path, text, os.replace)
 
 
-def write_json(path: str, value: Dict[str, Any]) -> None:
+def write_json(path: str, value: Mapping[str, object]) -> None:
     """As `write_text`."""
     _write(path, json.dumps(value, indent=1) + "\n", os.replace)
 
 
-def claim_json(path: str, value: Dict[str, Any]) -> bool:
+def claim_json(path: str, value: Mapping[str, object]) -> bool:
     """Writes the file unless there is one: of several processes that try, exactly one is told True."""
     try:
         _write(path, json.dumps(value, indent=1) + "\n", os.link)

@@ -7,13 +7,21 @@ import os
 import time
 from contextlib import contextmanager, suppress
 
-from . import file_locks, machine, paths, shapes
+from . import file_locks, machine, paths
 from .event_log import EventLog
+from .records.kinds import made
+from .records.run_state import IntentFile, State
+from .records.spec import Spec
+from .records.words import Variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, Mapping, Optional
+    from typing import Dict, Iterator, Mapping, Optional, Type, TypeVar
 
+    from .records.requests import Credentials
+    from .records.run_state import Process
+
+    R = TypeVar("R")
 
 RESERVE_BYTES = 128 * 1024
 """Set aside for the files that end a run on a disk that its trainers have filled."""
@@ -24,7 +32,7 @@ class RunRemoved(FileNotFoundError):
 
 
 class RunFiles:
-    """Reading raises RunRemoved."""
+    """Reading raises RunRemoved, and paths.Damaged for what does not hold what it should."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -42,21 +50,21 @@ class RunFiles:
     def root(self) -> str:
         return os.path.dirname(os.path.dirname(os.path.dirname(self.directory)))
 
-    def spec(self) -> Dict[str, Any]:
-        return shapes.spec(self._read("spec.json"))
+    def spec(self) -> Spec:
+        return self._read("spec.json", Spec)
 
-    def state(self) -> Dict[str, Any]:
-        return shapes.state(self._read("state.json"))
+    def state(self) -> State:
+        return self._read("state.json", State)
 
-    def intent(self) -> Dict[str, Any]:
-        return shapes.intent(self._read("intent.json"))
+    def intent(self) -> IntentFile:
+        return self._read("intent.json", IntentFile)
 
     def secrets(self) -> Dict[str, str]:
-        return self._read("secrets.json")
+        return self._read("secrets.json", Variables)
 
     def inherited(self) -> Dict[str, str]:
         """The environment of the session that began the run, so that every attempt gets the same."""
-        return self._read("environ.json")
+        return self._read("environ.json", Variables)
 
     def is_of_this_machine(self) -> bool:
         """False where another machine that shares the home directory has begun the run, and where no run is."""
@@ -68,11 +76,11 @@ class RunFiles:
 
     def create(
         self,
-        spec: Mapping[str, Any],
+        spec: Spec,
         secrets: Mapping[str, str],
         inherited: Mapping[str, str],
-        session: Mapping[str, Any],
-        credentials: Optional[Mapping[str, str]] = None,
+        session: Process,
+        credentials: Optional[Credentials] = None,
     ) -> None:
         """Makes the run's directory. `session` is the process that the run needs until it is kept."""
         paths.make_directory(self.directory)
@@ -81,32 +89,30 @@ class RunFiles:
             paths.write_text(self.path("link.crt"), credentials["certificate"])
         paths.write_json(self.path("secrets.json"), dict(secrets))
         paths.write_json(self.path("environ.json"), dict(inherited))
-        want = "run" if shapes.spec(spec)["coordinator"] is None else "hold"
-        intents = {task["id"]: shapes.first_intent(want) for task in spec["tasks"]}
-        paths.write_json(self.intent_path, {"serial": 1, "session": dict(session), "tasks": intents})
-        paths.write_json(self.state_path, shapes.first_state(spec, time.time()))
+        paths.write_json(self.intent_path, first_intents(spec, session))
+        paths.write_json(self.state_path, first_state(spec, time.time()))
         paths.write_text(self.path("machine"), machine.identity() + "\n")
         paths.write_text(self.path("reserve"), "\0" * RESERVE_BYTES)
         os.mkfifo(self.wake_path, 0o600)
-        paths.write_json(self.path("spec.json"), dict(spec))  # last: what has a spec is a run
+        paths.write_json(self.path("spec.json"), spec)  # last: what has a spec is a run
 
-    def write_intent(self, intent: Mapping[str, Any], urgent: bool = True) -> None:
+    def write_intent(self, intent: IntentFile, urgent: bool = True) -> None:
         """`urgent`: as what a person asks for."""
         if urgent:
             self.write_urgent(self.intent_path, intent)
         else:
-            paths.write_json(self.intent_path, dict(intent))
+            paths.write_json(self.intent_path, intent)
 
-    def write_urgent(self, path: str, value: Mapping[str, Any]) -> None:
+    def write_urgent(self, path: str, value: Mapping[str, object]) -> None:
         """On a full disk what was set aside makes room: above all then a run must be stoppable."""
         try:
-            paths.write_json(path, dict(value))
+            paths.write_json(path, value)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             with suppress(FileNotFoundError):
                 os.unlink(self.path("reserve"))
-            paths.write_json(path, dict(value))
+            paths.write_json(path, value)
 
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
@@ -127,8 +133,20 @@ class RunFiles:
             self._events = EventLog(self.path("events.jsonl"))
         return self._events
 
-    def _read(self, name: str) -> Dict[str, Any]:
-        value = paths.read_json(self.path(name))
+    def _read(self, name: str, kind: Type[R]) -> R:
+        value = paths.read_record(self.path(name), kind)
         if value is None:
             raise RunRemoved(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
         return value
+
+
+def first_intents(spec: Spec, session: Optional[Process]) -> IntentFile:
+    """intent.json of a new run: with a coordinator, nothing starts before it says so."""
+    want = "run" if spec["coordinator"] is None else "hold"
+    return made(IntentFile, serial=1, session=session, tasks={task["id"]: {"want": want} for task in spec["tasks"]})
+
+
+def first_state(spec: Spec, wall: float) -> State:
+    """state.json before any supervisor has seen it."""
+    tasks = {task["id"]: {"since": wall} for task in spec["tasks"]}
+    return made(State, run=spec["run"], host=spec["host"], tasks=tasks)

@@ -1,0 +1,277 @@
+"""What an agent answers to a controller: one record for each frame, and for the result of each request."""
+
+from .kinds import AtMost, Dict, List, Optional, Record, Usual
+from .run_state import Entries, State
+from .spec import Inventory
+from .whole_run import RunView
+from .words import Count, Epoch, ExitCode, Line, Name, Pid, Reason, SignalNumber, TaskName, Tasks, TaskState
+
+Text = AtMost[str, 65536]
+Files = AtMost[List[AtMost[str, 8192]], 10_000]
+
+
+class Greeting(Record):
+    """The first frame."""
+
+    protocol: Count
+    python: Line
+    hostname: Line
+    user: Line
+    home: Line
+    root: Line
+    pid: Pid
+    time: Epoch
+    free_bytes: Count
+    cpus: Count
+
+
+class Refused(Record):
+    """The frame `error`, after which the conversation is over."""
+
+    code: Line
+    summary: Text
+    detail: Usual[Text, ""]
+    hint: Usual[Text, ""]
+
+
+class Alive(Record):
+    """The frame `beat`: nothing to tell, and still at work."""
+
+
+class Progress(Record):
+    """How far something has come."""
+
+    phase: Line
+    done_bytes: Usual[Count, 0]
+    total_bytes: Usual[Count, 0]
+    text: Usual[Text, ""]
+
+
+class Need(Record):
+    """The manifest of the bundle, or these of its files."""
+
+    manifest: Usual[bool, False]
+    files: Usual[AtMost[List[Count], 10_000_000], []]
+
+
+class Checkpoint(Record):
+    """One checkpoint as its files tell it."""
+
+    prefix: AtMost[str, 8192]
+    step: Optional[Count]
+    time: Epoch
+    size_bytes: Count
+    shards: Count
+    complete: bool
+    problem: Optional[Reason]
+
+
+class CheckpointReport(Record):
+    """Of one directory; `incomplete` are those newer than the newest complete one, `all` stand newest first."""
+
+    dir: AtMost[str, 8192]
+    newest_complete: Optional[Checkpoint]
+    incomplete: AtMost[List[Checkpoint], 100]
+    all: AtMost[List[Checkpoint], 100]
+    problem: Usual[Optional[Reason], None]
+
+
+Reports = AtMost[List[CheckpointReport], 100]
+
+
+class Prepared(Record):
+    """All is ready, and nothing has been started."""
+
+    unchanged: bool
+    run: Name
+    current: Optional[Name]
+    replaces: Optional[Name]
+    checkpoints: Usual[Reports, []]
+
+
+class Started(Record):
+    """The tasks that were started."""
+
+    run: Name
+    tasks: Entries
+
+
+class States(Record):
+    """The state of one host's tasks, or of the whole run."""
+
+    run: Name
+    state: Usual[Optional[State], None]
+    coordination: Usual[Optional[RunView], None]
+
+
+class Log(Record):
+    """The bytes from `offset` to `end` of an attempt's log, written before `time`."""
+
+    task: TaskName
+    attempt: Count
+    offset: Count
+    end: Count
+    time: Epoch
+    truncated: Usual[bool, False]
+
+
+class Output(Record):
+    """What a command has printed: 1 is its stdout, 2 its stderr."""
+
+    stream: Count
+
+
+class UpResult(Record):
+    """The run is there to stay."""
+
+    run: Name
+    unchanged: bool
+    reboot: Usual[Optional[Line], None]
+    reboot_why: Usual[Optional[Reason], None]
+    pruned: Usual[AtMost[List[Name], 10_000], []]
+
+
+class PushResult(Record):
+    """How many files were sent."""
+
+    bundle: Line
+    sent_files: Count
+
+
+class StatusResult(Record):
+    """`run` null: there is none. `coordination` null: it was not asked for, or is not known here."""
+
+    run: Optional[Name]
+    time: Epoch
+    agent_alive: Usual[bool, False]
+    inventory: Usual[Optional[Inventory], None]
+    state: Usual[Optional[State], None]
+    coordination: Usual[Optional[RunView], None]
+    checkpoints: Usual[Reports, []]
+
+
+class RunResult(Record):
+    """Of requests whose answers came before it."""
+
+    run: Name
+
+
+class KnownRun(Record):
+    """A run as one host tells it."""
+
+    run: Name
+    cluster: Name
+    host: Name
+    created: Epoch
+    live: bool
+    tasks: Dict[TaskName, TaskState]
+
+
+class RunsResult(Record):
+    """All that the host has."""
+
+    runs: AtMost[List[KnownRun], 10_000]
+
+
+class Survivor(Record):
+    """A process that outlives SIGKILL."""
+
+    task: Usual[Optional[TaskName], None]
+    pid: Pid
+    command: Line
+
+
+Survivors = AtMost[List[Survivor], 10_000]
+
+
+class StopResult(Record):
+    """Of one host, or with `coordination` of the whole run."""
+
+    run: Name
+    stopped: Tasks
+    already: Tasks
+    survivors: Survivors
+    unreached: Usual[AtMost[List[Name], 4096], []]
+    """Hosts that are away and where tasks have not ended."""
+    coordination: Usual[Optional[RunView], None]
+    inventory: Usual[Optional[Inventory], None]
+
+
+class RestartResult(Record):
+    """The tasks with their new attempts."""
+
+    run: Name
+    tasks: Entries
+    unreached: Usual[AtMost[List[Name], 4096], []]
+    coordination: Usual[Optional[RunView], None]
+    inventory: Usual[Optional[Inventory], None]
+
+
+class DownResult(Record):
+    """What was ended and removed."""
+
+    stopped: Tasks
+    already: Tasks
+    survivors: Survivors
+    removed: AtMost[List[Name], 10_000]
+    kept: Files
+    """Files that a trainer wrote beside its code."""
+
+
+class ExecResult(Record):
+    """How the command ended."""
+
+    exit_code: Optional[ExitCode]
+    signal: Optional[SignalNumber]
+
+
+class EventsResult(Record):
+    """The number of the next line."""
+
+    run: Name
+    next: Count
+
+
+class Orphan(Record):
+    """A process of a run that has ended, or is not there any more."""
+
+    pid: Pid
+    command: Line
+    run: Name
+
+
+class DeadRun(Record):
+    """A run that is not needed any more."""
+
+    run: Name
+    cluster: Name
+    host: Name
+    reason: Reason
+
+
+class GcResult(Record):
+    """What was, or would be, removed."""
+
+    dry_run: bool
+    processes: AtMost[List[Orphan], 10_000]
+    survivors: AtMost[List[Orphan], 10_000]
+    runs: AtMost[List[DeadRun], 10_000]
+    bundles: AtMost[List[Line], 10_000]
+    files: Files
+    freed_bytes: Count
+
+
+RESULTS = {
+    "up": UpResult,
+    "push": PushResult,
+    "status": StatusResult,
+    "watch": RunResult,
+    "logs": RunResult,
+    "runs": RunsResult,
+    "stop": StopResult,
+    "restart": RestartResult,
+    "down": DownResult,
+    "exec": ExecResult,
+    "events": EventsResult,
+    "gc": GcResult,
+}

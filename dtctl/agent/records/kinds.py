@@ -1,0 +1,350 @@
+"""Kinds of values: what mypy reads as types checks, at run time, what comes from outside.
+
+    class Exit(Record):
+        code: Usual[Optional[Count], None]
+
+is a TypedDict to mypy. To `checked` it says what an Exit holds: which fields, of which kinds and ranges, and what stands
+for those that are absent. To docs/generate.py it is a table. Annotations are evaluated as they stand, so modules that
+define records do without `from __future__ import annotations`.
+"""
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Annotated as AtMost
+    from typing import Annotated as Form
+    from typing import Annotated as Usual
+    from typing import Annotated as Within
+    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypedDict, TypeVar
+    from typing import Literal as OneOf
+    from typing import TypedDict as Record
+
+    R = TypeVar("R")
+    Take = Callable[[Any], Any]
+
+__all__ = ["AtMost", "Dict", "Form", "List", "OneOf", "Optional", "Record", "Usual", "Within", "Wrong", "also", "checked", "made"]
+
+LONGEST_TEXT = 1 << 20
+"""Characters of a text that says nothing else."""
+
+MOST_ENTRIES = 20_000
+"""Of a list or a mapping that says nothing else."""
+
+MOST = 2**53
+"""What every reader of JSON can hold exactly (RFC 8259, section 6)."""
+
+_SHOWN = 60
+
+
+class Wrong(Exception):
+    """A value does not hold. The text says where in the record, what was expected and what was found."""
+
+    def __init__(self, expected: str, found: object) -> None:
+        super().__init__(expected)
+        self.path: "List[str]" = []
+        self.expected = expected
+        self.found = found
+
+    @property
+    def field(self) -> str:
+        """As in `tasks.worker:1.attempt`; empty for the record itself."""
+        return ".".join(reversed(self.path))
+
+    def __str__(self) -> str:
+        where = "%s: " % self.field if self.path else ""
+        return "%sexpected %s, found %s" % (where, self.expected, _brief(self.found))
+
+
+class Missing:
+    """Found where there is nothing."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+def checked(kind: "Type[R]", raw: object) -> "R":
+    """`raw`, as json.loads gives it, as a value of this kind: a new one, with every field and no other. Raises Wrong."""
+    value: R = kind_of(kind).take(raw)
+    return value
+
+
+def made(record: "Type[R]", **fields: "Any") -> "R":
+    """A record of these fields, and of what is usual for the others. Raises Wrong."""
+    return checked(record, fields)
+
+
+class Kind:
+    """`take` gives the checked value or raises Wrong; `words` names the kind for people."""
+
+    __slots__ = ("take", "words")
+
+    def __init__(self, words: str, take: "Take") -> None:
+        self.words = words
+        self.take = take
+
+
+_REQUIRED = Missing()
+_kinds: "Dict[object, Kind]" = {}
+_also: "Dict[object, List[Callable[[Any], None]]]" = {}
+
+
+def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], None]]":
+    """Decorator of a further rule for a record, about several of its fields: a function that raises Wrong."""
+
+    def register(rule: "Callable[[R], None]") -> "Callable[[R], None]":
+        _also.setdefault(record, []).append(rule)
+        return rule
+
+    return register
+
+
+def kind_of(annotation: object) -> Kind:
+    """What an annotation means at run time."""
+    if isinstance(annotation, Kind):
+        return annotation
+    kind = _kinds.get(annotation)
+    if kind is None:
+        kind = _kinds[annotation] = _record(annotation)
+    return kind
+
+
+def fields_of(record: object) -> "Dict[str, Tuple[Kind, object]]":
+    """Each field's kind and what stands for it where it is absent (a Missing: it has to be there)."""
+    found: "Dict[str, Tuple[Kind, object]]" = {}
+    for one in reversed(record.__mro__):  # type: ignore[attr-defined]
+        for name, annotation in one.__dict__.get("__annotations__", {}).items():
+            if isinstance(annotation, _Usual):
+                found[name] = annotation.kind, annotation.value
+            else:
+                found[name] = kind_of(annotation), _REQUIRED
+    return found
+
+
+def _record(record: object) -> Kind:
+    fields: "List[Tuple[str, Take, object]]" = []
+    rules = _also.get(record, [])
+
+    def take(raw: "Any") -> "Dict[str, Any]":
+        if type(raw) is not dict:
+            raise Wrong("an object", raw)
+        if not fields:
+            fields.extend((name, kind.take, usual) for name, (kind, usual) in fields_of(record).items())
+        whole = {}
+        for name, take_field, usual in fields:
+            value = raw.get(name, usual)
+            try:
+                if value is _REQUIRED:
+                    raise Wrong("a field of this name", value)
+                whole[name] = take_field(value)
+            except Wrong as wrong:
+                wrong.path.append(name)
+                raise
+        for rule in rules:
+            rule(whole)
+        return whole
+
+    return Kind(record.__name__, take)  # type: ignore[attr-defined]
+
+
+def _take_bool(raw: "Any") -> bool:
+    if raw is True or raw is False:
+        return bool(raw)
+    raise Wrong("true or false", raw)
+
+
+def _whole(low: int, high: int) -> Kind:
+    words = "a whole number from %d to %d" % (low, high) if high < MOST else "a whole number, %d or more" % low
+
+    def take(raw: "Any") -> int:
+        if type(raw) is int and low <= raw <= high:
+            return raw
+        raise Wrong(words, raw)
+
+    return Kind(words, take)
+
+
+def _number(low: float, high: float) -> Kind:
+    words = "a number from %g to %g" % (low, high)
+
+    def take(raw: "Any") -> float:
+        if (type(raw) is float or type(raw) is int) and low <= raw <= high:  # as none of the comparisons with a NaN
+            return raw
+        raise Wrong(words, raw)
+
+    return Kind(words, take)
+
+
+def _text(most: int) -> Kind:
+    words = "text of at most %d characters" % most
+
+    def take(raw: "Any") -> str:
+        if type(raw) is str and len(raw) <= most:
+            return raw
+        raise Wrong(words, raw)
+
+    return Kind(words, take)
+
+
+def _form(most: int, pattern: str, words: str) -> Kind:
+    matches = re.compile(r"(?:%s)\Z" % pattern).match
+
+    def take(raw: "Any") -> str:
+        if type(raw) is str and len(raw) <= most and matches(raw):
+            return raw
+        raise Wrong(words, raw)
+
+    return Kind(words, take)
+
+
+def _one_of(names: "Tuple[str, ...]") -> Kind:
+    words = "one of " + ", ".join(names) if len(names) > 1 else repr(names[0])
+
+    def take(raw: "Any") -> str:
+        if type(raw) is str and raw in names:
+            return raw
+        raise Wrong(words, raw)
+
+    return Kind(words, take)
+
+
+def _optional(inner: Kind) -> Kind:
+    take_inner = inner.take
+    return Kind("null or " + inner.words, lambda raw: None if raw is None else take_inner(raw))
+
+
+def _list(inner: Kind, most: int) -> Kind:
+    words = "a list of at most %d" % most
+    take_inner = inner.take
+
+    def take(raw: "Any") -> "List[Any]":
+        if type(raw) is not list or len(raw) > most:
+            raise Wrong(words, raw)
+        index = 0
+        whole = []
+        try:
+            for index, one in enumerate(raw):
+                whole.append(take_inner(one))
+        except Wrong as wrong:
+            wrong.path.append(str(index))
+            raise
+        return whole
+
+    return Kind("%s: %s" % (words, inner.words), take)
+
+
+def _mapping(names: Kind, inner: Kind, most: int) -> Kind:
+    words = "an object of at most %d entries" % most
+    take_name, take_inner = names.take, inner.take
+
+    def take(raw: "Any") -> "Dict[str, Any]":
+        if type(raw) is not dict or len(raw) > most:
+            raise Wrong(words, raw)
+        name = ""
+        whole = {}
+        try:
+            for name, one in raw.items():
+                whole[take_name(name)] = take_inner(one)
+        except Wrong as wrong:
+            wrong.path.append(_brief(name).strip("'"))
+            raise
+        return whole
+
+    return Kind("an object {%s: %s}" % (names.words, inner.words), take)
+
+
+def _brief(found: object) -> str:
+    """A value for a message, however large it is."""
+    if isinstance(found, (list, dict)):
+        return "%s of %d" % ("a list" if isinstance(found, list) else "an object", len(found))
+    if isinstance(found, str) and len(found) > _SHOWN:
+        return "%s... (%d characters)" % (ascii(found[:_SHOWN])[:-1], len(found))
+    if isinstance(found, int) and not -MOST < found < MOST:
+        return "a whole number of %d bits" % found.bit_length()
+    return ascii(found)
+
+
+class _Usual:
+    """A kind with what stands for a field of it that is absent."""
+
+    def __init__(self, kind: Kind, value: object) -> None:
+        self.kind = kind
+        self.value = value
+
+
+if not TYPE_CHECKING:
+    _kinds.update(
+        {
+            bool: Kind("true or false", _take_bool),
+            int: _whole(0, MOST),
+            float: _number(-1e15, 1e15),
+            str: _text(LONGEST_TEXT),
+        }
+    )
+
+    class Record:
+        """Base of the classes whose annotations are the fields of a record; called, it makes one of such a class."""
+
+        def __new__(cls, name, fields):
+            return type(name, (Record,), {"__annotations__": fields})
+
+    class Usual:
+        """Usual[KIND, VALUE]: a field that may be absent."""
+
+        def __class_getitem__(cls, given):
+            return _Usual(kind_of(given[0]), given[1])
+
+    class Within:
+        """Within[int, LOW, HIGH], or of float; both ends belong to it."""
+
+        def __class_getitem__(cls, given):
+            return (_whole if given[0] is int else _number)(*given[1:])
+
+    class Form:
+        """Form[str, MOST, PATTERN, WORDS]: text of at most so many characters that the pattern matches as a whole."""
+
+        def __class_getitem__(cls, given):
+            return _form(*given[1:])
+
+    class AtMost:
+        """AtMost[KIND, N]: of text so many characters, of lists and mappings so many entries."""
+
+        def __class_getitem__(cls, given):
+            kind, most = given
+            if kind is str:
+                return _text(most)
+            return kind.at_most(most)
+
+    class OneOf:
+        """OneOf[NAME, ...]: one of these words."""
+
+        def __class_getitem__(cls, names):
+            return _one_of(names if isinstance(names, tuple) else (names,))
+
+    class Optional:
+        """Optional[KIND]: null, or that."""
+
+        def __class_getitem__(cls, inner):
+            return _optional(kind_of(inner))
+
+    class _Several(Kind):
+        """A list or mapping, whose limit can be set."""
+
+        __slots__ = ("at_most",)
+
+        def __init__(self, make):
+            whole = make(MOST_ENTRIES)
+            super().__init__(whole.words, whole.take)
+            self.at_most = make
+
+    class List:
+        """List[KIND]."""
+
+        def __class_getitem__(cls, inner):
+            return _Several(lambda most: _list(kind_of(inner), most))
+
+    class Dict:
+        """Dict[KIND OF NAME, KIND]."""
+
+        def __class_getitem__(cls, given):
+            return _Several(lambda most: _mapping(kind_of(given[0]), kind_of(given[1]), most))

@@ -1,0 +1,175 @@
+"""What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
+
+from .kinds import AtMost, Dict, List, Optional, Record, Usual, Within
+from .words import (
+    By,
+    Count,
+    Epoch,
+    Line,
+    Name,
+    Pid,
+    Reason,
+    Seconds,
+    SignalNumber,
+    Tail,
+    TaskName,
+    TaskState,
+    Want,
+)
+
+HISTORY = 50
+
+
+class Process(Record):
+    """A process for ever: by its pid, when it was started (field 22 of /proc/PID/stat), and the boot it belongs to."""
+
+    pid: Pid
+    start_time: Count
+    boot_id: Line
+
+
+class AgentProcess(Process):
+    """A supervisor, and since when it is at work."""
+
+    since: Usual[Epoch, 0.0]
+
+
+class Intent(Record):
+    """What is wanted of one task. Of two the one with the higher version holds."""
+
+    want: Usual[Want, "run"]
+    generation: Usual[Count, 1]
+    version: Usual[Count, 1]
+    """Counts every change."""
+    restarts: Usual[Count, 0]
+    """What the task's count is set to when this generation begins."""
+    grace_s: Usual[Optional[Seconds], None]
+    reason: Usual[Reason, ""]
+    by: Usual[By, ""]
+
+
+Intents = Dict[TaskName, Intent]
+
+
+class How(Record):
+    """How a person asks for an end."""
+
+    reason: Reason
+    by: By
+    grace_s: Usual[Optional[Seconds], None]
+
+
+class IntentFile(Record):
+    """intent.json."""
+
+    serial: Count
+    session: Usual[Optional[Process], None]
+    """The session that has not yet said `keep`."""
+    tasks: Intents
+    stop_run: Usual[Optional[How], None]
+    """The whole run is to end, as a session on this host was asked."""
+
+
+class Ending(Record):
+    """exit.json: how an attempt ended. An error without a code: it could not be run, and may be tried again."""
+
+    code: Usual[Optional[Within[int, 0, 255]], None]
+    signal: Usual[Optional[SignalNumber], None]
+    error: Usual[Optional[Reason], None]
+    ended: Usual[Optional[Epoch], None]
+
+
+class Exit(Ending):
+    """An ending as state.json tells it."""
+
+    retry: Usual[bool, True]
+    """Its class of exit may be tried again."""
+    tail: Usual[Tail, ""]
+    """The last lines of the log, secrets masked."""
+
+
+class Past(Record):
+    """One attempt that has ended."""
+
+    attempt: Count
+    started: Epoch
+    ended: Epoch
+    asked: bool
+    """dtctl had asked for the exit."""
+    code: Usual[Optional[Within[int, 0, 255]], None]
+    signal: Usual[Optional[SignalNumber], None]
+
+
+class Left(Record):
+    """A process that outlives SIGKILL."""
+
+    pid: Pid
+    command: Line
+
+
+class Entry(Record):
+    """A task in state.json."""
+
+    state: Usual[TaskState, "pending"]
+    attempt: Usual[Count, 0]
+    restarts: Usual[Count, 0]
+    generation: Usual[Count, 1]
+    version: Usual[Count, 0]
+    """Of the intent that it follows."""
+    pid: Usual[Optional[Pid], None]
+    start_time: Usual[Optional[Count], None]
+    since: Usual[Optional[Epoch], None]
+    next_start: Usual[Optional[Epoch], None]
+    ready: Usual[bool, False]
+    """Its port listens, by a process of its own; or it runs, where nothing is to listen."""
+    step: Usual[Optional[Count], None]
+    """The last that its log tells."""
+    step_time: Usual[Optional[Epoch], None]
+    progress: Usual[Optional[Epoch], None]
+    """When its log last grew."""
+    longest_gap_s: Usual[Seconds, 0.0]
+    """Between two signs of progress."""
+    left: Usual[AtMost[List[Left], 1000], []]
+    exit: Usual[Optional[Exit], None]
+    """Until the next attempt begins."""
+    reason: Usual[Reason, ""]
+    asked: Usual[bool, False]
+    """dtctl has asked for the exit."""
+    history: Usual[AtMost[List[Past], HISTORY], []]
+
+
+Entries = Dict[TaskName, Entry]
+
+
+class State(Record):
+    """state.json: what one host tells of its tasks."""
+
+    version: Usual[Within[int, 1, 1], 1]
+    serial: Usual[Count, 1]
+    intent_serial: Usual[Count, 0]
+    """Of the intent.json that is followed."""
+    run: Name
+    host: Name
+    agent: Usual[Optional[AgentProcess], None]
+    finished: Usual[bool, False]
+    """All tasks are final, and the supervisor has ended."""
+    tasks: Entries
+
+
+class Keeper(Record):
+    """The parent of a trainer."""
+
+    pid: Pid
+    start_time: Count
+
+
+class Start(Record):
+    """start.json: written once, before exec, by the keeper; or, with pid null, by a supervisor that gave up on it."""
+
+    pid: Usual[Optional[Pid], None]
+    start_time: Usual[Optional[Count], None]
+    boot_id: Usual[Optional[Line], None]
+    keeper: Usual[Optional[Keeper], None]
+    started: Epoch
+    key: Usual[Line, ""]
+    argv: Usual[List[str], []]

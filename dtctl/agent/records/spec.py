@@ -1,0 +1,231 @@
+"""spec.json: what one host has of a run. It never changes."""
+
+from ..environment import has_stray_nul
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .words import (
+    MOST_TASKS,
+    BundleId,
+    By,
+    Count,
+    Epoch,
+    ExitCode,
+    Line,
+    Name,
+    Port,
+    Role,
+    Scope,
+    Seconds,
+    TaskName,
+    Tasks,
+    Variables,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Tuple
+
+VERSION = 3
+
+Paths = AtMost[List[AtMost[str, 8192]], 100]
+SuccessRule = OneOf["lead", "all-workers"]
+
+
+class CoordinatorPlace(Record):
+    """Where the run's coordinator is: its host, and the address that the agents of the others dial."""
+
+    host: Name
+    address: Line
+    port: Port
+
+
+class Member(Record):
+    """A task of the run, on whatever host."""
+
+    task: TaskName
+    host: Name
+    address: Usual[Optional[Line], None]
+    role: Usual[Role, "other"]
+    scope: Usual[Scope, "task"]
+    """What its loss restarts: it alone, it and then the lead, or every task."""
+    vital: Usual[bool, True]
+    """Its failure for good is that of the run."""
+    decides: Usual[bool, False]
+    """Its success is, with that of the others that decide, the run's."""
+    serves: Usual[bool, False]
+    """Others need it to their end: it is not waited for after a success, and stopped last."""
+
+
+class Stage(Record):
+    """Tasks that may start when those of the stages with the indexes `after` are ready. Stages stand in such an order."""
+
+    name: Line
+    tasks: Tasks
+    after: AtMost[List[Count], 1000]
+
+
+class TaskSpec(Record):
+    """A task of this host. Marks in argv and env are replaced on the host (environment.py)."""
+
+    id: TaskName
+    argv: List[str]
+    env: Variables
+    secrets: List[Line]
+    """Names of variables."""
+    code: bool
+    """It works in the code's directory, not in the home directory."""
+    port: Usual[Optional[Port], None]
+    ready: Usual[OneOf["listening", "started"], "started"]
+    """When those that wait for it may start: its port listens, or it runs."""
+    own: Usual[bool, True]
+    """Its agent restarts it without asking."""
+    keep_proxy: Usual[bool, False]
+
+
+class Setup(Record):
+    """A shell text that is run once for each bundle, text and environment."""
+
+    text: str
+    env: Usual[Variables, {}]
+
+
+class RecoverySpec(Record):
+    """When, how often and with whom a lost task is started again."""
+
+    max_restarts: Count
+    backoff_min_s: Seconds
+    backoff_max_s: Seconds
+    reset_after_s: Seconds
+    max_run_restarts: Usual[Count, 100]
+    allow_scratch: Usual[bool, False]
+    retry: Usual[AtMost[List[ExitCode], 256], []]
+    permanent: Usual[AtMost[List[ExitCode], 256], []]
+    stall_s: Usual[Optional[Seconds], None]
+    """null: learnt; 0: off."""
+    host_timeout_s: Usual[Optional[Seconds], None]
+    """null: never."""
+    reboot: Usual[OneOf["auto", "never"], "auto"]
+
+
+class Spec(Record):
+    """spec.json: all that an agent has to know of its run. It never changes."""
+
+    version: Within[int, VERSION, VERSION]
+    run: Name
+    cluster: Name
+    host: Name
+    digest: Line
+    """What makes two `up` the same."""
+    created: Epoch
+    controller: By
+    """Who has started it."""
+    tasks: AtMost[List[TaskSpec], MOST_TASKS]
+    """Those of this host."""
+    grace_s: Seconds
+    recovery: RecoverySpec
+    dirs: Usual[Paths, []]
+    """Made before the start."""
+    brought_along: Usual[Paths, []]
+    """Looked for after the setup: a host that lacks one is refused."""
+    checkpoint_dirs: Usual[Paths, []]
+    bundle: Usual[Optional[BundleId], None]
+    setup: Usual[Optional[Setup], None]
+    strategy: Usual[Optional[Line], None]
+    coordinator: Usual[Optional[CoordinatorPlace], None]
+    """null: its agent keeps the tasks by its own policy alone (tests)."""
+    lead: Usual[Optional[TaskName], None]
+    success: Usual[SuccessRule, "lead"]
+    roster: Usual[AtMost[List[Member], MOST_TASKS], []]
+    """Every task of the run."""
+    stages: Usual[AtMost[List[Stage], 1000], []]
+    replaced: Usual[AtMost[Dict[Name, Name], 4096], {}]
+    """Hosts of the cluster file, and those that have taken their places in this run."""
+    needs_checkpoint: Usual[bool, False]
+    """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
+    settle_s: Usual[Seconds, 0.0]
+    fail_fast: Usual[bool, True]
+    active_deadline_s: Usual[Optional[Seconds], None]
+    ttl_s: Usual[Optional[Seconds], None]
+    keep: Usual[Count, 10]
+    start_timeout_s: Usual[Seconds, 600.0]
+    target_step: Usual[Optional[Count], None]
+
+
+class Inventory(Record):
+    """What a host tells of a run to any controller: names alone. How a host is reached never comes from a host."""
+
+    cluster: Name
+    run: Name
+    created: Epoch
+    lead: TaskName
+    success: SuccessRule
+    roster: AtMost[List[Member], MOST_TASKS]
+    replaced: AtMost[Dict[Name, Name], 4096]
+
+
+@also(Spec)
+def _can_be_given_to_programs(spec: Spec) -> None:
+    for task in spec["tasks"]:
+        if not task["argv"]:
+            raise _wrong(("tasks", task["id"], "argv"), "a command", task["argv"])
+        for text in (*task["argv"], *task["env"].values()):
+            _refuse_nul(("tasks", task["id"]), text)
+    for text in (*spec["dirs"], *spec["checkpoint_dirs"], *spec["brought_along"]):
+        _refuse_nul(("dirs",), text)
+    for text in spec["setup"]["env"].values() if spec["setup"] else ():
+        _refuse_nul(("setup", "env"), text)
+
+
+@also(Spec)
+def _is_of_one_piece(spec: Spec) -> None:
+    """Tasks, roster, stages and lead are about the same tasks."""
+    own = [task["id"] for task in spec["tasks"]]
+    if len(set(own)) < len(own):
+        raise _wrong(("tasks",), "each task once", own)
+    if spec["coordinator"] is None:
+        return
+    _check_roster(spec["roster"], spec["lead"])
+    hosts = {member["task"]: member["host"] for member in spec["roster"]}
+    for task in own:
+        if hosts.get(task) != spec["host"]:
+            raise _wrong(("tasks", task), "a task of the roster on this host", hosts.get(task))
+    for index, stage in enumerate(spec["stages"]):
+        if not all(task in hosts for task in stage["tasks"]) or not all(before < index for before in stage["after"]):
+            raise _wrong(("stages", str(index)), "tasks of the roster, after stages that stand before it", stage["after"])
+
+
+@also(Inventory)
+def _has_its_lead(inventory: Inventory) -> None:
+    _check_roster(inventory["roster"], inventory["lead"])
+
+
+def _check_roster(roster: List[Member], lead: Optional[TaskName]) -> None:
+    names = [member["task"] for member in roster]
+    if len(set(names)) < len(names):
+        raise _wrong(("roster",), "each task once", names)
+    if lead not in names:
+        raise _wrong(("lead",), "a task of the roster", lead)
+
+
+def _refuse_nul(path: "Tuple[str, ...]", text: str) -> None:
+    if has_stray_nul(text):
+        raise _wrong(path, "text without a NUL", text)
+
+
+def _wrong(path: "Tuple[str, ...]", expected: str, found: object) -> Wrong:
+    wrong = Wrong(expected, found)
+    wrong.path = list(reversed(path))
+    return wrong
+
+
+def inventory_of(spec: Spec) -> Inventory:
+    """Of a run with a coordinator."""
+    assert spec["lead"] is not None
+    return {
+        "cluster": spec["cluster"],
+        "run": spec["run"],
+        "created": spec["created"],
+        "lead": spec["lead"],
+        "success": spec["success"],
+        "roster": spec["roster"],
+        "replaced": spec["replaced"],
+    }

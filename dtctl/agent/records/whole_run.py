@@ -1,0 +1,159 @@
+"""What the coordinator knows and tells: cluster.json, requests.json, and the lines of the story."""
+
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
+from .run_state import Intents, State
+from .words import (
+    By,
+    Count,
+    Epoch,
+    Name,
+    OptionalTask,
+    Outcome,
+    Phase,
+    Reason,
+    Scope,
+    Seconds,
+    StoryKind,
+    TaskName,
+    Tasks,
+    TaskState,
+)
+
+MOST_HOSTS = 4096
+MOST_INCIDENTS = 200
+MOST_CONDITIONS = 200
+MOST_WARNINGS = 100
+
+
+class Condition(Record):
+    """What held of the run since a moment, in the words of Kubeflow's TFJob."""
+
+    type: Outcome
+    reason: Reason
+    cause: OptionalTask
+    since: Epoch
+
+
+class Contact(Record):
+    """What the coordinator has of a host."""
+
+    connected: Usual[bool, False]
+    heard: Usual[Optional[Epoch], None]
+    over: Usual[bool, False]
+    """Nothing of the run is left to do there."""
+    state: Usual[Optional[State], None]
+    """As it was last told."""
+
+
+class Collateral(Record):
+    """A task whose failure followed from another's."""
+
+    task: TaskName
+    reason: Reason
+
+
+class Incident(Record):
+    """A loss, and what became of it."""
+
+    id: Count
+    task: TaskName
+    host: Name
+    attempt: Count
+    """That was lost."""
+    ended: Epoch
+    noticed: Epoch
+    reason: Reason
+    scope: Scope
+    tasks: Tasks
+    """Those that are restarted."""
+    own: bool
+    """By its agent alone."""
+    collateral: AtMost[List[Collateral], 10_000]
+    step: Optional[Count]
+    """The last that was seen before it."""
+    told: Dict[TaskName, Optional[Count]]
+    """The steps when its tasks were let start again."""
+    back_to: Optional[Count]
+    """Step of the checkpoint that the training went back to."""
+    begun: Optional[Epoch]
+    """Its tasks may start again since then."""
+    recovered: Optional[Epoch]
+    """It trains again since then."""
+    closed: Optional[Reason]
+    """Why nobody waits for that any more."""
+
+
+class RunView(Record):
+    """cluster.json: the run as its coordinator sees it."""
+
+    version: Usual[Within[int, 1, 1], 1]
+    serial: Count
+    run: Name
+    time: Epoch
+    elapsed_s: Seconds
+    """Active, for the deadline."""
+    phase: Phase
+    condition: Condition
+    conditions: AtMost[List[Condition], MOST_CONDITIONS]
+    """Of the past, oldest first."""
+    warnings: AtMost[List[Reason], MOST_WARNINGS]
+    hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
+    intents: Intents
+    incidents: AtMost[List[Incident], MOST_INCIDENTS]
+    restarts: Count
+    request_serial: Count
+    missing: Optional[Reason]
+    """Who the start waits for, and why."""
+    noted: Usual[Dict[TaskName, Count], {}]
+    """The last attempt of each task whose end was judged."""
+
+
+class PostedRequest(Record):
+    """What a person asks of the coordinator, as a session has written it down."""
+
+    serial: Count
+    kind: OneOf["stop", "restart"]
+    tasks: Usual[Optional[Tasks], None]
+    """null: all."""
+    grace_s: Usual[Optional[Seconds], None]
+    reason: Usual[Reason, ""]
+    by: Usual[By, ""]
+
+
+class RequestBook(Record):
+    """requests.json."""
+
+    serial: Count
+    requests: AtMost[List[PostedRequest], 1000]
+
+
+Event = Record(
+    "Event",
+    {
+        "time": Epoch,
+        "task": TaskName,
+        "attempt": Count,
+        "from": TaskState,
+        "to": TaskState,
+        "reason": Usual[Reason, ""],
+    },
+)
+"""A line of events.jsonl: a transition of a task of this host."""
+
+StoryLine = Record(
+    "StoryLine",
+    {
+        "n": Usual[Count, 0],
+        "time": Epoch,
+        "kind": Usual[StoryKind, "task"],
+        "host": Usual[Optional[Name], None],
+        "index": Usual[Optional[Count], None],
+        "task": Usual[OptionalTask, None],
+        "attempt": Usual[Optional[Count], None],
+        "from": Usual[Optional[AtMost[str, 100]], None],
+        "to": Usual[Optional[AtMost[str, 100]], None],
+        "reason": Usual[Reason, ""],
+        "by": Usual[By, ""],
+    },
+)
+"""A line of history.jsonl; `index` is that of a task's transition in its host's events.jsonl."""

@@ -1,0 +1,42 @@
+"""The words that records are made of: names, numbers and texts, each with its form and its limits."""
+
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Within
+
+MOST_TASKS = 10_000
+
+Name = Form[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
+"""Of a cluster, a host or a run: one component of a path and nothing else."""
+
+TaskName = Form[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
+BundleId = Form[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
+VariableName = Form[str, 4096, r"[^=\0]+", "the name of a variable"]
+
+Count = Within[int, 0, 2**53]
+Port = Within[int, 1, 65535]
+Pid = Within[int, 1, 2**31]
+ExitCode = Within[int, 0, 255]
+SignalNumber = Within[int, 1, 64]
+Epoch = Within[float, 0, 1e12]
+"""Seconds since 1970, by the clock of the host that tells them."""
+Seconds = Within[float, 0, 1e9]
+
+Reason = AtMost[str, 4096]
+"""A sentence or two for people."""
+By = AtMost[str, 300]
+"""Who asks: user@host of a controller, or `coordinator`."""
+Line = AtMost[str, 4096]
+Tail = AtMost[str, 8192]
+"""The end of a log."""
+Pem = AtMost[str, 65536]
+
+TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
+Want = OneOf["run", "hold", "finish", "stop"]
+Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
+Scope = OneOf["task", "with-lead", "gang"]
+Outcome = OneOf["Created", "Running", "Restarting", "Succeeded", "Failed", "Stopped"]
+Phase = OneOf["starting", "running", "recovering", "finishing", "ended"]
+StoryKind = OneOf["task", "contact", "decision", "condition", "request"]
+
+Tasks = AtMost[List[TaskName], MOST_TASKS]
+Variables = Dict[VariableName, str]
+OptionalTask = Optional[TaskName]
