@@ -30,7 +30,7 @@ class Contacts:
 
     def expect(self, now: float) -> None:
         """Who was in touch with an earlier coordinator is to come to this one."""
-        own: str = self._view.spec["coordinator"]["host"]
+        own = self._view.own_host
         known = [host for host, known in self._view.hosts.items() if known["state"] is not None and not known["over"]]
         self.away.update((host, now) for host in known if host != own)
 
@@ -45,13 +45,13 @@ class Contacts:
         if host in self._told:
             self._told.remove(host)
             self._tell("contact", host=host, reason="%s is back after %.0f s" % (host, now - since))
-        self._view.hosts[host].update(connected=True, over=False)
+        self._view.hosts[host].update({"connected": True, "over": False})
 
     def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
         """`is_done`: nothing more is expected of it."""
         known = self._view.hosts[host]
         if known["connected"]:
-            known.update(connected=False, over=is_done)
+            known.update({"connected": False, "over": is_done})
             if not is_done:
                 self.away[host] = since
                 self._tell_away(host, reason)

@@ -12,6 +12,9 @@ It neither reads a clock nor a file nor a socket; `part.py` does that around it.
 from __future__ import annotations
 
 from .. import intents
+from ..records.kinds import made
+from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
+from ..records.words import brief
 from . import incidents, outcome, start
 from .contacts import Contacts
 from .ending import Ending
@@ -22,19 +25,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
+    from ..records.messages import Orders
+    from ..records.run_state import How, Intent, State
+    from ..records.spec import Spec
+    from ..records.whole_run import Contact, PostedRequest, RunView
+    from ..records.words import Outcome
+    from .messages import FromHub
     from .services import Services
 
-MOST_INCIDENTS = 200
 LONGEST_GAP_S = 60.0
 """Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
+
+
+MOST_ACCUSATIONS = 10
+"""Of one host that are told, for it may find ever new things to lie about."""
 
 
 class Coordinator:
     """`data` is cluster.json. `story` collects lines for history.jsonl until somebody takes them."""
 
-    def __init__(self, spec: Mapping[str, Any], data: Dict[str, Any], services: Services, now: float) -> None:
+    def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
         self.view = View(spec, data)
-        self.story: List[Dict[str, Any]] = []
+        self.story: List[StoryLine] = []
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._tell)
@@ -49,6 +61,9 @@ class Coordinator:
         self._told_over: Set[str] = set()
         self._told_mending: Dict[str, bool] = {}
         self._contacts = Contacts(self.view, self._tell)
+        self._rebuilt = False
+        self._accused: Dict[str, str] = {}
+        self._accusations: Dict[str, int] = {}
 
     @property
     def decided(self) -> bool:
@@ -58,51 +73,65 @@ class Coordinator:
     @property
     def over(self) -> bool:
         """No other host will need a word any more."""
-        own = self._spec["coordinator"]["host"]
-        hosts = self.view.hosts
+        own, hosts = self.view.own_host, self.view.hosts
         others = [known for host, known in hosts.items() if host != own]
         return (
             self.decided and self._is_done(own) and all(known["over"] or self._is_given_up(known) for known in others)
         )
 
-    def _is_given_up(self, known: Mapping[str, Any]) -> bool:
+    def _is_given_up(self, known: Contact) -> bool:
         """A host that has been away since long before now is no longer waited for, to tell it that the run is over."""
         return not known["connected"] and self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
 
-    def hear(self, host: str, message: Mapping[str, Any], now: float, wall: float) -> bool:
+    def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
         """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
         self._wall = wall
         known = self.view.hosts[host]
-        kind = message["type"]
-        if kind == "gone":
+        if message["type"] == "gone":
             is_done = host in self._told_over and self._is_done(host)
-            self._contacts.lose(host, message["heard"], str(message["reason"]), is_done)
+            self._contacts.lose(host, message["heard"], message["reason"], is_done)
             return True
-        before = known["state"]
-        known["heard"] = wall
-        if kind == "hello":
+        if message["type"] != "hello" and message["type"] != "state":
+            return False
+        before, known["heard"] = known["state"], wall
+        if message["type"] == "hello":
             self._contacts.greet(host, now)
             self._forget_told(host)
-        if kind in ("hello", "state"):
-            known["state"] = message["state"]
-            if message["lost_session"]:
-                self._lost_sessions.add(host)
-            self._take_up(host, message["intents"])
-            self._obey(message["stop_run"], now)
-        if kind == "state" and before is not None and _gist(before) == _gist(message["state"]):
+        known["state"] = message["state"]
+        if before is None and self._rebuilt:
+            self._recovery.pass_over(self.view.tasks_on(host))
+        if message["lost_session"]:
+            self._lost_sessions.add(host)
+        self._take_up(host, message["intents"])
+        self._obey(message["stop_run"], now)
+        if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
+
+    def accuse(self, host: str, reason: str, wall: float) -> None:
+        """What a host said does not hold, and was not heard. Told once, and again when it is something else."""
+        self._wall = wall
+        if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
+            self._accused[host] = reason
+            self._accusations[host] = self._accusations.get(host, 0) + 1
+            self._tell("contact", host=host, reason="%s was not believed, and hung up on: %s" % (host, reason))
 
     def begin(self, wall: float) -> None:
         """For the first coordinator of a run."""
         self._wall = wall
         self._tell("request", reason="up", by=self._spec["controller"])
 
+    def rebuild(self, reason: str, wall: float) -> None:
+        """For one that has no cluster.json any more: everything follows from what the agents tell."""
+        self._wall = wall
+        self._rebuilt = True
+        self._tell("contact", host=self.view.own_host, reason=reason)
+
     def resume(self, now: float, wall: float) -> None:
         """For one that comes after another: who was connected to that is awaited."""
         gap_s = max(0.0, wall - self.view.data["time"])
         self._wall = wall
-        own: str = self._spec["coordinator"]["host"]
+        own = self.view.own_host
         self._tell("contact", host=own, reason="the coordinator was started again, after %.0f s" % gap_s)
         self._contacts.expect(now)
 
@@ -113,14 +142,15 @@ class Coordinator:
             "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
         )
 
-    def request(self, request: Mapping[str, Any], now: float, wall: float) -> None:
+    def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
         self._wall = wall
         self.view.data["request_serial"] = request["serial"]
-        tasks = [task for task in self.view.tasks if request["tasks"] is None or task in request["tasks"]]
-        what = request["kind"] + ("" if request["tasks"] is None else " " + ", ".join(tasks))
+        wanted = request["tasks"]
+        tasks = [task for task in self.view.tasks if wanted is None or task in wanted]
+        what = request["kind"] + ("" if wanted is None else " " + ", ".join(tasks))
         self._tell("request", reason=what, by=request["by"])
-        how = {"grace_s": request["grace_s"], "reason": request["reason"], "by": request["by"]}
+        how: How = {"grace_s": request["grace_s"], "reason": request["reason"], "by": request["by"]}
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
@@ -131,13 +161,13 @@ class Coordinator:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
-    def _obey(self, stop_run: Optional[Mapping[str, Any]], now: float) -> None:
+    def _obey(self, stop_run: Optional[How], now: float) -> None:
         """A session on some host was asked to end the run, maybe while nobody could reach this one."""
         if stop_run is not None and not self._obeyed:
             self._tell("request", reason="stop", by=stop_run["by"])
             self._stop_everything(stop_run, now)
 
-    def _stop_everything(self, how: Mapping[str, Any], now: float) -> None:
+    def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run that has one stays as it is."""
         if not self.decided:
             self._decide("Stopped", how["reason"] or "stopped")
@@ -161,22 +191,24 @@ class Coordinator:
             self._ending.step(now)
             if data["phase"] == "finishing" and self._nothing_is_left():
                 data["phase"] = "ended"
-        data["incidents"] = data["incidents"][-MOST_INCIDENTS:]
+        del data["incidents"][:-MOST_INCIDENTS]
+        del data["conditions"][:-MOST_CONDITIONS]
+        del data["warnings"][:-MOST_WARNINGS]
 
     def due(self) -> Optional[float]:
         """When it has to be asked again though nothing is heard."""
         return self._recovery.due()
 
-    def orders(self) -> List[Tuple[str, Dict[str, Any]]]:
+    def orders(self) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
-        found = []
+        found: List[Tuple[str, Orders]] = []
         mending = not self.decided and (self._recovery.mending or bool(self._contacts.away))
         for host, known in self.view.hosts.items():
             if not known["connected"]:
                 continue
             sent = self._sent.setdefault(host, {})
             wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
-            news = {task: dict(intent) for task, intent in wanted.items() if intent["version"] > sent.get(task, 0)}
+            news = {task: intent.copy() for task, intent in wanted.items() if intent["version"] > sent.get(task, 0)}
             over = self._may_go(host)
             if news or (over and host not in self._told_over) or mending != self._told_mending.get(host, False):
                 found.append((host, {"type": "orders", "intents": news, "mending": mending, "over": over}))
@@ -187,7 +219,7 @@ class Coordinator:
         return found
 
     def _may_go(self, host: str) -> bool:
-        return self.over if host == self._spec["coordinator"]["host"] else self._is_done(host)
+        return self.over if host == self.view.own_host else self._is_done(host)
 
     def _is_done(self, host: str) -> bool:
         """Nothing is left there, and its agent has said that it knows that nothing more will be asked."""
@@ -204,14 +236,14 @@ class Coordinator:
         self._told_over.discard(host)
         self._told_mending.pop(host, None)
 
-    def _take_up(self, host: str, offered: Mapping[str, Dict[str, Any]]) -> None:
+    def _take_up(self, host: str, offered: Mapping[str, Intent]) -> None:
         """A session on that host may have been asked directly, while nobody could reach this one."""
         self._acknowledged[host] = _versions(offered)
         sent = self._sent.setdefault(host, {})
         sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
-            self.view.intents[task] = dict(intent)
+            self.view.intents[task] = intent
             if intent["by"] != "coordinator" and (intent["want"], intent["generation"]) != (
                 before["want"],
                 before["generation"],
@@ -266,7 +298,7 @@ class Coordinator:
 
     def _not_started(self, now: float) -> Optional[Failure]:
         """A start that waits too long fails, and says for whom it waited."""
-        limit_s: float = self._spec["start_timeout_s"]
+        limit_s = self._spec["start_timeout_s"]
         if start.unreached(self.view):
             if now - self._began < min(limit_s, start.REACH_LIMIT_S):
                 return None
@@ -282,7 +314,8 @@ class Coordinator:
     def _describe(self, now: float) -> None:
         """The phase and the condition of a run that goes on."""
         view, data = self.view, self.view.data
-        data["missing"] = start.missing(view)
+        missing = start.missing(view)
+        data["missing"] = None if missing is None else brief(missing)
         stopped = outcome.was_stopped(view)
         lost = list(incidents.still_open(view))
         running = sum(view.state(task) in ("running", "stalled") for task in view.tasks)
@@ -299,35 +332,33 @@ class Coordinator:
     def _held_back(self) -> bool:
         return any(intent["want"] == "hold" for intent in self.view.intents.values())
 
-    def _decide(self, kind: str, reason: str, cause: Optional[str] = None) -> None:
+    def _decide(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
         self.view.data["phase"] = "finishing"
         self.view.data["missing"] = None
         for one in incidents.still_open(self.view):
             one["closed"] = "the run has %s" % kind.lower()
         self._set_condition(kind, reason, cause)
 
-    def _set_condition(self, kind: str, reason: str, cause: Optional[str] = None) -> None:
-        data = self.view.data
+    def _set_condition(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
+        data, reason = self.view.data, brief(reason)
         before = data["condition"]
         if before["type"] == kind:
-            before.update(reason=reason, cause=cause)
+            before.update({"reason": reason, "cause": cause})
             return
         data["conditions"].append(before)
         data["condition"] = {"type": kind, "reason": reason, "cause": cause, "since": self._wall}
         self._tell("condition", task=cause, reason=reason, **{"from": before["type"], "to": kind})
 
     def _tell(self, kind: str, **fields: Any) -> None:
-        line = {"time": self._wall, "kind": kind, "host": None, "task": None, "attempt": None}
-        line.update({"from": None, "to": None, "reason": "", "by": ""})
-        line.update(fields)
-        self.story.append(line)
+        fields["reason"] = brief(fields["reason"])
+        self.story.append(made(StoryLine, time=self._wall, kind=kind, **fields))
 
 
-def _versions(intents: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
+def _versions(intents: Mapping[str, Intent]) -> Dict[str, int]:
     return {task: intent["version"] for task, intent in intents.items()}
 
 
-def _gist(state: Mapping[str, Any]) -> List[object]:
+def _gist(state: State) -> List[object]:
     """What decisions may follow from, less how far the tasks are."""
     return [
         (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))

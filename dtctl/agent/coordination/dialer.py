@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Mapping, Optional, Tuple
 
-    from .lines import Message
+    from .messages import FromDialer
 
 DIAL_S = 10.0
 """From the look-up of the name to the end of the handshake."""
@@ -73,13 +73,13 @@ class Dialer:
             return self._peer.pulse.due()
         return min(self._due, self._now + _LOOK_UP_S) if self._looks_up else self._due
 
-    def step(self, now: float) -> List[Message]:
+    def step(self, now: float) -> List[FromDialer]:
         """What has come: `connected`, what the coordinator says, then `gone`, and so on.
 
         connected: now is the time to say hello. gone: reason, heard (when something last came, on the monotonic clock).
         """
         self._now = now
-        said: List[Message] = []
+        said: List[FromDialer] = []
         try:
             if self._broken is not None:
                 raise Lost(self._broken)
@@ -111,19 +111,19 @@ class Dialer:
                 pass
         self._hang_up()
 
-    def _converse(self, peer: Peer, said: List[Message]) -> None:
+    def _converse(self, peer: Peer, said: List[FromDialer]) -> None:
         peer.stream.push()
         self._take(peer.receive(self._now), said)
         peer.keep(self._now)
 
-    def _take(self, messages: List[Message], said: List[Message]) -> None:
+    def _take(self, messages: List[FromDialer], said: List[FromDialer]) -> None:
         for message in messages:
             said.append(message)
             if message["type"] == "refused":
                 raise Lost("the coordinator refuses this agent: %s" % message["reason"])
             self._retry.reset()
 
-    def _dial(self, said: List[Message]) -> None:
+    def _dial(self, said: List[FromDialer]) -> None:
         """As far as it goes now: each part begins when the one before it has ended."""
         if self._is_idle():
             if self._now < self._due:
@@ -164,7 +164,7 @@ class Dialer:
         self._stream = Stream(connection, channel, self._identity.knock)
         self._connecting = None
 
-    def _shake_hands(self, stream: Stream, said: List[Message]) -> None:
+    def _shake_hands(self, stream: Stream, said: List[FromDialer]) -> None:
         stream.pull()
         if not stream.advance():
             return
@@ -173,7 +173,7 @@ class Dialer:
         said.append({"type": "connected"})
         self._take(self._peer.understand(self._now), said)
 
-    def _lose(self, reason: str, said: List[Message]) -> None:
+    def _lose(self, reason: str, said: List[FromDialer]) -> None:
         """Everything begins anew, after a while."""
         if self._peer is not None:
             said.append({"type": "gone", "reason": reason, "heard": self._peer.pulse.last_heard})

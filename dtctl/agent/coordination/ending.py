@@ -6,8 +6,9 @@ from . import outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import List, Optional
 
+    from ..records.run_state import How
     from .view import View
 
 END_LIMIT_S = 15.0
@@ -22,13 +23,13 @@ class Ending:
         self._since = now
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
-        self._how: Dict[str, Any] = {"grace_s": None, "reason": self._reason, "by": "coordinator"}
+        self._how: How = {"grace_s": None, "reason": self._reason, "by": "coordinator"}
         if self._well:  # from now on whatever ends stays ended
             view.wanted(self._not_stopped(), want="finish", by="coordinator", reason=self._reason)
 
-    def hurry(self, how: Mapping[str, Any], now: float) -> None:
+    def hurry(self, how: How, now: float) -> None:
         """A person asks for the end of everything: nobody is waited for. `how`: grace_s, reason and by."""
-        self._how = dict(how)
+        self._how = how
         self._begin_to_stop(now)
 
     def step(self, now: float) -> None:

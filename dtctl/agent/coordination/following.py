@@ -6,41 +6,44 @@ import random
 
 from .. import intents
 from .dialer import Dialer
-from .report import EVENTS_AT_ONCE, report
+from .report import events_since, hello, news
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Tuple
+    from typing import List, Optional, Tuple
 
+    from ..intents import Followed
+    from ..records.run_state import Intents, State
+    from ..records.spec import Spec
     from ..runfiles import RunFiles
+    from .messages import FromDialer
 
 
 class Following:
     """A Part."""
 
-    def __init__(self, files: RunFiles, spec: Mapping[str, Any], now: float) -> None:
+    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.over = False
         self.connected = False
         self.mending = False
         self._files = files
         self._spec = spec
-        self._limit_s: Optional[float] = spec["recovery"]["host_timeout_s"]
+        self._limit_s = spec["recovery"]["host_timeout_s"]
         self._heard = now
         self._told: object = None
         self._events: Optional[int] = None
         paths = files.path("link.key"), files.path("link.crt")
+        assert spec["coordinator"] is not None
         self._dialer = Dialer(spec["coordinator"]["address"], *paths, now, random.random)
 
-    def step(
-        self, now: float, wall: float, state: Mapping[str, Any], intent: Mapping[str, Any]
-    ) -> Optional[Dict[str, Any]]:
-        wanted: Dict[str, Any] = {}
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
+        wanted: Intents = {}
         for message in self._dialer.step(now):
             self._hear(message, now, state, intent, wanted)
         if self.connected:
             self._tell(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
-            wanted.update(_given_up(intent, self._limit_s))
+            wanted.update(_given_up(intent.value["tasks"], self._limit_s))
         return wanted or None
 
     def register(self) -> Tuple[List[int], List[int]]:
@@ -53,58 +56,40 @@ class Following:
         """What was told last still arrives."""
         self._dialer.close()
 
-    def _hear(
-        self,
-        message: Mapping[str, Any],
-        now: float,
-        state: Mapping[str, Any],
-        intent: Mapping[str, Any],
-        wanted: Dict[str, Any],
-    ) -> None:
-        kind = message["type"]
-        if kind == "connected":
-            self._dialer.send(
-                dict(
-                    report("hello", state, intent),
-                    v=1,
-                    run=self._spec["run"],
-                    host=self._spec["host"],
-                    agent=state["agent"],
-                    events=self._files.events.count,
-                )
-            )
-        elif kind == "welcome":
+    def _hear(self, message: FromDialer, now: float, state: State, intent: Followed, wanted: Intents) -> None:
+        if message["type"] == "connected":
+            self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
+        elif message["type"] == "welcome":
             self.connected = True
             self._heard = now
-            self._events = int(message["events_from"])
+            self._events = message["events_from"]
             self._told = None
-        elif kind == "orders":
+        elif message["type"] == "orders":
             wanted.update(message["intents"])
             self.mending = message["mending"]
-            self.over = self.over or bool(message["over"])
-        elif kind == "gone":
+            self.over = self.over or message["over"]
+        elif message["type"] == "gone":
             if self.connected:
                 self._heard = message["heard"]
             self.connected = False
 
-    def _tell(self, state: Mapping[str, Any], intent: Mapping[str, Any]) -> None:
+    def _tell(self, state: State, intent: Followed) -> None:
         """Events before the state that they have led to: whoever has heard the last state has the whole story."""
         assert self._events is not None
         while self._events < self._files.events.count:
-            events = self._files.events.since(self._events, EVENTS_AT_ONCE)
+            events = events_since(self._files.events, self._events)
             self._dialer.send({"type": "events", "from": self._events, "events": events})
             self._events += len(events)
-        news = (state["serial"], intent["serial"], intent["session"] is None, intent["lost_session"])
-        if news != self._told:
-            self._told = news
-            self._dialer.send(report("state", state, intent))
+        value = intent.value
+        told = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
+        if told != self._told:
+            self._told = told
+            self._dialer.send(news(state, intent))
 
 
-def _given_up(intent: Mapping[str, Any], limit_s: float) -> Dict[str, Any]:
+def _given_up(held: Intents, limit_s: float) -> Intents:
     reason = "no word from the coordinator for %.0f s" % limit_s
-    wanted = {}
-    for task, held in intent["tasks"].items():
-        if held["want"] != "stop":
-            wanted[task] = dict(held)
-            intents.change(wanted[task], want="stop", reason=reason, by="host_timeout")
+    wanted = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
+    for intent in wanted.values():
+        intents.change(intent, want="stop", reason=reason, by="host_timeout")
     return wanted

@@ -18,12 +18,13 @@ from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+    from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
     from .lines import Message
+    from .messages import FromHub, Gone
     from .stream import Stream
 
-    Said = List[Tuple[str, Message]]
+    Said = List[Tuple[str, FromHub]]
 
 PARTING_S = 5.0
 """For an agent that is refused: to hear why."""
@@ -142,12 +143,13 @@ class Hub:
                 self._note(agent, message, said)
         except Violation as violation:
             if agent.host is not None:
+                said.append((agent.host, {"type": "lied", "reason": str(violation)}))
                 said.append((agent.host, self._gone(agent, str(violation))))
             self._dismiss(agent, str(violation))
         except Lost as lost:
             self._drop(agent, str(lost), said)
 
-    def _note(self, agent: Agent, message: Message, said: Said) -> None:
+    def _note(self, agent: Agent, message: Any, said: Said) -> None:
         if (message["type"] == "hello") == (agent.host is not None):
             raise Violation("hello was not said first, and once")
         if agent.identity is not self._identity:
@@ -213,7 +215,7 @@ class Hub:
         self._selector.unregister(agent.stream)
         agent.stream.close()
 
-    def _gone(self, agent: Agent, reason: str) -> Message:
+    def _gone(self, agent: Agent, reason: str) -> Gone:
         return {"type": "gone", "reason": reason, "heard": agent.pulse.last_heard}
 
     def _leave_seat(self, agent: Agent) -> None:

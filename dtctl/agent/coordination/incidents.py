@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from ..records.words import brief
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Mapping, Optional
+    from typing import Iterator, List, Optional, TypedDict
 
+    from ..records.whole_run import Incident
     from .view import View
 
-    Incident = Dict[str, Any]
+    class Loss(TypedDict):
+        """What an incident begins with: the attempt, and when it ended."""
+
+        attempt: int
+        ended: float
 
 
-def opened(view: View, task: str, ending: Mapping[str, Any], reason: str, tasks: List[str], wall: float) -> Incident:
+def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], wall: float) -> Incident:
     """A new incident, already among those of the view."""
-    known: List[Incident] = view.data["incidents"]
+    known = view.data["incidents"]
     incident: Incident = {
         "id": known[-1]["id"] + 1 if known else 1,
         "task": task,
@@ -21,7 +28,7 @@ def opened(view: View, task: str, ending: Mapping[str, Any], reason: str, tasks:
         "attempt": ending["attempt"],
         "ended": ending["ended"],
         "noticed": wall,
-        "reason": reason,
+        "reason": brief(reason),
         "scope": view.roster[task]["scope"],
         "tasks": tasks,
         "own": view.own(task) and tasks == [task],

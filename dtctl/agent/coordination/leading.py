@@ -8,19 +8,29 @@ import random
 import sys
 import time
 
-from .. import environment, paths
+from .. import environment, paths, trouble
+from ..records.kinds import checked
+from ..records.messages import FROM_AGENT, PROTOCOL
+from ..records.whole_run import RequestBook, RunView
 from .coordinator import Coordinator
-from .report import EVENTS_AT_ONCE, report
+from .report import events_since, hello, news
 from .services import Services
 from .story import Story
-from .view import first_view
+from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Tuple
+    from typing import List, Optional, Set, Tuple, Union
 
+    from ..intents import Followed
+    from ..records.answers import Checkpoint
+    from ..records.messages import Hello, News
+    from ..records.run_state import Intents, State
+    from ..records.spec import Spec
+    from ..records.whole_run import PostedRequest
     from ..runfiles import RunFiles
     from .hub import Hub
+    from .messages import FromHub
 
 SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
@@ -42,23 +52,28 @@ class Leading:
 
     connected = True
 
-    def __init__(self, files: RunFiles, spec: Mapping[str, Any], now: float) -> None:
+    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.over = False
         self.mending = False
         self._files = files
         self._spec = spec
-        self._host: str = spec["host"]
+        self._host = spec["host"]
         self._path = files.path("cluster.json")
         self._story = Story(files.path("history.jsonl"))
-        before, wall = paths.read_json(self._path), time.time()
+        wall = time.time()
+        before, damage = self._read_view()
         services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random)
         self.coordinator = Coordinator(spec, before or first_view(spec, wall), services, now)
-        if before is None:
+        if damage is not None:
+            self.coordinator.rebuild(damage, wall)
+        elif before is None:
             self.coordinator.begin(wall)
         else:
             self.coordinator.resume(now, wall)
         self._hub: Optional[Hub] = None
         self._listen_at = now
+        self._welcome: Set[str] = set()
+        """Hosts whose present connection has begun with a hello that holds."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -67,9 +82,7 @@ class Leading:
         self._decided = now
         self._decide_at = now
 
-    def step(
-        self, now: float, wall: float, state: Mapping[str, Any], intent: Mapping[str, Any]
-    ) -> Optional[Dict[str, Any]]:
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
         self._listen(now)
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
@@ -102,7 +115,7 @@ class Leading:
         from .past import past_identities
         from .tls import Identity
 
-        port = self._spec["coordinator"]["port"]
+        port = self.coordinator.view.coordinator["port"]
         try:
             own = Identity(self._files.path("link.key"), self._files.path("link.crt"))
             self._hub = Hub(port, own, past_identities(self._files, self._spec), now)
@@ -110,44 +123,71 @@ class Leading:
             self._listen_at = now + LISTEN_AGAIN_S
             print("coordinator: cannot listen on port %d: %s" % (port, error), file=sys.stderr, flush=True)
 
-    def _hear_own(self, now: float, wall: float, state: Mapping[str, Any], intent: Mapping[str, Any]) -> None:
+    def _read_view(self) -> Tuple[Optional[RunView], Optional[str]]:
+        """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""
+        try:
+            found = paths.read_record(self._path, RunView)
+            if found is None or is_of(found, self._spec):
+                return found, None
+            why = "%s is about another run" % self._path
+        except paths.Damaged as damage:
+            why = str(damage)
+        return None, "%s; it was put aside as %s, and the agents tell anew" % (why, paths.put_aside(self._path))
+
+    def _hear_own(self, now: float, wall: float, state: State, intent: Followed) -> None:
         begin = self._story.received(self._host)
         while begin < self._files.events.count:
-            self._story.add_events(self._host, begin, self._files.events.since(begin, EVENTS_AT_ONCE))
+            self._story.add_events(self._host, begin, events_since(self._files.events, begin), now, wall)
             begin = self._story.received(self._host)
-        message = report("state" if self._greeted else "hello", state, intent)
-        news = (state["serial"], intent["serial"], message["kept"], message["lost_session"])
-        if news != self._told:
-            self._told = news
+        value = intent.value
+        told = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
+        if told != self._told:
+            self._told = told
+            own = news(state, intent) if self._greeted else hello(self._spec, state, intent, begin)
             self._greeted = True
             self._news()
-            self.coordinator.hear(self._host, _copied(message), now, wall)
+            # a copy: the coordinator keeps what it hears, and the agent goes on changing what it tells
+            self.coordinator.hear(self._host, checked(FROM_AGENT[own["type"]], own), now, wall)
 
-    def _hear(self, host: str, message: Mapping[str, Any], now: float, wall: float) -> None:
+    def _hear(self, host: str, message: FromHub, now: float, wall: float) -> None:
         assert self._hub is not None
+        self._unsaved = True
         if message["type"] == "past":
             self.coordinator.past(host, message["run"], wall)
+        elif host not in self.coordinator.view.hosts:
+            self._hub.refuse(host, "%s has no part in this run" % host)
+        elif message["type"] == "lied":
+            self.coordinator.accuse(host, message["reason"], wall)
+        elif message["type"] == "gone":
+            self._welcome.discard(host)
+            self.coordinator.hear(host, message, now, wall)
+            self._news()
+        elif message["type"] == "events" and host in self._welcome:
+            self._story.add_events(host, message["from"], message["events"], now, wall)
+        elif message["type"] == "hello" or (message["type"] == "state" and host in self._welcome):
+            self._hear_of(host, message, self._hub, now, wall)
+
+    def _hear_of(self, host: str, told: Union[Hello, News], hub: Hub, now: float, wall: float) -> None:
+        """What cannot be so is not heard: its connection ends, and the genuine agent's next one heals it."""
+        problem = self._stranger(host, told) if told["type"] == "hello" else None
+        problem = problem or self.coordinator.view.problem(host, told)
+        if problem is not None:
+            self._welcome.discard(host)
+            hub.refuse(host, problem)
+            self.coordinator.accuse(host, problem, wall)
+            self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
+            self._news()
             return
-        if host not in self.coordinator.view.hosts and message["type"] != "hello":
-            return
-        self._unsaved = True
-        if message["type"] == "hello":
-            problem = self._stranger(host, message)
-            if problem:
-                self._hub.refuse(host, problem)
-                return
-            self._hub.send(host, {"type": "welcome", "v": 1, "events_from": self._story.received(host)})
-        if message["type"] == "events":
-            self._story.add_events(host, message["from"], message["events"])
-        elif self.coordinator.hear(host, message, now, wall):
+        if told["type"] == "hello":
+            self._welcome.add(host)
+            hub.send(host, {"type": "welcome", "v": PROTOCOL, "events_from": self._story.received(host)})
+        if self.coordinator.hear(host, told, now, wall):
             self._news()
 
-    def _stranger(self, host: str, hello: Mapping[str, Any]) -> Optional[str]:
+    def _stranger(self, host: str, hello: Hello) -> Optional[str]:
         if hello["run"] != self._spec["run"]:
             return "this is the coordinator of run %s" % self._spec["run"]
-        if host == self._host or host not in self.coordinator.view.hosts:
-            return "%s has no part in this run" % host
-        return None
+        return "%s is the coordinator's own host" % host if host == self._host else None
 
     def _read_requests(self, now: float, wall: float) -> None:
         path = self._files.path("requests.json")
@@ -159,10 +199,19 @@ class Leading:
         if seen == self._requests_seen:
             return
         self._requests_seen = seen
-        for request in (paths.read_json(path) or {"requests": []})["requests"]:
+        for request in self._requests(path):
             if request["serial"] > self.coordinator.view.data["request_serial"]:
                 self.coordinator.request(request, now, wall)
                 self._news()
+
+    def _requests(self, path: str) -> List[PostedRequest]:
+        """A damaged file is left to the session that writes the next request."""
+        try:
+            book = paths.read_record(path, RequestBook)
+        except paths.Damaged as damage:
+            trouble.note("requests: %s" % damage)
+            return []
+        return book["requests"] if book is not None else []
 
     def _news(self) -> None:
         """Something was heard that may lead to a decision."""
@@ -170,15 +219,15 @@ class Leading:
         self._decide_at = min(self._decide_at, self._decided + DECIDE_S)
         self._save_at = min(self._save_at, self._decide_at)  # sessions read how the tasks are
 
-    def _decide(self, now: float, wall: float) -> Optional[Dict[str, Any]]:
+    def _decide(self, now: float, wall: float) -> Optional[Intents]:
         self.coordinator.step(now, wall)
         self._decided = now
         due = self.coordinator.due()
         self._decide_at = now + LOOK_S if due is None else min(max(due, now + DECIDE_S), now + LOOK_S)
         return self._give_orders()
 
-    def _give_orders(self) -> Optional[Dict[str, Any]]:
-        wanted: Dict[str, Any] = {}
+    def _give_orders(self) -> Optional[Intents]:
+        wanted: Intents = {}
         for host, message in self.coordinator.orders():
             self._unsaved = True
             if host == self._host:
@@ -209,7 +258,7 @@ class Leading:
             self._unsaved = False
         self._save_at = now + SAVE_S
 
-    def _newest_checkpoint(self) -> Optional[Mapping[str, Any]]:
+    def _newest_checkpoint(self) -> Optional[Checkpoint]:
         from .. import checkpoints
 
         found = [one["newest_complete"] for one in checkpoints.report(self._checkpoint_directories())]
@@ -222,9 +271,3 @@ class Leading:
 
     def _checkpoint_directories(self) -> List[str]:
         return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])
-
-
-def _copied(message: Dict[str, Any]) -> Dict[str, Any]:
-    """The coordinator keeps what it hears, and the agent goes on changing what it tells."""
-    copied: Dict[str, Any] = json.loads(json.dumps(message))
-    return copied

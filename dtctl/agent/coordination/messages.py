@@ -1,57 +1,57 @@
-"""What each end of the link may say (docs/agent.md, "The link")."""
+"""What each end of the link may say is checked on arrival (records/messages.py, docs/agent.md, "The link")."""
 
 from __future__ import annotations
 
+from ..records.kinds import Wrong, checked
+from ..records.messages import FROM_AGENT, FROM_COORDINATOR, PROTOCOL
 from .lines import Violation
+
+__all__ = ["BEAT", "FROM_AGENT", "FROM_COORDINATOR", "PROTOCOL", "check"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Tuple, Union
+    from typing import Any, Dict, Literal, Mapping, TypedDict, Union
 
-    Kind = Union[type, Tuple[type, ...]]
-    Shapes = Mapping[str, Mapping[str, Kind]]
+    from ..records.messages import Events, Hello, News, Orders, Refusal, Welcome
 
-VERSION = 1
+    class Gone(TypedDict):
+        """A connection has ended; `heard`: when something last came by it, on the monotonic clock."""
+
+        type: Literal["gone"]
+        reason: str
+        heard: float
+
+    class Lied(TypedDict):
+        """What a host said did not hold; its connection was ended."""
+
+        type: Literal["lied"]
+        reason: str
+
+    class Superseded(TypedDict):
+        """The agent of an earlier run was told that this is over."""
+
+        type: Literal["past"]
+        run: str
+
+    class Connected(TypedDict):
+        """It is time to say hello."""
+
+        type: Literal["connected"]
+
+    FromHub = Union[Hello, News, Events, Gone, Lied, Superseded]
+    FromDialer = Union[Welcome, Orders, Refusal, Gone, Connected]
+
 BEAT = {"type": "beat"}
 
-_OPTIONAL = (dict, type(None))
 
-FROM_AGENT: Shapes = {
-    "hello": {
-        "v": int,
-        "run": str,
-        "host": str,
-        "agent": dict,
-        "kept": bool,
-        "lost_session": bool,
-        "events": int,
-        "state": dict,
-        "intents": dict,
-        "stop_run": _OPTIONAL,
-    },
-    "state": {"state": dict, "intents": dict, "kept": bool, "lost_session": bool, "stop_run": _OPTIONAL},
-    "events": {"from": int, "events": list},
-    "beat": {},
-}
-FROM_COORDINATOR: Shapes = {
-    "welcome": {"v": int, "events_from": int},
-    "orders": {"intents": dict, "mending": bool, "over": bool},
-    "refused": {"reason": str},
-    "beat": {},
-}
-
-
-def check(message: Dict[str, Any], shapes: Shapes) -> None:
-    """Its type is one of these, and it has that type's fields. Raises Violation."""
+def check(message: Dict[str, Any], records: Mapping[str, Any]) -> Any:
+    """The message as the record of its type. Raises Violation."""
     name = message["type"]
-    if name not in shapes:
+    if name not in records:
         raise Violation("a message of an unknown type was sent")
-    if name in ("hello", "welcome") and message.get("v") != VERSION:
-        raise Violation("another version of the protocol is spoken, %d is wanted" % VERSION)
-    for field, kind in shapes[name].items():
-        if not _is(message.get(field), kind):
-            raise Violation("%s was sent without a proper %r" % (name, field))
-
-
-def _is(value: object, kind: Kind) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if name in ("hello", "welcome") and message.get("v") != PROTOCOL:
+        raise Violation("another version of the protocol is spoken, %d is wanted" % PROTOCOL)
+    try:
+        return checked(records[name], message)
+    except Wrong as wrong:
+        raise Violation("%s does not hold: %s" % (name, wrong)) from None

@@ -6,8 +6,10 @@ from .. import policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, Optional
+    from typing import List, Optional
 
+    from ..records.answers import Checkpoint
+    from ..records.run_state import Entry
     from .view import View
 
 DECIDED = ("Succeeded", "Failed", "Stopped")
@@ -39,12 +41,12 @@ def first_failure(view: View) -> Optional[str]:
 def _is_fatal(view: View, task: str) -> bool:
     """Without `fail_fast` the others go on as long as the run can still succeed."""
     place = view.roster[task]
-    return bool(place["vital"] and (view.spec["fail_fast"] or place["decides"]))
+    return place["vital"] and (view.spec["fail_fast"] or place["decides"])
 
 
-def failing_since(entry: Mapping[str, Any]) -> float:
+def failing_since(entry: Entry) -> float:
     """When the unbroken row of failures began that ended in the final one: a cause fails before its followers do."""
-    since = float(entry["since"] or 0.0)
+    since = entry["since"] or 0.0
     for past in reversed(entry["history"]):
         if past["asked"] or past["code"] == 0:
             break
@@ -79,10 +81,10 @@ def failure_reason(view: View, task: str) -> str:
     return "%s failed: %s" % (task, how)
 
 
-def target_warning(view: View, newest: Optional[Mapping[str, Any]]) -> Optional[str]:
+def target_warning(view: View, newest: Optional[Checkpoint]) -> Optional[str]:
     """What is odd about a success: the checkpoint does not reach the step that was asked for."""
-    target = view.spec.get("target_step")
-    if target is None or newest is None or newest.get("step") is None or newest["step"] >= target:
+    target = view.spec["target_step"]
+    if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
         return None
     return "the newest complete checkpoint is of step %d, short of the %d that were asked for" % (
         newest["step"],

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
+    from typing import List, Optional, Protocol, Tuple
 
+    from ..intents import Followed
+    from ..records.run_state import Intents, State
+    from ..records.spec import Spec
     from ..runfiles import RunFiles
 
     class Part(Protocol):
@@ -15,9 +18,7 @@ if TYPE_CHECKING:
         mending: bool
         """A task or a host was lost and is not back yet: who waits for it does not hang."""
 
-        def step(
-            self, now: float, wall: float, state: Mapping[str, Any], intent: Mapping[str, Any]
-        ) -> Optional[Dict[str, Any]]: ...
+        def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]: ...
 
         def register(self) -> Tuple[List[int], List[int]]: ...
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-def take_part(files: RunFiles, spec: Mapping[str, Any], now: float) -> Part:
+def take_part(files: RunFiles, spec: Spec, now: float) -> Part:
     """The part that falls to this host. Its `step` never blocks, and gives new intents for this host's tasks."""
-    if spec["coordinator"]["host"] == spec["host"]:
+    if spec["coordinator"] is not None and spec["coordinator"]["host"] == spec["host"]:
         from .leading import Leading
 
         return Leading(files, spec, now)

@@ -7,13 +7,15 @@ from __future__ import annotations
 from contextlib import suppress
 
 from .. import intents, revival
-from .messages import VERSION
+from .messages import PROTOCOL
 from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Tuple
+    from typing import Any, List, Mapping, Tuple
 
+    from ..records.messages import Hello
+    from ..records.run_state import Intents
     from ..runfiles import RunFiles
     from .lines import Message
 
@@ -35,17 +37,17 @@ def _is_before(other: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
     return places[0] == places[1] and bool(other["created"] < spec["created"])
 
 
-def last_words(hello: Mapping[str, Any]) -> Tuple[List[Message], bool]:
+def last_words(hello: Hello) -> Tuple[List[Message], bool]:
     """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before."""
-    told: Dict[str, Dict[str, Any]] = {}
+    told: Intents = {}
     for task, intent in hello["intents"].items():
         if intent["want"] != "stop":
-            told[task] = dict(intent)
+            told[task] = intent.copy()
             intents.change(
                 told[task], want="stop", reason="the run was ended while this host was away", by="coordinator"
             )
     words: List[Message] = [
-        {"type": "welcome", "v": VERSION, "events_from": hello["events"]},
+        {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"]},
         {"type": "orders", "intents": told, "mending": False, "over": True},
     ]
     return words, bool(told)

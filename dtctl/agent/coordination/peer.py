@@ -8,31 +8,27 @@ from .pulse import SILENCE_S, Pulse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Mapping
+    from typing import Any, List, Mapping
 
-    from .lines import Message
-    from .messages import Shapes
     from .stream import Stream
 
 
 class Peer:
-    """`shapes`: what it may say. Methods raise Lost."""
+    """`records`: what it may say. Methods raise Lost."""
 
-    def __init__(self, stream: Stream, shapes: Shapes, now: float) -> None:
+    def __init__(self, stream: Stream, records: Mapping[str, Any], now: float) -> None:
         self.stream = stream
         self.pulse = Pulse(now)
-        self._shapes = shapes
+        self._records = records
         self._lines = LineBuffer()
 
-    def receive(self, now: float) -> List[Message]:
+    def receive(self, now: float) -> List[Any]:
         """What has arrived, without beats."""
         return self.understand(now) if self.stream.pull() else []
 
-    def understand(self, now: float) -> List[Message]:
+    def understand(self, now: float) -> List[Any]:
         """As `receive`, of what the stream has already pulled."""
-        messages = [decode(line) for line in self._lines.feed(self.stream.read())]
-        for message in messages:
-            check(message, self._shapes)
+        messages = [check(decode(line), self._records) for line in self._lines.feed(self.stream.read())]
         self.pulse.heard(now)
         return [message for message in messages if message["type"] != "beat"]
 

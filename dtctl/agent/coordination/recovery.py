@@ -7,11 +7,15 @@ from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
 
-    from .incidents import Incident
+    from ..records.run_state import Past
+    from ..records.whole_run import Incident
     from .services import Services
     from .view import View
+
+    Loss = Union[Past, Incident]
+    """What was lost: an attempt, or what an incident has restarted in vain."""
 
 GANG_GRACE_S = 5.0
 """What is restarted with a lost peer has nothing left to save: most often it hangs on that peer."""
@@ -59,6 +63,12 @@ class Recovery:
         waiting = {one["id"] for one in incidents.waiting(self._view)}
         return min((due for id_, due in self._due.items() if id_ in waiting), default=None)
 
+    def pass_over(self, tasks: Iterable[str]) -> None:
+        """What these tasks have suffered by now was judged by a coordinator of which nothing is left."""
+        for task in tasks:
+            past = self._view.entry(task)["history"]
+            self._view.data["noted"][task] = max((one["attempt"] for one in past), default=0)
+
     def step(self, now: float, wall: float) -> Optional[Failure]:
         """Notices, decides and follows. A Failure when nothing is to be restarted any more."""
         for task, ending in self._new_endings(now, wall):
@@ -75,10 +85,10 @@ class Recovery:
                     return failure
         return None
 
-    def _new_endings(self, now: float, wall: float) -> Iterator[Tuple[str, Mapping[str, Any]]]:
+    def _new_endings(self, now: float, wall: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once, in the order of their ends."""
         found = []
-        noted: Dict[str, int] = self._view.data.setdefault("noted", {})
+        noted = self._view.data["noted"]
         for task in self._view.tasks:
             for past in self._view.entry(task)["history"]:
                 if past["attempt"] > noted.get(task, 0):
@@ -89,7 +99,7 @@ class Recovery:
         for _, task, past in found:
             yield task, past
         for task in self._ps_that_left(now):
-            yield task, dict(self._view.entry(task)["history"][-1], reason="exit code 0, but a ps is needed to the end")
+            yield task, self._view.entry(task)["history"][-1]
 
     def _ps_that_left(self, now: float) -> Iterator[str]:
         if self._view.spec["strategy"] == "kvstore":
@@ -100,7 +110,7 @@ class Recovery:
             elif now - self._gone_ps.setdefault(task, now) >= PS_END_LIMIT_S:
                 yield task
 
-    def _lost(self, task: str, ending: Mapping[str, Any], now: float, wall: float) -> Optional[Failure]:
+    def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Failure]:
         reason = self._reason(task, ending)
         known = incidents.of_task(self._view, task)
         if known is not None and known["begun"] is None and not known["own"]:
@@ -114,15 +124,15 @@ class Recovery:
             return self._left_to_its_agent(task, ending, reason, wall)
         return self._restart(task, ending, reason, self._scope(task), now, wall)
 
-    def _reason(self, task: str, ending: Mapping[str, Any]) -> str:
+    def _reason(self, task: str, ending: Past) -> str:
         entry = self._view.entry(task)
-        if ending.get("reason"):
-            return str(ending["reason"])
+        if ending["code"] == 0:
+            return "exit code 0, but a ps is needed to the end"
         if entry["attempt"] == ending["attempt"] and entry["state"] in ("backoff", "failed") and entry["reason"]:
-            return str(entry["reason"])
+            return entry["reason"]
         return policy.describe_exit(ending)
 
-    def _left_to_its_agent(self, task: str, ending: Mapping[str, Any], reason: str, wall: float) -> Optional[Failure]:
+    def _left_to_its_agent(self, task: str, ending: Past, reason: str, wall: float) -> Optional[Failure]:
         over = self._over_the_run_budget(task, reason)
         if over is None:
             self._view.data["restarts"] += 1
@@ -131,9 +141,9 @@ class Recovery:
         return over
 
     def _restart(
-        self, task: str, ending: Mapping[str, Any], reason: str, tasks: List[str], now: float, wall: float
+        self, task: str, ending: Loss, reason: str, tasks: List[str], now: float, wall: float
     ) -> Optional[Failure]:
-        restarts = int(self._view.entry(task)["restarts"])  # its agent begins anew after a long healthy life
+        restarts = self._view.entry(task)["restarts"]  # its agent begins anew after a long healthy life
         failure = (
             self._over_the_run_budget(task, reason)
             or self._over_its_budget(task, restarts, reason)
@@ -185,7 +195,7 @@ class Recovery:
         return Failure(task, "%s failed: %s%s" % (task, reason, after))
 
     def _over_the_run_budget(self, task: str, reason: str) -> Optional[Failure]:
-        spent: int = self._view.data["restarts"]
+        spent = self._view.data["restarts"]
         if spent < self._view.recovery["max_run_restarts"]:
             return None
         after = ", after %d restart%s in the run" % (spent, "" if spent == 1 else "s") if spent else ""
@@ -208,7 +218,7 @@ class Recovery:
         if self._view.step() is not None:
             return True
         lead = self._view.entry(self._view.lead)
-        return bool(lead["state"] == "running" and wall - lead["since"] >= TRAINED_S)
+        return lead["state"] == "running" and wall - (lead["since"] or wall) >= TRAINED_S
 
     def _follow(self, one: Incident, now: float, wall: float) -> None:
         if one["begun"] is None and self._may_begin(one, now):
@@ -267,7 +277,7 @@ def _plan(task: str, tasks: List[str]) -> str:
 
 def _recovered(one: Incident) -> str:
     verb = "training" if incidents.tells_steps(one) else "running"
-    text = "%s again after %.1f s" % (verb, max(0.0, one["recovered"] - one["noticed"]))
+    text = "%s again after %.1f s" % (verb, max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"]))
     if one["back_to"] is None:
         return text
     lost = ", %d steps lost" % max(0, one["step"] - one["back_to"]) if one["step"] is not None else ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, Mapping, Optional
+    from typing import Callable, List, Optional
+
+    from ..records.answers import Checkpoint
 
 
 class Services:
@@ -16,7 +18,7 @@ class Services:
 
     def __init__(
         self,
-        newest_checkpoint: Callable[[], Optional[Mapping[str, Any]]],
+        newest_checkpoint: Callable[[], Optional[Checkpoint]],
         mend_checkpoints: Callable[[], List[str]],
         random: Callable[[], float],
     ) -> None:

@@ -53,7 +53,7 @@ def missing(view: View) -> Optional[str]:
     """Who the start waits for, and why; None when it waits for nobody."""
     silent = unreached(view)
     if silent:
-        where = view.spec["coordinator"]["address"]
+        where = view.coordinator["address"]
         return "%s: no word from %s yet (the agents dial %s)" % (_few(silent), _it(silent), where)
     tasks = awaited(view)
     if not tasks:

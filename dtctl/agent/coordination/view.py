@@ -2,88 +2,114 @@
 
 from __future__ import annotations
 
-from .. import intents, policy, shapes
+from .. import intents, policy
+from ..records.kinds import made
+from ..records.run_state import Entry
+from ..records.whole_run import RunView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Mapping
+    from typing import Any, Dict, Iterable, List, Optional
 
-    Entry = Mapping[str, Any]
+    from ..records.messages import Told
+    from ..records.run_state import Intents
+    from ..records.spec import Member, RecoverySpec, Spec, Stage
+    from ..records.whole_run import Contact
+    from ..records.words import Role, TaskState
 
-UNKNOWN: Entry = shapes.entry({"generation": 0})
+UNKNOWN = made(Entry, generation=0)
 """The entry of a task whose host has not been heard yet."""
 
 
-def first_view(spec: Mapping[str, Any], wall: float) -> Dict[str, Any]:
+def first_view(spec: Spec, wall: float) -> RunView:
     """cluster.json of a run that has just begun."""
-    hosts = dict.fromkeys(place["host"] for place in spec["roster"])
-    return {
-        "version": 1,
-        "serial": 0,
-        "run": spec["run"],
-        "time": wall,
-        "elapsed_s": 0.0,
-        "phase": "starting",
-        "condition": {"type": "Created", "reason": "no task runs yet", "cause": None, "since": wall},
-        "conditions": [],
-        "warnings": [],
-        "hosts": {host: {"connected": False, "heard": None, "over": False, "state": None} for host in hosts},
-        "intents": {place["task"]: shapes.first_intent("hold") for place in spec["roster"]},
-        "incidents": [],
-        "restarts": 0,
-        "request_serial": 0,
-        "missing": None,
-    }
+    created = {"type": "Created", "reason": "no task runs yet", "cause": None, "since": wall}
+    return made(
+        RunView,
+        serial=0,
+        run=spec["run"],
+        time=wall,
+        elapsed_s=0.0,
+        phase="starting",
+        condition=created,
+        conditions=[],
+        warnings=[],
+        hosts={member["host"]: {} for member in spec["roster"]},
+        intents={member["task"]: {"want": "hold"} for member in spec["roster"]},
+        incidents=[],
+        restarts=0,
+        request_serial=0,
+        missing=None,
+    )
+
+
+def is_of(view: RunView, spec: Spec) -> bool:
+    """Whether a view that was read from the disk is about the tasks and hosts of the run."""
+    hosts = {member["host"] for member in spec["roster"]}
+    tasks = {member["task"] for member in spec["roster"]}
+    return view["run"] == spec["run"] and set(view["hosts"]) == hosts and set(view["intents"]) == tasks
 
 
 class View:
     """`data` is what cluster.json holds; the spec's roster and stages never change."""
 
-    def __init__(self, spec: Mapping[str, Any], data: Dict[str, Any]) -> None:
+    def __init__(self, spec: Spec, data: RunView) -> None:
         self.spec = spec
         self.data = data
-        self.recovery: Mapping[str, Any] = spec["recovery"]
-        self.roster: Dict[str, Mapping[str, Any]] = {place["task"]: place for place in spec["roster"]}
-        self.stages: List[Mapping[str, Any]] = spec["stages"]
+        self.recovery: RecoverySpec = spec["recovery"]
+        self.roster: Dict[str, Member] = {member["task"]: member for member in spec["roster"]}
+        self.stages: List[Stage] = spec["stages"]
         self._on: Dict[str, List[str]] = {host: [] for host in data["hosts"]}
         for task, place in self.roster.items():
             self._on[place["host"]].append(task)
         self._stage = {task: stage for stage in self.stages for task in stage["tasks"]}
-        self.lead: str = spec["lead"]
+        assert spec["lead"] is not None, "a run with a coordinator has a lead"
+        assert spec["coordinator"] is not None
+        self.lead = spec["lead"]
+        self.coordinator = spec["coordinator"]
+        self.own_host = self.coordinator["host"]
 
     @property
     def tasks(self) -> List[str]:
         return list(self.roster)
 
     @property
-    def hosts(self) -> Dict[str, Dict[str, Any]]:
-        hosts: Dict[str, Dict[str, Any]] = self.data["hosts"]
-        return hosts
+    def hosts(self) -> Dict[str, Contact]:
+        return self.data["hosts"]
 
     @property
-    def intents(self) -> Dict[str, Dict[str, Any]]:
-        held: Dict[str, Dict[str, Any]] = self.data["intents"]
-        return held
+    def intents(self) -> Intents:
+        return self.data["intents"]
+
+    def problem(self, host: str, told: Told) -> Optional[str]:
+        """Why what a host tells cannot be so: it speaks of its own tasks, all of them, and of no other's."""
+        own, state = set(self.tasks_on(host)), told["state"]
+        if (state["run"], state["host"]) != (self.spec["run"], host):
+            return "it tells the state of %s in run %s" % (state["host"], state["run"])
+        for what, tasks in (("state", set(state["tasks"])), ("intents", set(told["intents"]))):
+            if tasks != own:
+                odd = sorted(tasks ^ own)
+                return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
+        return None
 
     def host_of(self, task: str) -> str:
-        return str(self.roster[task]["host"])
+        return self.roster[task]["host"]
 
     def tasks_on(self, host: str) -> List[str]:
         return self._on[host]
 
-    def role(self, task: str) -> str:
-        return str(self.roster[task]["role"])
+    def role(self, task: str) -> Role:
+        return self.roster[task]["role"]
 
     def own(self, task: str) -> bool:
         """Its agent restarts it without asking."""
         return self.roster[task]["scope"] == "task" and self.role(task) not in ("lead", "ps")
 
     def serves(self, task: str) -> bool:
-        """Others need it to their end. Earlier controllers, which did not say who serves, knew ps alone."""
-        told = self.roster[task]["serves"]
-        return self.role(task) == "ps" if told is None else bool(told)
+        """Others need it to their end."""
+        return self.roster[task]["serves"]
 
-    def with_role(self, *roles: str) -> List[str]:
+    def with_role(self, *roles: Role) -> List[str]:
         return [task for task in self.roster if self.role(task) in roles]
 
     def entry(self, task: str) -> Entry:
@@ -91,21 +117,21 @@ class View:
         state = self.hosts[self.host_of(task)]["state"]
         return state["tasks"].get(task, UNKNOWN) if state else UNKNOWN
 
-    def state(self, task: str) -> str:
-        return str(self.entry(task)["state"])
+    def state(self, task: str) -> TaskState:
+        return self.entry(task)["state"]
 
     def reached(self, task: str) -> bool:
         """Its agent can be told something now."""
-        return bool(self.hosts[self.host_of(task)]["connected"])
+        return self.hosts[self.host_of(task)]["connected"]
 
     def current(self, task: str) -> bool:
         """What its agent tells is of the generation that is wanted."""
-        return int(self.entry(task)["generation"]) >= int(self.intents[task]["generation"])
+        return self.entry(task)["generation"] >= self.intents[task]["generation"]
 
     def ready(self, task: str) -> bool:
         """Others may begin to talk to it."""
         entry = self.entry(task)
-        return self.reached(task) and self.current(task) and bool(entry["ready"]) and entry["state"] == "running"
+        return self.reached(task) and self.current(task) and entry["ready"] and entry["state"] == "running"
 
     def final(self, task: str) -> bool:
         return self.state(task) in policy.FINAL
@@ -122,7 +148,7 @@ class View:
         for task in tasks:
             intents.change(self.intents[task], **fields)
 
-    def step(self) -> Any:
+    def step(self) -> Optional[int]:
         """The newest step that the lead or a worker has told, or None."""
         steps = [self.entry(task)["step"] for task in self.with_role("lead", "worker")]
         return max((step for step in steps if step is not None), default=None)

@@ -3,9 +3,9 @@
     class Exit(Record):
         code: Usual[Optional[Count], None]
 
-is a TypedDict to mypy. To `checked` it says what an Exit holds: which fields, of which kinds and ranges, and what stands
-for those that are absent. To docs/generate.py it is a table. Annotations are evaluated as they stand, so modules that
-define records do without `from __future__ import annotations`.
+is a TypedDict to mypy. To `checked` it says what an Exit holds: which fields, of which kinds and ranges, and what
+stands for those that are absent. To docs/generate.py it is a table. Annotations are evaluated as they stand, so modules
+that define records do without `from __future__ import annotations`.
 """
 
 import re
@@ -16,14 +16,28 @@ if TYPE_CHECKING:
     from typing import Annotated as Form
     from typing import Annotated as Usual
     from typing import Annotated as Within
-    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypedDict, TypeVar
+    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
     from typing import Literal as OneOf
     from typing import TypedDict as Record
 
     R = TypeVar("R")
     Take = Callable[[Any], Any]
 
-__all__ = ["AtMost", "Dict", "Form", "List", "OneOf", "Optional", "Record", "Usual", "Within", "Wrong", "also", "checked", "made"]
+__all__ = [
+    "AtMost",
+    "Dict",
+    "Form",
+    "List",
+    "OneOf",
+    "Optional",
+    "Record",
+    "Usual",
+    "Within",
+    "Wrong",
+    "also",
+    "checked",
+    "made",
+]
 
 LONGEST_TEXT = 1 << 20
 """Characters of a text that says nothing else."""
@@ -64,7 +78,7 @@ class Missing:
 
 
 def checked(kind: "Type[R]", raw: object) -> "R":
-    """`raw`, as json.loads gives it, as a value of this kind: a new one, with every field and no other. Raises Wrong."""
+    """`raw`, as JSON gives it, as a value of this kind: a new one, with every field and no other. Raises Wrong."""
     value: R = kind_of(kind).take(raw)
     return value
 
@@ -220,13 +234,12 @@ def _list(inner: Kind, most: int) -> Kind:
     def take(raw: "Any") -> "List[Any]":
         if type(raw) is not list or len(raw) > most:
             raise Wrong(words, raw)
-        index = 0
-        whole = []
+        whole: "List[Any]" = []
         try:
-            for index, one in enumerate(raw):
+            for one in raw:
                 whole.append(take_inner(one))
         except Wrong as wrong:
-            wrong.path.append(str(index))
+            wrong.path.append(str(len(whole)))
             raise
         return whole
 

@@ -1,16 +1,20 @@
 """What agents say to their coordinator and hear from it."""
 
-from .kinds import AtMost, List, Optional, Record, Usual, Within
+from .kinds import AtMost, List, OneOf, Optional, Record, Usual, Within
 from .run_state import AgentProcess, How, Intents, State
 from .whole_run import Event
 from .words import Count, Name, Reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
 
 PROTOCOL = 2
 EVENTS_AT_ONCE = 100
 
 
 class Told(Record):
-    """What an agent tells of its host whenever any of it has changed."""
+    """What an agent tells of its host."""
 
     state: State
     intents: Intents
@@ -24,6 +28,7 @@ class Told(Record):
 class Hello(Told):
     """The first message of a connection."""
 
+    type: OneOf["hello"]
     v: Within[int, PROTOCOL, PROTOCOL]
     run: Name
     host: Name
@@ -32,17 +37,29 @@ class Hello(Told):
     """Lines in its events.jsonl."""
 
 
-Events = Record("Events", {"from": Count, "events": AtMost[List[Optional[Event]], 1000]})
+class News(Told):
+    """When any of it has changed."""
+
+    type: OneOf["state"]
+
+
+Events = Record(
+    "Events",
+    {"type": OneOf["events"], "from": Count, "events": AtMost[List[Optional[Event]], EVENTS_AT_ONCE]},
+)
 """`from`: the index of the first. null stands for a line that something has damaged."""
 
 
 class Beat(Record):
     """Sent when nothing else was for a while."""
 
+    type: OneOf["beat"]
+
 
 class Welcome(Record):
     """The answer to a hello."""
 
+    type: OneOf["welcome"]
     v: Within[int, PROTOCOL, PROTOCOL]
     events_from: Count
     """The index of the first line of events.jsonl that is lacking."""
@@ -51,6 +68,7 @@ class Welcome(Record):
 class Orders(Record):
     """What is wanted of the tasks of a host."""
 
+    type: OneOf["orders"]
     intents: Intents
     mending: bool
     """A task or a host was lost and is not back yet: no lack of progress is judged."""
@@ -61,8 +79,13 @@ class Orders(Record):
 class Refusal(Record):
     """The last word to an agent that is not wanted."""
 
+    type: OneOf["refused"]
     reason: Reason
 
 
-FROM_AGENT = {"hello": Hello, "state": Told, "events": Events, "beat": Beat}
+FROM_AGENT = {"hello": Hello, "state": News, "events": Events, "beat": Beat}
 FROM_COORDINATOR = {"welcome": Welcome, "orders": Orders, "refused": Refusal, "beat": Beat}
+
+if TYPE_CHECKING:
+    FromAgent = Union[Hello, News, Events, Beat]
+    FromCoordinator = Union[Welcome, Orders, Refusal, Beat]

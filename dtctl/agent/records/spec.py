@@ -56,7 +56,7 @@ class Member(Record):
 
 
 class Stage(Record):
-    """Tasks that may start when those of the stages with the indexes `after` are ready. Stages stand in such an order."""
+    """Tasks that may start when those of the stages with the indexes `after` are ready, which stand before it."""
 
     name: Line
     tasks: Tasks
@@ -190,7 +190,9 @@ def _is_of_one_piece(spec: Spec) -> None:
             raise _wrong(("tasks", task), "a task of the roster on this host", hosts.get(task))
     for index, stage in enumerate(spec["stages"]):
         if not all(task in hosts for task in stage["tasks"]) or not all(before < index for before in stage["after"]):
-            raise _wrong(("stages", str(index)), "tasks of the roster, after stages that stand before it", stage["after"])
+            raise _wrong(
+                ("stages", str(index)), "tasks of the roster, after stages that stand before it", stage["after"]
+            )
 
 
 @also(Inventory)

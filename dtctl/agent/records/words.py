@@ -20,7 +20,8 @@ Epoch = Within[float, 0, 1e12]
 """Seconds since 1970, by the clock of the host that tells them."""
 Seconds = Within[float, 0, 1e9]
 
-Reason = AtMost[str, 4096]
+MOST_REASON = 4096
+Reason = AtMost[str, MOST_REASON]
 """A sentence or two for people."""
 By = AtMost[str, 300]
 """Who asks: user@host of a controller, or `coordinator`."""
@@ -40,3 +41,8 @@ StoryKind = OneOf["task", "contact", "decision", "condition", "request"]
 Tasks = AtMost[List[TaskName], MOST_TASKS]
 Variables = Dict[VariableName, str]
 OptionalTask = Optional[TaskName]
+
+
+def brief(text: str) -> str:
+    """A reason that every record takes, however much went into it."""
+    return text if len(text) <= MOST_REASON else text[: MOST_REASON - 4] + " ..."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dtctl.agent import intents
+from dtctl.agent.records.run_state import How
+from dtctl.agent.records.whole_run import StoryLine
 from tests.unit.coordination.test_recovery import recovered
 from tests.unit.coordination.world import World, async_ps, collective
 
 
-def contacts(story: list[dict[str, object]]) -> list[str]:
-    return [str(line["reason"]) for line in story if line["kind"] == "contact"]
+def contacts(story: list[StoryLine]) -> list[str]:
+    return [line["reason"] for line in story if line["kind"] == "contact"]
 
 
 def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
@@ -95,7 +98,7 @@ def test_a_stop_that_a_host_was_told_directly_holds() -> None:
     world.cut |= {"d"}
     world.run_for(1)
     worker = world.tasks["worker:0"]
-    worker.intent = dict(worker.intent, want="stop", version=worker.intent["version"] + 1, reason="stopped", by="me@pc")
+    intents.change(worker.intent, want="stop", reason="stopped", by="me@pc")
     world.cut.clear()
     world.run_for(3)
     assert world.states["worker:0"] == "stopped"
@@ -106,9 +109,7 @@ def test_a_stop_that_a_host_was_told_directly_holds() -> None:
 def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
     world = async_ps()
     for task in world.tasks.values():
-        task.intent = dict(
-            task.intent, want="stop", version=task.intent["version"] + 1, reason="stopped by me", by="me"
-        )
+        intents.change(task.intent, want="stop", reason="stopped by me", by="me")
     world.until(lambda: world.coordinator.over)
     assert world.condition == "Stopped"
     assert world.data["condition"]["reason"] == "stopped by me"
@@ -116,7 +117,7 @@ def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
 
 def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
     world = async_ps()
-    asked = {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}
+    asked: How = {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}
     world.stop_run = {"a": asked, "b": asked}
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}

@@ -23,7 +23,7 @@ def test_in_asynchronous_training_a_lost_task_comes_back_alone(name: str) -> Non
     only_once_more(world, name)
     incident = world.data["incidents"][-1]
     assert (incident["task"], incident["reason"], incident["tasks"]) == (name, "killed by SIGKILL", [name])
-    assert incident["noticed"] <= incident["begun"] <= incident["recovered"]
+    assert incident["noticed"] <= (incident["begun"] or 0) <= (incident["recovered"] or 0)
     assert world.data["restarts"] == 1
 
 

@@ -62,17 +62,8 @@ def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
 def test_a_run_whose_controller_is_lost_during_the_start_is_taken_back_everywhere() -> None:
     world = World("async-ps", PLACES)
     world.run_for(3)
-    message = {
-        "type": "state",
-        "state": {"tasks": {}},
-        "intents": {},
-        "kept": False,
-        "lost_session": True,
-        "stop_run": None,
-    }
-    world.coordinator.hear(
-        "a", {**message, "state": {"tasks": {"ps:0": world.tasks["ps:0"].entry}}}, world.now, world.wall
-    )
+    world.lost_session = True
+    world.run_for(1)
     world.until(lambda: world.data["phase"] == "ended")
     assert world.condition == "Failed"
     assert "controller" in world.data["condition"]["reason"]

@@ -6,10 +6,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dtctl.agent import intents, policy, shapes
+from dtctl.agent import intents, policy
 from dtctl.agent.coordination.coordinator import Coordinator
 from dtctl.agent.coordination.services import Services
 from dtctl.agent.coordination.view import first_view
+from dtctl.agent.records.answers import Checkpoint
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
+from dtctl.agent.records.spec import Member, Spec
+from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
+from dtctl.agent.records.words import TaskState
 
 Fields = dict[str, Any]
 
@@ -29,7 +36,7 @@ def role_of(task: str) -> str:
     return job if job in ("ps", "worker", "evaluator") else "other"
 
 
-def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Fields:
+def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
     """`places`: task -> host. The lead is chief:0, or worker:0 without one."""
     lead = "chief:0" if "chief:0" in places else "worker:0"
     roles = {task: "worker" if task == "worker:0" != lead else role_of(task) for task in places}
@@ -40,6 +47,10 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Fields:
     after = {0: [], 1: [0], 2: [0, 1], 3: [0, 1], 4: []}
     recovery = {"max_restarts": 2, "backoff_min_s": 1.0, "backoff_max_s": 4.0, "reset_after_s": 600.0}
     spec = {
+        "version": 3,
+        "digest": "",
+        "created": 0,
+        "controller": "me@desk",
         "run": "demo-1",
         "cluster": "demo",
         "host": places[lead],
@@ -70,40 +81,42 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Fields:
         "needs_checkpoint": any(role == "ps" for role in roles.values()),
         "recovery": {**recovery, **fields.pop("recovery", {})},
     }
-    return shapes.spec({**spec, **fields})
+    return made(Spec, **{**spec, **fields})
 
 
 class SimTask:
     """What an agent makes of one task; `ready_s` after its start it listens."""
 
-    def __init__(self, place: Mapping[str, Any], wall: float) -> None:
-        self.name: str = place["task"]
+    def __init__(self, place: Member, wall: float) -> None:
+        self.name = place["task"]
         self.own = place["scope"] == "task" and place["role"] not in ("lead", "ps")
         self.ready_s = 1.0
-        self.entry = shapes.entry({"since": wall})
-        self.intent = shapes.first_intent("hold")
+        self.entry = made(Entry, since=wall)
+        self.intent = made(Intent, want="hold")
         self.events: list[Fields] = []
         self.stubborn = False
         """Does not come to its end when it is asked to."""
 
-    def move(self, state: str, reason: str, wall: float) -> None:
+    def move(self, state: TaskState, reason: str, wall: float) -> None:
         self.events.append({"task": self.name, "from": self.entry["state"], "to": state, "reason": reason})
-        self.entry.update(state=state, reason=reason, since=wall)
+        self.entry.update({"state": state, "reason": reason, "since": wall})
 
     def begin(self, wall: float) -> None:
-        self.entry.update(attempt=self.entry["attempt"] + 1, generation=self.intent["generation"], ready=False)
+        generation = self.intent["generation"]
+        self.entry.update({"attempt": self.entry["attempt"] + 1, "generation": generation, "ready": False})
         self.move("running", "", wall)
 
     def end(self, wall: float, *, code: int | None, signal: int | None = None, asked: bool, reason: str = "") -> None:
-        if wall - self.entry["since"] >= 600:
+        began = self.entry["since"] or 0.0
+        if wall - began >= 600:
             self.entry["restarts"] = 0
-        past = {"attempt": self.entry["attempt"], "started": self.entry["since"], "ended": wall}
-        self.entry["history"] = [*self.entry["history"], {**past, "code": code, "signal": signal, "asked": asked}]
-        self.entry.update(ready=False)
+        how = {"code": code, "signal": signal, "asked": asked}
+        past = made(Past, attempt=self.entry["attempt"], started=began, ended=wall, **how)
+        self.entry.update({"history": [*self.entry["history"], past], "ready": False})
 
     def die(self, wall: float, signal: int = 9, *, code: int | None = None, why: str = "") -> None:
         """The process has ended by itself; what follows is the agent's own policy."""
-        ending = {"code": code, "signal": None if code is not None else signal, "error": None}
+        ending = made(Ending, code=code, signal=None if code is not None else signal)
         self.end(wall, code=code, signal=ending["signal"], asked=False)
         what = why or policy.describe_exit(ending)
         if code == 0:
@@ -130,14 +143,14 @@ class SimTask:
         elif newer:
             if alive:
                 self.end(wall, code=None, signal=15, asked=True)
-            entry.update(generation=intent["generation"], restarts=intent["restarts"], ready=False)
+            entry.update({"generation": intent["generation"], "restarts": intent["restarts"], "ready": False})
             self.move("pending", intent["reason"], wall)
         if intent["want"] in ("run", "finish") and entry["state"] == "pending":
             self.begin(wall)
-        elif entry["state"] == "backoff" and self.own and wall >= entry["next_start"]:
+        elif entry["state"] == "backoff" and self.own and wall >= (entry["next_start"] or 0.0):
             entry["restarts"] += 1
             self.begin(wall)
-        if entry["state"] == "running" and wall - entry["since"] >= self.ready_s:
+        if entry["state"] == "running" and wall - (entry["since"] or 0.0) >= self.ready_s:
             entry["ready"] = True
 
 
@@ -152,31 +165,35 @@ class World:
         self.tasks = {place["task"]: SimTask(place, self.wall) for place in self.spec["roster"]}
         self.places = dict(places)
         self.cut: set[str] = set()
-        self.stop_run: dict[str, dict[str, Any]] = {}
+        self.stop_run: dict[str, How] = {}
         """Of hosts whose sessions were told to end the run."""
         self.crashed: set[str] = set()
         self.kept = True
+        self.lost_session = False
         self.mending: dict[str, bool] = {}
-        self.story: list[Fields] = []
+        self.story: list[StoryLine] = []
         self._greeted: set[str] = set()
         self._told: dict[str, str] = {}
         self._over: set[str] = set()
         self._make_coordinator(first_view(self.spec, self.wall))
 
-    def _make_coordinator(self, data: Fields) -> None:
+    def _make_coordinator(self, data: RunView) -> None:
         services = Services(self._newest_checkpoint, self._mend, lambda: 0.0)
         self.coordinator = Coordinator(self.spec, data, services, self.now)
         self._greeted.clear()
 
-    def _newest_checkpoint(self) -> Fields | None:
-        return None if self.checkpoint is None else {"step": self.checkpoint}
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
+        return made(Checkpoint, step=self.checkpoint, **fields)
 
     def _mend(self) -> list[str]:
         done, self.mended = self.mended, []
         return done
 
     @property
-    def data(self) -> Fields:
+    def data(self) -> RunView:
         return self.coordinator.view.data
 
     @property
@@ -197,7 +214,7 @@ class World:
 
     def restart_coordinator(self) -> None:
         """As after `kill -9`: nothing is left but cluster.json."""
-        self._make_coordinator(json.loads(json.dumps(self.data)))
+        self._make_coordinator(checked(RunView, json.loads(json.dumps(self.data))))
         self.coordinator.resume(self.now, self.wall)
 
     def die(self, *names: str, signal: int = 9, code: int | None = None, why: str = "") -> None:
@@ -222,7 +239,7 @@ class World:
         serial = self.data["request_serial"] + 1
         reason = f"{kind} by {by}"
         asked = {"serial": serial, "kind": kind, "tasks": tasks, "grace_s": None, "reason": reason, "by": by}
-        self.coordinator.request(asked, self.now, self.wall)
+        self.coordinator.request(made(PostedRequest, **asked), self.now, self.wall)
 
     def run_for(self, seconds: float) -> None:
         end = self.now + seconds
@@ -245,7 +262,7 @@ class World:
             assert host in self._greeted
             taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
             for name, intent in taken.items():
-                self.tasks[name].intent = dict(intent)
+                self.tasks[name].intent = intent.copy()
             self.mending[host] = message["mending"]
             if message["over"]:
                 self._over.add(host)
@@ -261,25 +278,37 @@ class World:
         if host in self.cut:
             self._hang_up(host)
             return
+        agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
         message = {
             "type": "state" if host in self._greeted else "hello",
-            "state": {"tasks": {name: self.tasks[name].entry for name in self._on(host)}},
+            "v": PROTOCOL,
+            "run": self.spec["run"],
+            "host": host,
+            "agent": agent,
+            "events": 0,
+            "state": {
+                "run": self.spec["run"],
+                "host": host,
+                "tasks": {name: self.tasks[name].entry for name in self._on(host)},
+            },
             "intents": {name: self.tasks[name].intent for name in self._on(host)},
             "kept": self.kept,
-            "lost_session": False,
+            "lost_session": self.lost_session,
             "stop_run": self.stop_run.get(host),
         }
         text = json.dumps(message)
         if host not in self._greeted or text != self._told.get(host):
             self._told[host] = text
             self._greeted.add(host)
-            self.coordinator.hear(host, json.loads(text), self.now, self.wall)
+            told: Any = json.loads(text)
+            self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
 
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:
             self._greeted.discard(host)
-            gone = {"type": "gone", "reason": "no word for 10 s", "heard": self.now}
-            self.coordinator.hear(host, gone, self.now, self.wall)
+            self.coordinator.hear(
+                host, {"type": "gone", "reason": "no word for 10 s", "heard": self.now}, self.now, self.wall
+            )
 
     def _on(self, host: str) -> list[str]:
         return [name for name, place in self.places.items() if place == host]
