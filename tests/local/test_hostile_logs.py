@@ -30,8 +30,8 @@ def test_a_log_meddles_with_no_terminal_and_raw_gives_its_bytes(home: Desk) -> N
     home.write_cluster(CLUSTER)
     (home.project / "stand_in.py").write_text(TRAINER)
     done = home.run("up", "--local", "-f", timeout_s=120)
-    assert done.returncode == 1
-    assert r"worker:0 | \x1b]0;pwned\x07\x1b[2J\x1bc" in done.stdout
+    assert done.returncode == 1, done.stderr
+    assert r"worker:0 | \x1b]0;pwned\x07\x1b[2J\x1bc" in done.stdout, done.stderr
     assert r"worker:0 | \x1b]52;c;cm0gLXJm\x07" in done.stderr
     for written in (done.stdout, done.stderr, home.dtctl("logs"), home.dtctl("--color", "always", "logs")):
         assert not left_in(written)
