@@ -19,6 +19,7 @@ def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
     from dtctl.errors import DtctlError, ExitCode
+    from dtctl.render.console import show_whatever_comes
 
     terminated = False
 
@@ -28,6 +29,7 @@ def _main() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, on_sigterm)
+    show_whatever_comes()
     try:
         app()
     except DtctlError as error:
@@ -35,10 +37,6 @@ def _main() -> None:
 
         show_error(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has gone (dtctl logs | head); what is still buffered has no reader.
-        sys.stdout = None
-        sys.exit(ExitCode.OK)
     except SystemExit as ending:
         if terminated and ending.code == ExitCode.INTERRUPTED:
             sys.exit(ExitCode.TERMINATED)

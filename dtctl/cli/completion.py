@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dtctl.render.safe import one_line
+
 
 def complete_tasks(incomplete: str) -> list[str]:
     from dtctl.operations.memory import Memory
@@ -11,10 +15,15 @@ def complete_tasks(incomplete: str) -> list[str]:
         return []
     tasks = [str(task) for task in record.roster]
     jobs = list(dict.fromkeys(task.job for task in record.roster))
-    return [word for word in (*tasks, *jobs, *(f"@{host}" for host in record.hosts)) if word.startswith(incomplete)]
+    return _offered((*tasks, *jobs, *(f"@{host}" for host in record.hosts)), incomplete)
 
 
 def complete_runs(incomplete: str) -> list[str]:
     from dtctl.operations.memory import Memory
 
-    return [record.run for record in Memory().runs() if record.run and record.run.startswith(incomplete)]
+    return _offered((record.run for record in Memory().runs() if record.run), incomplete)
+
+
+def _offered(words: Iterable[str], incomplete: str) -> list[str]:
+    """The shell writes them into the command line as they are."""
+    return [word for word in words if word.startswith(incomplete) and one_line(word) == word]

@@ -24,19 +24,20 @@ def down(
     from dtctl.operations.prepare import controller_name
     from dtctl.operations.stop import Ending
     from dtctl.operations.stop import down as take_down
-    from dtctl.render import errors, result
+    from dtctl.render import console, errors, result
+    from dtctl.render.safe import one_line
     from dtctl.render.words import fold
 
     record = scope.record()
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("down removes the run's logs and asks before it does", hint="dtctl down --yes")
-        typer.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?", abort=True, err=True)
+        console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
     by = controller_name()
     outcome = take_down(record, scope.transport, Ending(by, f"taken down by {by}", seconds(grace) if grace else None))
     result.show_stop(outcome.stop)
     for host, files in outcome.kept.items():
-        errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(files))
+        errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))
     runs = {run for removed in outcome.removed.values() for run in removed}
     for run in sorted(runs):
         errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import Scope, on_run
+from dtctl.cli.options import Raw, Scope, on_run
 from dtctl.errors import UsageError
 
 
@@ -20,6 +20,7 @@ def execute(
         typer.Argument(metavar="[TASK|@HOST]... -- COMMAND...", help="Where (everywhere if not said) and what to run."),
     ],
     home: Annotated[bool, typer.Option("--home", help="Run in the home directory, not in the code's.")] = False,
+    raw: Raw = False,
 ) -> None:
     """Run a command in the environment and directory of tasks, or on hosts; no shell touches its words."""
     from dtctl.operations.execute import execute as run
@@ -29,7 +30,7 @@ def execute(
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)
     places = _places(scope, record, where)
-    printer = OutputPrinter([place.name for place in places])
+    printer = OutputPrinter([place.name for place in places], raw=raw)
     outcome = run(record, scope.transport, places, command, printer.print, cwd="home" if home else "code")
     printer.finish()
     errors.show_host_errors(outcome.errors)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from dtctl.render.logs import LogPrinter
 
 
-def follow_to_the_end(scope: Scope, record: RunRecord, *, lines: int | None) -> None:
+def follow_to_the_end(scope: Scope, record: RunRecord, *, lines: int | None, raw: bool) -> None:
     """Shows all logs and then the result, which is the exit code. Ctrl-C leaves the run alone."""
     from dtctl.operations.logs import LogRequest
     from dtctl.render.logs import LogPrinter
 
     tasks = tuple(record.roster)
-    printer = LogPrinter(tasks, prefix=True, timestamps=False)
+    printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
     finish(watch(scope, record, LogRequest(tasks, lines=lines), printer))
 
 
@@ -55,7 +55,8 @@ def watch(
                 errors.note("the run goes on; the time to wait is over")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:
-        errors.note("\ndetached: the run goes on\n  dtctl logs -f    follow it again\n  dtctl stop       end it")
+        errors.note("")  # below the terminal's ^C
+        errors.note("detached: the run goes on", "dtctl logs -f    follow it again", "dtctl stop       end it")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise AssertionError("following ends with Ended")
 

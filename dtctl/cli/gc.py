@@ -58,6 +58,7 @@ def _inventory(scope: Scope) -> RunRecord:
 
 def _ask(found: GcResult) -> None:
     """Files of dead runs go without a question; processes do not."""
+    from dtctl.render import console
     from dtctl.render.remains import show_remains
 
     if not found.processes:
@@ -65,4 +66,4 @@ def _ask(found: GcResult) -> None:
     if not sys.stdin.isatty():
         raise UsageError("gc ends processes and asks before it does", hint="dtctl gc --dry-run    or dtctl gc --yes")
     show_remains(found, dry_run=True)
-    typer.confirm("End these processes and remove the files?", abort=True, err=True)
+    console.confirm("End these processes and remove the files?")

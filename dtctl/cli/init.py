@@ -29,7 +29,7 @@ def init(
     if helper:
         errors.note("next: it begins with the lines that the trainer needs")
         return
-    cd = "" if directory.resolve() == Path.cwd() else f"cd {directory}\n  "
+    cd = [] if directory.resolve() == Path.cwd() else [f"cd {directory}"]
     needed = requirements(template)
     needs = f"; it needs {', '.join(needed)}" if needed else ""
-    errors.note(f"next:\n  {cd}dtctl up --local -f    train on this machine{needs}")
+    errors.note("next:", *cd, f"dtctl up --local -f    train on this machine{needs}")

@@ -11,7 +11,7 @@ import typer
 from dtctl.cli.durations import seconds_ago
 from dtctl.cli.exits import exit_for
 from dtctl.cli.following import chosen, finish, watch
-from dtctl.cli.options import Scope, Tasks, on_run
+from dtctl.cli.options import Raw, Scope, Tasks, on_run
 from dtctl.errors import UsageError
 
 
@@ -32,6 +32,7 @@ def logs(
     grep: Annotated[str | None, typer.Option("-g", "--grep", metavar="REGEX", help="Only lines that match.")] = None,
     previous: Annotated[bool, typer.Option("-p", "--previous", help="The attempt before the present one.")] = False,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="Lines without the names of their tasks.")] = False,
+    raw: Raw = False,
 ) -> None:
     """Show what tasks print, merged, each line with the name of its task."""
     from dtctl.operations.logs import LogRequest, read_logs
@@ -47,7 +48,7 @@ def logs(
         grep=_pattern(grep),
         previous=previous,
     )
-    printer = LogPrinter(some, prefix=not no_prefix and len(some) > 1, timestamps=timestamps)
+    printer = LogPrinter(some, prefix=not no_prefix and len(some) > 1, timestamps=timestamps, raw=raw)
     if follow:
         finish(watch(scope, record, wanted, printer))
     lines, failed = read_logs(record, scope.transport, wanted)

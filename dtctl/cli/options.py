@@ -34,6 +34,9 @@ OutputOption = Annotated[
     Output, typer.Option("-o", "--output", metavar="text|json", help="For people or for programs.")
 ]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="What trainers and commands print byte for byte, escape sequences too.")
+]
 Tasks = Annotated[
     list[str] | None,
     typer.Argument(
@@ -62,10 +65,11 @@ class Scope:
 
     @functools.cached_property
     def transport(self) -> Transports:
+        from dtctl.render.safe import one_line
         from dtctl.transport.connect import Transports
         from dtctl.transport.passphrase import terminal_passphrase
 
-        return Transports(ssh_config=self.ssh_config, passphrase=terminal_passphrase())
+        return Transports(ssh_config=self.ssh_config, passphrase=terminal_passphrase(one_line))
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none."""

@@ -57,7 +57,7 @@ def replace(
             outcome = up(launch, scope.transport, progress, scope.memory.save, consent)
     except KeyboardInterrupt:
         errors.note(
-            "interrupted\n  dtctl status    shows whether the old run goes on\n  dtctl up        starts it again"
+            "interrupted", "dtctl status    shows whether the old run goes on", "dtctl up        starts it again"
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     result.show_started(outcome, launch.plan)
@@ -65,9 +65,11 @@ def replace(
 
 
 def _ask(exchange: Replacement, runs: Collection[str], quietly: AbstractContextManager[None]) -> None:
+    from dtctl.render import console
+
     if not sys.stdin.isatty():
         raise UsageError("replace stops the run and asks before it does", hint="dtctl replace HOST NEWHOST --yes")
     moved = ", ".join(map(str, exchange.tasks))
     what = f"stop {', '.join(runs)} and start again" if runs else "start again"
     with quietly:
-        typer.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?", abort=True, err=True)
+        console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -29,7 +29,7 @@ def restart(
     try:
         outcome = start_again(record, scope.transport, chosen(record, tasks), by=controller_name())
     except KeyboardInterrupt:
-        errors.note("interrupted: the hosts start again what they were asked to\n  dtctl status    shows how far it is")
+        errors.note("interrupted: the hosts start again what they were asked to", "dtctl status    shows how far it is")
         raise
     for task in outcome.tasks:
         console.say(f"{task.id} on {task.host}: attempt {task.attempt} {task.state.value} {task.reason}".rstrip())

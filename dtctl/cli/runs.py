@@ -18,6 +18,6 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
     elif found:
         tables.show_runs(found)
     elif not failed:
-        errors.note("no run yet\n  dtctl up    starts one")
+        errors.note("no run yet", "dtctl up    starts one")
     errors.show_host_errors(failed)
     exit_for(failed, others=found)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
-import typer
-
 
 def schema() -> None:
     """Print the JSON Schema of cluster.yaml, for editors."""
     from dtctl.config import cluster_schema
+    from dtctl.render.machine import print_document
 
-    typer.echo(json.dumps(cluster_schema(), indent=2))
+    print_document(cluster_schema())

@@ -47,7 +47,7 @@ def _show(found: RunStatus, output: OutputOption) -> None:
         result.show_away(found)
         if found.coordination is None and found.going_on_after_the_end:
             tasks = ", ".join(map(str, found.going_on_after_the_end))
-            errors.note(f"still running: {tasks}\n  dtctl stop    ends them")
+            errors.note(f"still running: {tasks}", "dtctl stop    ends them")
     errors.show_host_errors(found.errors)
     if found.without_run:
         errors.note(f"no run of {found.record.cluster} on {fold(found.without_run)}")

@@ -32,7 +32,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     try:
         outcome = end(record, scope.transport, chosen(record, tasks), ending)
     except KeyboardInterrupt:
-        errors.note("interrupted: what has reached the hosts goes on there\n  dtctl status    shows what is left")
+        errors.note("interrupted: what has reached the hosts goes on there", "dtctl status    shows what is left")
         raise
     if output == "json":
         machine.print_json("Stop", machine.stop(outcome))

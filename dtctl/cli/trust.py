@@ -43,7 +43,7 @@ def trust(
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError("keys are pinned only after a person has looked at them", hint="dtctl trust --yes")
-            typer.confirm("Are these the keys of your hosts? Pin them?", abort=True, err=True)
+            console.confirm("Are these the keys of your hosts? Pin them?")
         files = pin(trusted, found.new)
         errors.note(f"pinned {count(len(found.new), 'host')} in {', '.join(map(str, files))}")
         if found.errors:

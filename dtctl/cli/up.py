@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.following import follow_to_the_end
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
+from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
 from dtctl.errors import DtctlError, ExitCode
 
 
@@ -22,6 +22,7 @@ def up(
     replace: Annotated[bool, typer.Option("--replace", help="Stop a live run that differs, then start.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    raw: Raw = False,
     output: OutputOption = "text",
 ) -> None:
     """Push the code and start every task."""
@@ -47,11 +48,10 @@ def up(
         raise
     except KeyboardInterrupt:
         kept = scope.memory.current_id() == launch.record.run
-        errors.note(
-            f"interrupted, but {launch.record.run} was complete and goes on\n  dtctl stop    ends it"
-            if kept
-            else "interrupted: what had been started was taken back"
-        )
+        if kept:
+            errors.note(f"interrupted, but {launch.record.run} was complete and goes on", "dtctl stop    ends it")
+        else:
+            errors.note("interrupted: what had been started was taken back")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if output == "json":
         machine.print_json("Up", machine.started(cluster.name, outcome))
@@ -61,7 +61,7 @@ def up(
     if follow:
         import dataclasses
 
-        return follow_to_the_end(scope, dataclasses.replace(launch.record, run=outcome.run), lines=None)
+        return follow_to_the_end(scope, dataclasses.replace(launch.record, run=outcome.run), lines=None, raw=raw)
     if broken:
         raise typer.Exit(ExitCode.RUN_FAILED)
     if output == "text" and not quiet:

@@ -1,10 +1,17 @@
-"""The two streams: results on stdout, progress and errors on stderr. rich honours NO_COLOR and FORCE_COLOR."""
+"""The two streams: results on stdout, progress and errors on stderr. rich honours NO_COLOR and FORCE_COLOR.
+
+Whatever dtctl writes is written here, so that text from outside reaches no terminal unless it is safe.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Literal
+
+from dtctl.errors import ExitCode
+from dtctl.render.safe import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,12 +38,66 @@ def err() -> Console:
 
 def say(text: str) -> None:
     """A line of the result, without style: rich, which costs a start 100 ms, is not needed for it."""
-    print(text, flush=True)
+    put(f"{one_line(text)}\n")
 
 
 def tell(text: str) -> None:
     """A line about the work, without style, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    put(f"{one_line(text)}\n", stderr=True)
+
+
+def put(text: str, *, stderr: bool = False) -> None:
+    """Writes text that is safe already."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream is None:  # the descriptor was closed when dtctl started
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        reader_gone(stderr=stderr)
+
+
+def pass_on(data: bytes, *, stderr: bool = False) -> None:
+    """Writes bytes as they came, for those who asked for that."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except BrokenPipeError:
+        reader_gone(stderr=stderr)
+
+
+def confirm(question: str) -> None:
+    """Asks on stderr; raises typer.Abort unless the answer is yes."""
+    import typer
+
+    typer.confirm(one_line(question), abort=True, err=True)
+
+
+def show_whatever_comes() -> None:
+    """For the whole process: what a stream's encoding cannot show becomes a mark instead of an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def reader_gone(*, stderr: bool) -> None:
+    """Without a reader the result ends quietly (dtctl logs | head); work does not stop because nobody watches it."""
+    stream = sys.stderr if stderr else sys.stdout
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    if not stderr:
+        raise SystemExit(ExitCode.OK)
+
+
+def on_terminal(*, stderr: bool = False) -> bool:
+    stream = sys.stderr if stderr else sys.stdout
+    return stream is not None and stream.isatty()
 
 
 def colored(*, stderr: bool = False) -> bool:
@@ -46,14 +107,14 @@ def colored(*, stderr: bool = False) -> bool:
 
 def interactive() -> bool:
     """Whether something that moves may be drawn on stderr."""
-    return sys.stderr.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
+    return on_terminal(stderr=True) and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def _console(*, stderr: bool, width: int | None = None) -> Console:
-    from rich.console import Console
+    from dtctl.render.rich_console import SafeConsole
 
     off = _choice == "never" or (_choice == "auto" and os.environ.get("CLICOLOR") == "0")
-    console = Console(
+    console = SafeConsole(
         stderr=stderr,
         width=width,
         no_color=True if off else None,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dtctl.errors import ConfigError, DtctlError, Place
 from dtctl.render import console
+from dtctl.render.safe import lines_of, one_line
 from dtctl.render.words import fold
 
 
@@ -33,36 +34,38 @@ def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
 
 def show_warning(text: str, hint: str = "") -> None:
     _labelled("warning", "bold yellow", text)
-    if hint:
-        first, *rest = hint.splitlines()
-        _labelled(" hint", "cyan", first)
-        for line in rest:
-            console.tell(f"       {line}")
+    _hint(hint)
 
 
-def note(text: str) -> None:
-    """A line about what dtctl does, for a person who watches."""
+def note(text: str, *next_steps: str) -> None:
+    """A line about what dtctl does, for a person who watches, and below it what to type next."""
     console.tell(text)
+    for step in next_steps:
+        console.tell(f"  {step}")
 
 
 def _more(error: DtctlError) -> None:
-    for line in error.detail.splitlines():
+    for line in lines_of(error.detail):
         console.tell(f"       {line}")
-    if error.hint:
-        first, *rest = error.hint.splitlines()
-        _labelled(" hint", "cyan", first)
-        for line in rest:
+    _hint(error.hint)
+
+
+def _hint(hint: str) -> None:
+    for number, line in enumerate(lines_of(hint)):
+        if number:
             console.tell(f"       {line}")
+        else:
+            _labelled(" hint", "cyan", line)
 
 
 def _show_problems(error: ConfigError) -> None:
-    from rich.text import Text
+    from dtctl.render.rich_console import text
 
     stream = console.err()
     for problem in error.problems:
-        stream.print(Text.assemble((f"{problem.place}", "bold"), ": ", problem.summary))
+        stream.print(text((f"{problem.place}", "bold"), ": ", problem.summary))
         for line in _excerpt(problem.place):
-            stream.print(Text(line, style="dim"))
+            stream.print(text((line, "dim")))
         if problem.hint:
             _labelled("    hint", "cyan", problem.hint)
     _labelled("error", "bold red", error.summary)
@@ -78,11 +81,12 @@ def _excerpt(place: Place) -> list[str]:
         return []
     if len(line) > 200:
         return []
-    pad = "".join("\t" if character == "\t" else " " for character in line[: place.column - 1])
+    before = one_line(line[: place.column - 1])
+    pad = "".join("\t" if character == "\t" else " " for character in before)
     return [f"    {line}", f"    {pad}^"]
 
 
-def _labelled(label: str, style: str, text: str) -> None:
-    from rich.text import Text
+def _labelled(label: str, style: str, words: str) -> None:
+    from dtctl.render.rich_console import text
 
-    console.err().print(Text.assemble((f"{label}:", style), " ", text))
+    console.err().print(text((f"{label}:", style), " ", words))

@@ -2,55 +2,57 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterable
 
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines
 from dtctl.render import console
+from dtctl.render.safe import log_lines, one_line
+from dtctl.render.words import local_time
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """ANSI foregrounds, told apart on dark and on light."""
 
 
 class LogPrinter:
-    """Writes whole lines only. A progress bar that redraws itself with \\r leaves its last state."""
+    """Writes whole lines, safe for a screen; with `raw` the bytes of the log and nothing but the heads of its lines."""
 
-    def __init__(self, tasks: Iterable[TaskId], *, prefix: bool, timestamps: bool) -> None:
+    def __init__(self, tasks: Iterable[TaskId], *, prefix: bool, timestamps: bool, raw: bool = False) -> None:
         names = [str(task) for task in tasks]
-        width = max((len(name) for name in names), default=0)
-        color = console.colored()
-        self._prefixes = {
-            name: _prefix(name.ljust(width), _COLORS[index % len(_COLORS)] if color else None)
-            for index, name in enumerate(names)
-        }
+        self._width = max((len(name) for name in names), default=0)
+        self._color = console.colored()
+        self._colors = {name: _COLORS[index % len(_COLORS)] for index, name in enumerate(names)} if self._color else {}
         self._prefix = prefix
         self._timestamps = timestamps
+        self._raw = raw
         self._attempts: dict[TaskId, int] = {}
 
     def print(self, lines: LogLines) -> None:
-        head = self._prefixes.get(str(lines.task), f"{lines.task} | ") if self._prefix else ""
-        if self._timestamps:
-            head += time.strftime("%Y-%m-%dT%H:%M:%S ", time.localtime(lines.time))
+        head = self._head(lines)
+        if self._raw:
+            return console.pass_on(_headed(head.encode(), lines.data))
         before = self._attempts.get(lines.task)
-        text = "".join(f"{head}{line}\n" for line in readable_lines(lines.data))
-        if before is not None and before != lines.attempt:
-            text = f"{head}--- attempt {lines.attempt} ---\n{text}"
-        if lines.truncated:
-            text = f"{head}--- the log was cut; from its new start ---\n{text}"
         self._attempts[lines.task] = lines.attempt
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        shown = log_lines(lines.data, color=self._color)
+        if before is not None and before != lines.attempt:
+            shown.insert(0, f"--- attempt {lines.attempt} ---")
+        if lines.truncated:
+            shown.insert(0, "--- the log was cut; from its new start ---")
+        if shown:
+            console.put(head + f"\n{head}".join(shown) + "\n")
+        return None
+
+    def _head(self, lines: LogLines) -> str:
+        name = str(lines.task)
+        color = self._colors.get(name)
+        head = f"{one_line(name).ljust(self._width)} |" if self._prefix else ""
+        if self._prefix:
+            head = f"{head} " if color is None else f"\x1b[{color}m{head}\x1b[0m "
+        return f"{head}{local_time(lines.time, '%Y-%m-%dT%H:%M:%S')} " if self._timestamps else head
 
 
-def readable_lines(data: bytes) -> list[str]:
-    """The lines as a terminal would leave them; bytes that are no UTF-8 become U+FFFD."""
-    lines = data.decode("utf-8", errors="replace").split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-
-
-def _prefix(name: str, color: int | None) -> str:
-    return f"{name} | " if color is None else f"\x1b[{color}m{name} |\x1b[0m "
+def _headed(head: bytes, data: bytes) -> bytes:
+    if not head:
+        return data
+    *lines, rest = data.split(b"\n")
+    return b"".join(head + line + b"\n" for line in [*lines, *filter(None, [rest])])

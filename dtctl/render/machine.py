@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,20 +16,24 @@ from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan
+from dtctl.render import console
 from dtctl.render.words import iso_utc
 
 API_VERSION = "dtctl/v1"
 
 
 def print_json(kind: str, body: Mapping[str, Any]) -> None:
-    json.dump({"apiVersion": API_VERSION, "kind": kind, **body}, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    print_document({"apiVersion": API_VERSION, "kind": kind, **body})
+
+
+def print_document(body: Mapping[str, Any]) -> None:
+    """As it is, without our version: its form is somebody else's."""
+    console.put(json.dumps(_valid(body), indent=2, allow_nan=False) + "\n")
 
 
 def print_json_line(body: Mapping[str, Any]) -> None:
     """One of many documents, for what has no end."""
-    sys.stdout.write(json.dumps(body) + "\n")
-    sys.stdout.flush()
+    console.put(json.dumps(_valid(body), allow_nan=False) + "\n")
 
 
 def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
@@ -167,6 +171,19 @@ def problems(error: ConfigError) -> list[dict[str, Any]]:
         }
         for problem in error.problems
     ]
+
+
+def _valid(value: Any) -> Any:
+    """What JSON has no word for is null, and half a surrogate pair, which parsers refuse, U+FFFD."""
+    if isinstance(value, Mapping):
+        return {_valid(key): _valid(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_valid(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
 
 
 def _checkpoint(found: Checkpoint) -> dict[str, Any]:

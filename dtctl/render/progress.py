@@ -19,6 +19,7 @@ _WORDS = {"connect": "connecting", "send": "sending", "receive": "writing", "set
 _DONE = ("prepared", "started")
 _SHOWN_HOSTS = 12
 _SHOWN_TASKS = 3
+_SHOWN_NOTE = 200
 
 
 class UpProgress:
@@ -106,20 +107,32 @@ def _overall(ready: int, hosts: int) -> str:
 
 
 def _bars() -> Bars:
-    from rich.progress import BarColumn, DownloadColumn, Progress, Task, TextColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task
     from rich.text import Text
+
+    from dtctl.render.rich_console import text
+
+    class Name(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return text(task.description)
+
+    class Note(ProgressColumn):
+        """What a host says of its work, short enough to be drawn eight times a second."""
+
+        def render(self, task: Task) -> Text:
+            return text((task.fields["note"][:_SHOWN_NOTE], "dim"))
 
     class Bytes(DownloadColumn):
         """Nothing, where nothing is measured."""
 
         def render(self, task: Task) -> Text:
-            return Text() if task.total is None else super().render(task)
+            return text() if task.total is None else super().render(task)
 
     return Progress(
-        TextColumn("{task.description}"),
+        Name(),
         BarColumn(bar_width=24),
         Bytes(),
-        TextColumn("{task.fields[note]}", style="dim", markup=False),
+        Note(),
         console=console.err(),
         transient=True,
         refresh_per_second=8,

@@ -15,7 +15,7 @@ from dtctl.plan.values import RunPlan
 from dtctl.render import console
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.logs import readable_lines
+from dtctl.render.safe import log_lines
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.words import count, fold
 
@@ -24,7 +24,7 @@ _INCIDENTS = 8
 
 
 def show_started(result: UpResult, plan: RunPlan) -> None:
-    from rich.text import Text
+    from dtctl.render.rich_console import text
 
     if not result.started:
         note(f"run {result.run} is up and has not changed")
@@ -40,7 +40,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
                 hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
             )
     where = f"{count(len(plan.tasks), 'task')} on {fold(plan.hosts)}"
-    console.err().print(Text.assemble("run ", (result.run, "bold"), f" started: {where}"))
+    console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
     if result.earlier is not None and result.earlier.newest_complete is not None:
         checkpoint = result.earlier.newest_complete
         place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
@@ -57,7 +57,9 @@ def show_replacement(exchange: Replacement) -> None:
     """What is left for a person to do."""
     old, new, file = exchange.old, exchange.new, exchange.cluster.file
     spare = f", and take {new} out of its spares" if exchange.was_spare else ""
-    note(f"{new} has taken the place of {old}\n  to make it last, write {new} for {old} into the jobs of {file}{spare}")
+    note(
+        f"{new} has taken the place of {old}", f"to make it last, write {new} for {old} into the jobs of {file}{spare}"
+    )
     if exchange.moves_the_lead:
         show_warning(
             f"the lead moved with {old}: training goes on from its checkpoints only if {new} has the same directory",
@@ -66,7 +68,7 @@ def show_replacement(exchange: Replacement) -> None:
 
 
 def show_next_steps() -> None:
-    note("  dtctl logs -f    what the tasks print\n  dtctl status     how far they are\n  dtctl stop       end them")
+    note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")
 
 
 def show_stop(result: StopResult) -> None:
@@ -96,7 +98,7 @@ def stop_exit_code(result: StopResult) -> ExitCode:
 
 def show_ended(status: RunStatus) -> None:
     """The first failure comes last, with the end of its log: it is what a person has to look at."""
-    from rich.text import Text
+    from dtctl.render.rich_console import text
 
     err = console.err()
     verdict, told = status.verdict, status.coordination
@@ -105,14 +107,14 @@ def show_ended(status: RunStatus) -> None:
     _show_others(status)
     for line in checkpoint_lines(status):
         note(line)
-    for text in told.warnings if told else ():
-        show_warning(text)
+    for warning in told.warnings if told else ():
+        show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
-        for line in readable_lines(status.tasks[verdict.cause].tail.encode())[-_CAUSE_LINES:]:
-            err.print(Text(f"  {verdict.cause} | {line}"))
+        for line in log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]:
+            note(f"  {verdict.cause} | {line}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
-    err.print(Text.assemble(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {verdict.reason}"))
+    err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {verdict.reason}"))
 
 
 def ended_exit_code(status: RunStatus) -> ExitCode:

@@ -47,11 +47,11 @@ def show_status(status: RunStatus) -> None:
 
 def summary(status: RunStatus) -> Text:
     """The run's name, age, outcome and reason in a line."""
-    from rich.text import Text
+    from dtctl.render.rich_console import text
 
     record, verdict = status.record, status.verdict
     age = f", {duration(status.time - record.created)} ago" if status.time else ""
-    return Text.assemble(
+    return text(
         (record.run or record.cluster, "bold"),
         f" (started {local_time(record.created)}{age}): " if record.created else ": ",
         (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),

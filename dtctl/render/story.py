@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from dtctl.operations.coordination import Coordination, Incident
 from dtctl.operations.events import Happening
 from dtctl.operations.verdict import Outcome
@@ -54,7 +52,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
 
 def clock(epoch_s: float) -> str:
     """The time of day, where the day is clear."""
-    return time.strftime("%H:%M:%S", time.localtime(epoch_s))
+    return local_time(epoch_s, "%H:%M:%S")
 
 
 def _contacts(before: Coordination | None, now: Coordination) -> list[str]:

@@ -10,6 +10,7 @@ from dtctl.operations.runs import KnownRun
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan
 from dtctl.render import console
+from dtctl.render.safe import lines_of
 from dtctl.render.words import count, fold, local_time
 
 if TYPE_CHECKING:
@@ -29,19 +30,23 @@ def show_templates(found: Mapping[str, str]) -> None:
 
 
 def show_plan(plan: RunPlan) -> None:
-    from rich.text import Text
+    from dtctl.render.rich_console import text
 
     out = console.out()
     cluster = plan.cluster
     out.print(f"{cluster.name}: {count(len(plan.tasks), 'task')} on {fold(plan.hosts)}, lead {plan.lead}")
     out.print(f"code from {cluster.trainer.code}")
     if cluster.trainer.setup:
-        out.print(f"setup, once per host and content: {cluster.trainer.setup}")
+        first, *more = lines_of(cluster.trainer.setup)
+        out.print(f"setup, once per host and content: {first}")
+        for line in more:
+            out.print(f"  {line}")
     for line in order_lines(plan):
         out.print(line)
     for task in plan.tasks:
         gpus = "" if task.gpus is None else f", GPU {','.join(map(str, task.gpus))}" if task.gpus else ", no GPU"
-        out.print(Text.assemble("\n", (str(task.id), "bold"), f" on {task.host}, {task.address}{gpus}"))
+        out.print()
+        out.print(text((str(task.id), "bold"), f" on {task.host}, {task.address}{gpus}"))
         for name, value in task.env.items():
             out.print(f"  {name}={shlex.quote(shown(value))}")
         for name in task.secrets:
@@ -105,10 +110,10 @@ def table(*columns: str) -> Table:
     return grid
 
 
-def styled(text: str, style: str) -> Text:
-    from rich.text import Text
+def styled(words: str, style: str) -> Text:
+    from dtctl.render.rich_console import text
 
-    return Text(text, style=style)
+    return text((words, style))
 
 
 def _quoted(word: str) -> str:

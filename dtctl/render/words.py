@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime, timezone
 
@@ -19,6 +20,8 @@ def size(count: float) -> str:
 
 def duration(seconds: float) -> str:
     """The two largest units: 75 -> 1m15s."""
+    if not math.isfinite(seconds):
+        return "?"
     whole = max(0, int(seconds))
     days, whole = divmod(whole, 86400)
     hours, whole = divmod(whole, 3600)
@@ -37,11 +40,17 @@ def iso_utc(epoch_s: float | None) -> str | None:
     """RFC 3339 in UTC, for machines."""
     if epoch_s is None:
         return None
-    return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # a host's clock may tell a year that no calendar has
+        return None
 
 
-def local_time(epoch_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch_s))
+def local_time(epoch_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    try:
+        return time.strftime(form, time.localtime(epoch_s))
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def fold(names: object) -> str:

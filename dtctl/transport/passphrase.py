@@ -11,13 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-def terminal_passphrase() -> Callable[[str], str | None] | None:
-    """For `Transports`: asks on the terminal, wherever input and output lead; None where there is no terminal."""
+def terminal_passphrase(shown: Callable[[str], str] = str) -> Callable[[str], str | None] | None:
+    """For `Transports`: asks on the terminal, wherever input and output lead; None where there is no terminal.
+
+    `shown` makes the key's path, which a cluster file may name, safe for it.
+    """
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
         return None
-    return _ask
+    return lambda path: _ask(shown(path))
 
 
 def _ask(path: str) -> str | None:

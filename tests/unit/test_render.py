@@ -11,7 +11,8 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.render.errors import show_error, show_host_errors
-from dtctl.render.logs import LogPrinter, readable_lines
+from dtctl.render.logs import LogPrinter
+from dtctl.render.safe import log_lines
 from dtctl.render.tables import show_runs
 from dtctl.render.words import count, duration, iso_utc, size
 
@@ -30,7 +31,7 @@ from dtctl.render.words import count, duration, iso_utc, size
     ],
 )
 def test_lines_are_left_as_a_terminal_would_leave_them(data: bytes, lines: list[str]) -> None:
-    assert readable_lines(data) == lines
+    assert log_lines(data, color=False) == lines
 
 
 def test_each_line_bears_its_task_and_a_new_attempt_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
