@@ -22,7 +22,7 @@ _KINDS = {
 }
 
 
-def check_file(found: os.stat_result, place: Path) -> None:
+def check_file(found: os.stat_result, place: str) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
         what = _KINDS.get(kind, "not a regular file")
@@ -35,7 +35,7 @@ def check_file(found: os.stat_result, place: Path) -> None:
         )
 
 
-def open_directory(name: str | Path, place: Path, parent: int | None = None) -> int:
+def open_directory(name: str | Path, place: str, parent: int | None = None) -> int:
     """A descriptor of the directory itself, below the top never of one that a link leads to."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if parent is None else os.O_NOFOLLOW)
     try:
@@ -48,7 +48,7 @@ def open_directory(name: str | Path, place: Path, parent: int | None = None) -> 
         raise _cannot_list(place, error) from error
 
 
-def listed(descriptor: int, place: Path) -> list[os.DirEntry[str]]:
+def listed(descriptor: int, place: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(descriptor) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -56,18 +56,18 @@ def listed(descriptor: int, place: Path) -> list[os.DirEntry[str]]:
         raise _cannot_list(place, error) from error
 
 
-def _cannot_list(place: Path, error: OSError) -> PreflightError:
+def _cannot_list(place: str, error: OSError) -> PreflightError:
     return PreflightError(f"cannot list {place}", detail=str(error.strerror), hint=f"chmod u+rx {place}, {IGNORE_HINT}")
 
 
-def stat_entry(entry: os.DirEntry[str], place: Path) -> os.stat_result:
+def stat_entry(entry: os.DirEntry[str], place: str) -> os.stat_result:
     try:
         return entry.stat(follow_symlinks=False)
     except OSError as error:
         raise PreflightError(f"cannot look at {place}", detail=str(error.strerror), hint="try again") from error
 
 
-def target_of(entry: os.DirEntry[str], parent: int, place: Path) -> str:
+def target_of(entry: os.DirEntry[str], parent: int, place: str) -> str:
     try:
         target = os.readlink(entry.name, dir_fd=parent)
     except OSError as error:

@@ -34,7 +34,7 @@ class OwnSecrets:
             return False
         return _identity(found) in self._identities
 
-    def name(self, path: Path) -> bool:
+    def name(self, path: str) -> bool:
         """It is called what the user called it."""
         return os.path.realpath(path) in self._names
 
