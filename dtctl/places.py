@@ -1,9 +1,16 @@
-"""Where dtctl keeps things of its own on the controller's machine."""
+"""Where dtctl keeps things of its own on the controller's machine, and how files that others may have made are read."""
 
 from __future__ import annotations
 
+import errno
+import grp
 import os
+import pwd
+import stat
+from contextlib import suppress
 from pathlib import Path
+
+from dtctl.errors import PreflightError
 
 
 def cache_directory() -> Path:
@@ -24,6 +31,86 @@ def local_root() -> Path:
 def own_directories() -> tuple[Path, ...]:
     """None of them is ever part of a training program, though that may lie in the home directory itself."""
     return cache_directory(), state_directory(), local_root()
+
+
+def make_private(directory: Path) -> None:
+    """Makes the directory and what is missing above it, for this user alone whatever the umask says.
+
+    Raises OSError, and PreflightError as `check_private` does.
+    """
+    missing = [place for place in (directory, *directory.parents) if not place.exists()]
+    for place in reversed(missing):
+        try:
+            place.mkdir(mode=0o700)
+        except FileExistsError:  # by another dtctl, just now
+            continue
+        place.chmod(0o700)
+    check_private(directory)
+
+
+def check_private(directory: Path) -> None:
+    """Closes a directory of ours that others may look into. Raises PreflightError for one that others may write to.
+
+    What lies in it decides where dtctl connects to and what it sends. One that is not there is fine.
+    """
+    try:
+        found = directory.stat()
+    except OSError:
+        return
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
+        raise PreflightError(
+            f"{directory} belongs to {_user(found.st_uid)}, not to you",
+            detail="what lies in it decides where dtctl connects to and what it sends",
+            hint=f"ls -ld {directory}    shows it; with it out of the way dtctl makes one of your own",
+        )
+    if mode & 0o002 or (mode & 0o020 and not _is_own_group(found.st_gid)):
+        raise PreflightError(
+            f"{directory} can be written to by other users (mode {mode:04o})",
+            detail="what lies in it decides where dtctl connects to and what it sends",
+            hint=f"look at what is in it, then chmod 700 {directory}",
+        )
+    if mode & 0o077:
+        with suppress(OSError):  # it may lie on a disk that cannot be written to: nobody else can write there either
+            directory.chmod(0o700)
+
+
+def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None) -> int:
+    """A descriptor for reading what is a regular file now that it is open; nobody waits for a FIFO. Raises OSError."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=dir_fd)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise OSError(errno.EINVAL, "Not a regular file", os.fspath(path))
+
+
+def read_regular(path: Path, limit_bytes: int) -> bytes:
+    """All that a file holds. Raises OSError, also when that is more than the limit."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(errno.EFBIG, f"It holds more than {limit_bytes} bytes", os.fspath(path))
+    return content
+
+
+def _is_own_group(group: int) -> bool:
+    """The group that has this user's name and nobody else in it, as distributions make one for each user."""
+    try:
+        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return entry.gr_name == user.pw_name and set(entry.gr_mem) <= {user.pw_name}
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _base(variable: str, usual: str) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dtctl.bundle.manifest import Bundle, FileEntry
 from dtctl.errors import PreflightError
+from dtctl.places import open_regular
 
 CHUNK = 256 * 1024
 """Bytes of a file in one frame, before compression (docs/agent.md, "Bundles")."""
@@ -75,7 +76,7 @@ class Chunks:
         hasher = hashlib.sha256()
         chunks: list[Chunk] = []
         compress = True
-        for plain in _read(self._bundle.root / file.path):
+        for plain in _read(self._bundle.root / file.path, file.size):
             hasher.update(plain)
             packed = zlib.compress(plain, 1) if compress else plain
             if not chunks:
@@ -100,10 +101,12 @@ class Chunks:
         return Chunk(compressed, plain_size, offset=offset, size=len(data))
 
 
-def _read(path: Path) -> Iterator[bytes]:
+def _read(path: Path, size: int) -> Iterator[bytes]:
+    """No more than a chunk beyond the size: one that has grown is not what was scanned."""
     try:
-        with path.open("rb", buffering=0) as file:
-            while plain := _read_fully(file.fileno(), CHUNK):
+        with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:
+            while size >= 0 and (plain := _read_fully(file.fileno(), CHUNK)):
+                size -= len(plain)
                 yield plain
     except OSError as error:
         raise _changed(path, str(error.strerror)) from error

@@ -2,7 +2,7 @@
 
 A file that was changed less than two seconds before it was read is not remembered: a second change within the
 resolution of time stamps would go unseen (git's "racy" entries). The cache may be lost, damaged or not writable at
-any time.
+any time; one that other users may write to is refused, for it decides what hosts take for the code.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from dtctl.places import cache_directory
+from dtctl.places import cache_directory, check_private, make_private, read_regular
 
-_VERSION = 1
+_VERSION = 2
+_LIMIT_BYTES = 1 << 28
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SETTLED_NS = 2 * 10**9
 
 
@@ -48,13 +51,14 @@ class Fingerprints:
         """Keeps what this scan has seen, and forgets the rest."""
         if self._new == self._old:
             return
-        text = json.dumps({"version": _VERSION, "code": self._code, "files": self._new}, separators=(",", ":"))
+        value = {"version": _VERSION, "code": self._code, "files": self._new}
+        text = json.dumps(value, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._file.parent, prefix=".code-", delete=False) as file:
+            make_private(self._file.parent)
+            with tempfile.NamedTemporaryFile("wb", dir=self._file.parent, prefix=".code-", delete=False) as file:
                 temporary = Path(file.name)
                 try:
-                    file.write(text)
+                    file.write(_sum(text) + b"\n" + text)
                     file.close()
                     temporary.replace(self._file)
                 except BaseException:
@@ -62,8 +66,10 @@ class Fingerprints:
                     raise
 
     def _load(self) -> dict[str, list[Any]]:
+        check_private(self._file.parent)
         try:
-            value = json.loads(self._file.read_bytes())
+            checksum, _, text = read_regular(self._file, _LIMIT_BYTES).partition(b"\n")
+            value = json.loads(text) if checksum == _sum(text) else {}
             if value["version"] == _VERSION and value["code"] == self._code:
                 return {path: entry for path, entry in value["files"].items() if _is_entry(entry)}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -76,4 +82,9 @@ def _signature(found: os.stat_result) -> list[int]:
 
 
 def _is_entry(entry: object) -> bool:
-    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str) and len(entry[4]) == 64
+    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str) and bool(_SHA256.match(entry[4]))
+
+
+def _sum(text: bytes) -> bytes:
+    """Of a damaged file nothing is believed: a wrong hash would have `up` refuse the same file for ever."""
+    return hashlib.sha256(text).hexdigest().encode("ascii")

@@ -1,19 +1,24 @@
 """Which files of the code directory are not sent: rules in the language of gitignore(5), and what they apply to.
 
 With a `.dtctlignore` at the top of the code directory, files of that name rule; else those named `.gitignore` do,
-also the ones above the code directory as far up as its repository goes. A rule of a deeper file wins, and of one
+also the ones above the code directory as far up as its repository goes. A `.dtctlignore` of nothing but `!` lines
+makes exceptions: the `.gitignore` files still rule, and it has the last word. A rule of a deeper file wins, and of one
 file the last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dtctl.errors import PreflightError
+from dtctl.places import read_regular
 
 NEVER_SENT = frozenset({".git", "__pycache__"})
+OWN_FILE = ".dtctlignore"
+_LIMIT_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -29,40 +34,59 @@ class _Rule:
         return match is not None and not any(match.match.groups())
 
 
+_Files = tuple[tuple[str, str, tuple[_Rule, ...]], ...]
+"""Ignore files, the deepest first: what to put before a path of the tree, or to take off, and the rules."""
+
+
 @dataclass(frozen=True)
 class IgnoreRules:
     """The rules that apply in one directory."""
 
-    file_name: str
-    _files: tuple[tuple[str, str, tuple[_Rule, ...]], ...] = ()
-    """Of each ignore file, the deepest first: what to put before a path of the tree, or to take off, and its rules."""
+    _files: Mapping[str, _Files]
+    """By the names of ignore files, in the order of their precedence."""
 
     @classmethod
     def above(cls, code: Path) -> IgnoreRules:
         """Those that apply to the code directory from outside, before its own."""
-        if (code / ".dtctlignore").is_file():
-            return cls(".dtctlignore")
-        rules = cls(".gitignore")
+        own = _read(code / OWN_FILE)
+        if own is not None and not (own and all(not rule.pattern.include for rule in own)):
+            return cls({OWN_FILE: ()})
+        rules = cls({".gitignore": ()} if own is None else {OWN_FILE: (), ".gitignore": ()})
         for directory in reversed(_above_in_repository(code)):
-            rules = rules._with(directory / ".gitignore", code.relative_to(directory).as_posix() + "/", "")
+            rules = rules._with(directory, ".gitignore", code.relative_to(directory).as_posix() + "/", "")
         return rules
 
     def within(self, directory: Path, path: str) -> IgnoreRules:
         """With those of a directory of the tree itself; `path` is "" or ends with `/`."""
-        return self._with(directory / self.file_name, "", path)
+        rules = self
+        for name in self._files:
+            rules = rules._with(directory, name, "", path)
+        return rules
 
     def ignores(self, path: str, is_directory: bool) -> bool:
         """`path` is relative to the code directory, and no directory above it is ignored."""
-        for added, removed, rules in self._files:
+        rule = next((rule for name in self._files if (rule := self._decisive(name, path, is_directory))), None)
+        return rule is not None and bool(rule.pattern.include)
+
+    def sends(self, path: str, is_directory: bool, *, alike: str) -> bool:
+        """A line of a `.dtctlignore` wants this very path to be sent: `!.env`, but not `!*`, which means any.
+
+        `alike` is a path beside it that nobody has to mind: a line that lets it through means more than this one.
+        """
+        rule = self._decisive(OWN_FILE, path, is_directory)
+        return rule is not None and not rule.pattern.include and self._decisive(OWN_FILE, alike, is_directory) != rule
+
+    def _decisive(self, name: str, path: str, is_directory: bool) -> _Rule | None:
+        for added, removed, rules in self._files.get(name, ()):
             place = added + path[len(removed) :]
             for rule in reversed(rules):
                 if (is_directory or not rule.directories_only) and rule.decides(place):
-                    return bool(rule.pattern.include)
-        return False
+                    return rule
+        return None
 
-    def _with(self, file: Path, added: str, removed: str) -> IgnoreRules:
-        rules = _read(file)
-        return IgnoreRules(self.file_name, ((added, removed, rules), *self._files)) if rules else self
+    def _with(self, directory: Path, name: str, added: str, removed: str) -> IgnoreRules:
+        rules = _read(directory / name)
+        return IgnoreRules({**self._files, name: ((added, removed, rules), *self._files[name])}) if rules else self
 
 
 def _above_in_repository(code: Path) -> list[Path]:
@@ -77,13 +101,16 @@ def _above_in_repository(code: Path) -> list[Path]:
     return []
 
 
-def _read(file: Path) -> tuple[_Rule, ...]:
+def _read(file: Path) -> tuple[_Rule, ...] | None:
+    """None: there is no such file."""
     try:
-        lines = file.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n")
+        lines = read_regular(file, _LIMIT_BYTES).decode("utf-8-sig", "surrogateescape").split("\n")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return ()
+        return None
     except OSError as error:
-        raise PreflightError(f"cannot read {file}", detail=str(error.strerror), hint=f"chmod u+r {file}") from error
+        raise PreflightError(
+            f"cannot read {file}", detail=str(error.strerror), hint=f"ls -l {file}    shows it"
+        ) from error
     return tuple(rule for number, line in enumerate(lines, 1) for rule in _parse(line, f"{file}:{number}"))
 
 

@@ -52,6 +52,10 @@ class Bundle:
     manifest: Manifest
     skipped: tuple[str, ...]
     """What the ignore rules left out: paths, with a `/` at the end for a whole directory."""
+    withheld: tuple[str, ...] = ()
+    """What holds secrets as a rule and was left out though no rule says so; in the same form."""
+    twins: tuple[str, ...] = ()
+    """Other names and copies of files that are known to be secret: nothing can make them travel."""
 
     @property
     def id(self) -> str:

@@ -7,21 +7,31 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from dtctl.bundle.entries import (
+    IGNORE_HINT,
+    check_file,
+    check_utf8,
+    listed,
+    open_directory,
+    printable,
+    stat_entry,
+    target_of,
+)
 from dtctl.bundle.fingerprints import Fingerprints
 from dtctl.bundle.ignore import NEVER_SENT, IgnoreRules
 from dtctl.bundle.links import leads_outside
 from dtctl.bundle.manifest import Bundle, FileEntry, Manifest
+from dtctl.bundle.own_secrets import OwnSecrets
+from dtctl.bundle.secret_files import is_private, named_as_secret, needs_a_look
 from dtctl.errors import PreflightError
-from dtctl.places import own_directories
+from dtctl.places import open_regular, own_directories
 
 ScanReport = Callable[[int, int], None]
 """Called with the number of files seen and of bytes read so far, at most ten times a second."""
 
 _BLOCK = 1 << 20
-_IGNORE_HINT = "or leave it out with a line in .dtctlignore (or .gitignore)"
-_KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFBLK: "a device", stat.S_IFCHR: "a device"}
 
 
 def scan(
@@ -29,23 +39,23 @@ def scan(
 ) -> Bundle:
     """The bundle that the directory `code` makes. Raises PreflightError for what cannot be sent.
 
-    Only files that have changed since the last scan are read. `secret_files` are never sent, whatever the rules say,
-    nor is what dtctl keeps for itself.
+    Only files that have changed since the last scan are read. `secret_files` are never sent, whatever the rules and
+    their names say, nor is what dtctl keeps for itself; what looks like a secret is not, unless the user says so.
     """
     code = code.absolute()
-    found = _Found(code, report, {os.path.realpath(path) for path in (*secret_files, *own_directories())})
-    found.add_directory(code, "", IgnoreRules.above(code))
+    found = _Found(code, report, OwnSecrets(secret_files, own_directories()))
+    found.add_all()
     for path in found.links:
         if leads_outside(path, found.links):
             raise PreflightError(
                 f"{code / path} is a link that leads out of the code directory",
                 detail=f"it leads to {found.links[path]}, which the hosts would not have",
-                hint=f"put a copy in its place, {_IGNORE_HINT}",
+                hint=f"put a copy in its place, {IGNORE_HINT}",
             )
     if not found.files:
         raise PreflightError(
             f"there is no file to send in {code}",
-            detail="everything in it is ignored" if found.skipped else "",
+            detail="everything in it is ignored" if found.skipped or found.withheld else "",
             hint="trainer.code names the directory of the training program",
         )
     found.fingerprints.save()
@@ -55,77 +65,120 @@ def scan(
         dirs=tuple(sorted(found.dirs)),
         cluster=cluster,
     )
-    return Bundle(root=code, manifest=manifest, skipped=tuple(sorted(found.skipped)))
+    return Bundle(
+        root=code,
+        manifest=manifest,
+        skipped=tuple(sorted(found.skipped)),
+        withheld=tuple(sorted(found.withheld)),
+        twins=tuple(sorted(found.twins)),
+    )
 
 
 class _Found:
     """What a scan has met so far."""
 
-    def __init__(self, code: Path, report: ScanReport | None, never: Collection[str]) -> None:
-        """`never`: real paths that are not sent."""
-        self._never = never
+    def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets) -> None:
+        self._code = code
+        self._own = own
         self.files: list[FileEntry] = []
         self.links: dict[str, str] = {}
         self.dirs: list[tuple[str, int]] = []
         self.skipped: list[str] = []
+        self.withheld: list[str] = []
+        self.twins: list[str] = []
         self.fingerprints = Fingerprints(code)
         self._report = report
         self._bytes_read = 0
         self._next_report = time.monotonic() + 0.1
 
-    def add_directory(self, directory: Path, prefix: str, rules_above: IgnoreRules) -> None:
-        """What lies in one directory and below; `prefix` is its path in the tree, "" or with a `/` at the end."""
-        listed = _listed(directory)
-        rules = rules_above.within(directory, prefix)
-        for entry in listed:
-            path = prefix + entry.name
-            is_directory = entry.is_dir(follow_symlinks=False)
-            if entry.name in NEVER_SENT:
-                continue
-            if rules.ignores(path, is_directory) or os.path.realpath(entry.path) in self._never:
-                self.skipped.append(_printable(path) + ("/" if is_directory else ""))
-                continue
-            _check_utf8(entry.name, f"the name of {_printable(entry.path)}")
-            if entry.is_symlink():
-                self.links[path] = _target(entry)
-            elif is_directory:
-                below = Path(entry.path)
-                self.dirs.append((path, stat.S_IMODE(below.stat().st_mode) & 0o777))
-                self.add_directory(below, path + "/", rules)
-            else:
-                self._add_file(entry, path)
+    def add_all(self) -> None:
+        self._add_directory(open_directory(self._code, str(self._code)), "", IgnoreRules.above(self._code))
 
-    def _add_file(self, entry: os.DirEntry[str], path: str) -> None:
-        found = _stat(entry)
-        if not stat.S_ISREG(found.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "not a regular file")
-            raise PreflightError(f"{entry.path} is {kind} and cannot be sent", hint=f"remove it, {_IGNORE_HINT}")
+    def _add_directory(self, descriptor: int, prefix: str, rules_above: IgnoreRules) -> None:
+        """What lies in one directory and below; `prefix` is its path in the tree, "" or with a `/` at the end.
+
+        By descriptors from the top down: a directory that is exchanged for a link meanwhile leads nowhere else.
+        """
+        try:
+            directory = self._code / prefix
+            entries = listed(descriptor, str(directory))
+            rules = rules_above.within(directory, prefix)
+            for entry in entries:
+                if entry.name not in NEVER_SENT:
+                    self._add(entry, descriptor, prefix + entry.name, rules)
+        finally:
+            os.close(descriptor)
+
+    def _add(self, entry: os.DirEntry[str], parent: int, path: str, rules: IgnoreRules) -> None:
+        is_directory = entry.is_dir(follow_symlinks=False)
+        shown = printable(path) + "/" * is_directory
+        if rules.ignores(path, is_directory):
+            self.skipped.append(shown)
+            return
+        found = stat_entry(entry, self._place(path))
+        if self._own.include(found, entry):
+            kept = self.skipped if is_directory or self._own.name(self._place(path)) else self.twins
+            kept.append(shown)
+        elif named_as_secret(path, is_directory) and not rules.sends(path, is_directory, alike=_beside(path)):
+            self.withheld.append(shown)
+        else:
+            self._add_what_belongs(entry, parent, path, rules, found)
+
+    def _add_what_belongs(
+        self, entry: os.DirEntry[str], parent: int, path: str, rules: IgnoreRules, found: os.stat_result
+    ) -> None:
+        check_utf8(entry.name, "the name of " + printable(self._place(path)))
+        if stat.S_ISLNK(found.st_mode):
+            self.links[path] = target_of(entry, parent, self._place(path))
+        elif stat.S_ISDIR(found.st_mode):
+            self.dirs.append((path, stat.S_IMODE(found.st_mode) & 0o777))
+            self._add_directory(open_directory(entry.name, self._place(path), parent), path + "/", rules)
+        else:
+            self._add_file(found, parent, path, rules)
+
+    def _add_file(self, found: os.stat_result, parent: int, path: str, rules: IgnoreRules) -> None:
+        check_file(found, self._place(path))
         sha256 = self.fingerprints.get(path, found)
         if sha256 is None:
-            found, sha256 = self._read(entry.path)
-            self.fingerprints.put(path, found, sha256)
+            found, sha256, start = self._read(parent, path)
+            # Only what may be sent is remembered: a key that is sent today is looked at again tomorrow.
+            if not is_private(path, start):
+                self.fingerprints.put(path, found, sha256)
+            elif not rules.sends(path, False, alike=_beside(path, any_ending=needs_a_look(path))):
+                self.withheld.append(printable(path))
+                return
+        if self._own.hold(sha256):
+            self.twins.append(printable(path))
+            return
         self.files.append(FileEntry(path, stat.S_IMODE(found.st_mode) & 0o777, found.st_size, sha256))
         self._tell()
 
-    def _read(self, path: str) -> tuple[os.stat_result, str]:
-        """What the file is and holds, of one moment."""
+    def _read(self, parent: int, path: str) -> tuple[os.stat_result, str, bytes]:
+        """What the file is and holds, of one moment; and how it begins."""
         hasher = hashlib.sha256()
         size = 0
+        start = b""
+        place = self._place(path)
         try:
-            with Path(path).open("rb", buffering=0) as file:
-                found = os.fstat(file.fileno())
-                for block in _blocks(file.fileno()):
+            descriptor = open_regular(path.rpartition("/")[2], follow=False, dir_fd=parent)
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                found = os.fstat(descriptor)
+                for block in _blocks(file.fileno(), found.st_size):
+                    start = start or block
                     hasher.update(block)
                     size += len(block)
                     self._bytes_read += len(block)
                     self._tell()
         except OSError as error:
             raise PreflightError(
-                f"cannot read {path}", detail=str(error.strerror), hint=f"chmod u+r {path}, {_IGNORE_HINT}"
+                f"cannot read {place}", detail=str(error.strerror), hint=f"chmod u+r {place}, {IGNORE_HINT}"
             ) from error
         if size != found.st_size:
-            raise PreflightError(f"{path} changed while it was read", hint=f"try again, {_IGNORE_HINT}")
-        return found, hasher.hexdigest()
+            raise PreflightError(f"{place} changed while it was read", hint=f"try again, {IGNORE_HINT}")
+        return found, hasher.hexdigest(), start
+
+    def _place(self, path: str) -> str:
+        return f"{self._code}/{path}"  # a Path for each file would be half of the time of a scan
 
     def _tell(self) -> None:
         if self._report is not None and time.monotonic() >= self._next_report:
@@ -133,44 +186,15 @@ class _Found:
             self._report(len(self.files), self._bytes_read)
 
 
-def _listed(directory: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except NotADirectoryError as error:
-        raise PreflightError(f"{directory} is not a directory", hint="trainer.code names a directory") from error
-    except FileNotFoundError as error:
-        raise PreflightError(f"there is no directory {directory}", hint="trainer.code names a directory") from error
-    except OSError as error:
-        raise PreflightError(
-            f"cannot list {directory}", detail=str(error.strerror), hint=f"chmod u+rx {directory}, {_IGNORE_HINT}"
-        ) from error
+def _beside(path: str, *, any_ending: bool = True) -> str:
+    """A path that differs from this one in nothing but the name, which is a harmless one."""
+    directory, slash, name = path.rpartition("/")
+    ending = "" if any_ending else PurePosixPath(name).suffix
+    return f"{directory}{slash}{'.' if name.startswith('.') else ''}harmless{ending}"
 
 
-def _stat(entry: os.DirEntry[str]) -> os.stat_result:
-    try:
-        return entry.stat(follow_symlinks=False)
-    except OSError as error:
-        raise PreflightError(f"cannot look at {entry.path}", detail=str(error.strerror), hint="try again") from error
-
-
-def _target(entry: os.DirEntry[str]) -> str:
-    target = os.readlink(entry.path)  # noqa: PTH115  Path would not keep it to the letter
-    _check_utf8(target, f"what the link {entry.path} leads to")
-    return target
-
-
-def _check_utf8(text: str, what: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise PreflightError(f"{what} is not UTF-8", hint=f"rename it, {_IGNORE_HINT}") from error
-
-
-def _printable(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _blocks(descriptor: int) -> Iterator[bytes]:
-    while block := os.read(descriptor, _BLOCK):
+def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
+    """No more than a block beyond the size: a file that grows as fast as it is read has no end."""
+    while size >= 0 and (block := os.read(descriptor, _BLOCK)):
+        size -= len(block)
         yield block

@@ -41,7 +41,7 @@ def down(
     runs = {run for removed in outcome.removed.values() for run in removed}
     for run in sorted(runs):
         errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
-        if not outcome.stop.errors and not outcome.stop.survivors:
-            scope.memory.forget(run)
+    if not outcome.stop.errors and not outcome.stop.survivors:
+        scope.memory.forget_removed(record.cluster, outcome.removed)
     if code := result.stop_exit_code(outcome.stop):
         raise typer.Exit(code)

@@ -61,7 +61,12 @@ class Scope:
     def memory(self) -> Memory:
         from dtctl.operations.memory import Memory
 
-        return Memory()
+        def report(line: str) -> None:
+            from dtctl.render.errors import note
+
+            note(line)
+
+        return Memory(report)
 
     @functools.cached_property
     def transport(self) -> Transports:

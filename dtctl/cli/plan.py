@@ -18,12 +18,16 @@ def plan(
 
 
 def show(scope: Scope, cluster_file: ClusterFile, overrides: Overrides, *, local: bool, output: OutputOption) -> None:
-    from dtctl.operations.prepare import make_local, make_plan
-    from dtctl.render import machine, tables
+    from dtctl.operations.prepare import make_local, make_plan, scan_code
+    from dtctl.operations.secrets import exposure
+    from dtctl.render import left_out, machine, tables
 
     cluster = scope.cluster(cluster_file, overrides)
     planned = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    bundle = scan_code(cluster)
     if output == "json":
-        machine.print_json("Plan", machine.plan(planned))
+        machine.print_json("Plan", {**machine.plan(planned), **machine.not_pushed(bundle)})
     else:
         tables.show_plan(planned)
+    left_out.show_left_out(bundle)
+    left_out.show_exposure(exposure(cluster))

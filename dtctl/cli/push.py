@@ -23,12 +23,14 @@ def push(
     from dtctl.operations.push import push as bring
     from dtctl.operations.record import record_of_cluster
     from dtctl.render import console, errors
+    from dtctl.render.left_out import show_left_out
     from dtctl.render.progress import UpProgress
     from dtctl.render.words import count, fold, size
 
     cluster = scope.cluster(cluster_file, overrides)
     record = record_of_cluster(make_local(cluster) if local else cluster)
     bundle = scan_code(cluster)
+    show_left_out(bundle)
     with UpProgress(record.hosts, quiet=quiet) as progress:
         outcome = bring(record, bundle, scope.transport, progress)
     alike: dict[int, list[str]] = {}

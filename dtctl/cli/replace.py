@@ -32,9 +32,10 @@ def replace(
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
     from dtctl.operations.prepare import prepare_launch
     from dtctl.operations.replace import check_same, plan_replacement
+    from dtctl.operations.secrets import exposure
     from dtctl.operations.status import status
     from dtctl.operations.up import up
-    from dtctl.render import errors, result
+    from dtctl.render import errors, left_out, result
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(None, overrides)
@@ -47,6 +48,8 @@ def replace(
         exchange.cluster, scope.transport.hostname, os.environ, local=found.record.is_local, replace=True
     )
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
+    left_out.show_left_out(launch.bundle)
+    left_out.show_exposure(exposure(cluster))
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
 
@@ -54,12 +57,13 @@ def replace(
                 if not yes:
                     _ask(exchange, runs, progress.paused())
 
-            outcome = up(launch, scope.transport, progress, scope.memory.save, consent)
+            outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
     except KeyboardInterrupt:
         errors.note(
             "interrupted", "dtctl status    shows whether the old run goes on", "dtctl up        starts it again"
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    left_out.show_unremembered(outcome)
     result.show_started(outcome, launch.plan)
     result.show_replacement(exchange)
 

@@ -31,15 +31,18 @@ def up(
 
         return plan.show(scope, cluster_file, overrides, local=local, output=output)
     from dtctl.operations.prepare import prepare_launch
+    from dtctl.operations.secrets import exposure
     from dtctl.operations.up import up as start
-    from dtctl.render import errors, machine, result
+    from dtctl.render import errors, left_out, machine, result
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, overrides)
     launch = prepare_launch(cluster, scope.transport.hostname, os.environ, local=local, replace=replace)
+    left_out.show_left_out(launch.bundle)
+    left_out.show_exposure(exposure(cluster))
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-            outcome = start(launch, scope.transport, progress, scope.memory.save)
+            outcome = start(launch, scope.transport, progress, scope.memory.save, forget=scope.memory.take_back)
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 
@@ -53,8 +56,9 @@ def up(
         else:
             errors.note("interrupted: what had been started was taken back")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    left_out.show_unremembered(outcome)
     if output == "json":
-        machine.print_json("Up", machine.started(cluster.name, outcome))
+        machine.print_json("Up", {**machine.started(cluster.name, outcome), **machine.not_pushed(launch.bundle)})
     else:
         result.show_started(outcome, launch.plan)
     broken = any(task.state.value == "failed" for task in outcome.started.values())

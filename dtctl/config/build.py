@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dtctl.config.checks import check_presence, check_secrets, check_success
+from dtctl.config.checks import check_code, check_presence, check_secrets, check_success
 from dtctl.config.document import Findings
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
@@ -27,6 +27,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     launches = read_launches(content, findings)
     trainer = _read_trainer(content, home, findings)
     check_presence(content, findings)
+    check_code(content, trainer.code, home.resolve(), findings)
     check_secrets(content, findings)
     check_success(content, findings)
     check_strategy(content, findings)

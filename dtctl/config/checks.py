@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
 from dtctl.config.document import Findings
 from dtctl.config.sections import ClusterFile
 
@@ -51,3 +57,30 @@ def check_secrets(content: ClusterFile, findings: Findings) -> None:
 def check_success(content: ClusterFile, findings: Findings) -> None:
     if content.success == "all-workers" and content.jobs and "worker" not in findings.names_in("jobs"):
         findings.add(("success",), "success is all-workers, but there is no job 'worker'", "write success: lead")
+
+
+def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:
+    """Nobody means to push a home directory, or all that lies around a project. `code` and `home` are real paths."""
+    if content.trainer.code_anywhere or findings.has("trainer", "code"):
+        return
+    what = _too_much(code, home)
+    if what is not None:
+        summary = f"trainer.code is {str(code)!r}, which is {what}: all of it would be pushed to the hosts"
+        hint = "name the directory of the training program, or write code_anywhere: true beside it if you mean it"
+        findings.add(("trainer", "code"), summary, hint)
+
+
+def _too_much(code: Path, home: Path) -> str | None:
+    for place in _homes(code):
+        if place.is_relative_to(code):
+            return "a home directory" if place == code else f"above the home directory {place}"
+    return f"above the directory of this file, {home}" if code in home.parents else None
+
+
+def _homes(code: Path) -> Iterator[Path]:
+    """The user's, as the environment and as the system has it, and that of whoever owns the code."""
+    said = [os.environ.get("HOME", "")]
+    for user in {os.geteuid(), code.stat().st_uid}:
+        with suppress(KeyError):  # a number without a name, as in a container
+            said.append(pwd.getpwuid(user).pw_dir)
+    yield from (Path(home).resolve() for home in said if Path(home).is_absolute())

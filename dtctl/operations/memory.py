@@ -4,63 +4,99 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
-import tempfile
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dtctl.operations.record import RECORD_VERSION, RunRecord
-from dtctl.places import state_directory
+from dtctl.errors import DtctlError, UsageError
+from dtctl.operations.record import RunRecord
+from dtctl.operations.remembered import DamagedRecord, read_record, replace_text, write_record
+from dtctl.places import check_private, make_private, read_regular, state_directory
+
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
+"""As hosts name the directories of runs (dtctl/agent/paths.py)."""
+_LONGEST_ID = 1000
 
 
 class Memory:
-    """Records below `$XDG_STATE_HOME/dtctl`. Losing it loses no run: the hosts know."""
+    """Records below `$XDG_STATE_HOME/dtctl`. Losing it loses no run: the hosts know.
 
-    def __init__(self) -> None:
-        directory = state_directory()
-        self._runs = directory / "runs"
-        self._current = directory / "current"
-        self._places = directory / "places"
+    Whatever names a run here, a command line, a host or a file, is an id by its form before a path is made of it.
+    Raises PreflightError where other users may write to the directory: they would choose the hosts that are reached.
+    """
+
+    def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
+        """`report` is told of records that were put aside."""
+        self._directory = state_directory()
+        check_private(self._directory)
+        self._runs = self._directory / "runs"
+        self._current = self._directory / "current"
+        self._places = self._directory / "places"
+        self._report = report
+        self._before: str | None = None
 
     def save(self, record: RunRecord) -> None:
-        """Remembers a run and makes it the current one."""
+        """Remembers a run and makes it the current one. Raises DtctlError when that cannot be written."""
         assert record.run is not None
-        self._runs.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _replace(self._runs / f"{record.run}.json", json.dumps(record.to_json(), indent=1))
-        self.make_current(record.run)
+        self._before = self.current_id()
+        with _told(f"run {record.run} cannot be remembered in {self._directory}"):
+            write_record(self._file(record.run, make=True), record)
+            self.make_current(record.run)
+
+    def take_back(self, record: RunRecord) -> None:
+        """Of a run that was saved here just now and came to nothing."""
+        assert record.run is not None
+        with _told(f"run {record.run} cannot be forgotten in {self._directory}"):
+            self._file(record.run).unlink(missing_ok=True)
+            if self._before is not None:
+                self.make_current(self._before)
+            else:
+                self._current.unlink(missing_ok=True)
 
     def make_current(self, run: str) -> None:
-        _replace(self._current, run + "\n")
+        replace_text(self._current, checked_run(run) + "\n")
 
     def forget(self, run: str) -> None:
         """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""
-        if (record := self.load(run)) and record.file:
-            place = self._place_of(record.file)
-            place.unlink(missing_ok=True)
-            if record.is_local:
-                self._places.mkdir(exist_ok=True, mode=0o700)
-                _replace(place, json.dumps(dataclasses.replace(record, run=None).to_json(), indent=1))
-        (self._runs / f"{run}.json").unlink(missing_ok=True)
-        if self.current_id() == run:
-            self._current.unlink(missing_ok=True)
+        with _told(f"run {run} cannot be forgotten in {self._directory}"):
+            if (record := self.load(run)) and record.file:
+                place = self._place_of(record.file)
+                place.unlink(missing_ok=True)
+                if record.is_local:
+                    make_private(self._places)
+                    write_record(place, dataclasses.replace(record, run=None))
+            self._file(run).unlink(missing_ok=True)
+            if self.current_id() == run:
+                self._current.unlink(missing_ok=True)
+
+    def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:
+        """`removed`: host -> the runs that it says it has removed. It is believed of runs of the cluster on itself."""
+        for record in self.runs():
+            said = any(record.run in runs for host, runs in removed.items() if host in record.hosts)
+            if record.run and record.cluster == cluster and said:
+                self.forget(record.run)
 
     def current_id(self) -> str | None:
         try:
-            return self._current.read_text().strip() or None
-        except OSError:
+            run = read_regular(self._current, _LONGEST_ID).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
             return None
+        return run if _RUN.match(run) else None
 
     def current(self) -> RunRecord | None:
         run = self.current_id()
         return self.load(run) if run else None
 
     def load(self, run: str) -> RunRecord | None:
-        """None when there is no record of the run here, or an unreadable one."""
-        return _read(self._runs / f"{run}.json")
+        """None when there is no record of the run here. Raises UsageError for what cannot be the id of a run."""
+        record = self._read(self._file(run))
+        return record if record is not None and record.run == run else None
 
     def runs(self) -> tuple[RunRecord, ...]:
         """Newest first."""
-        names = (path.stem for path in self._runs.glob("*.json"))
+        names = [path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)]
         records = [record for name in names if (record := self.load(name))]
         return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
@@ -70,23 +106,42 @@ class Memory:
 
     def place_of(self, file: Path) -> RunRecord | None:
         """Where the file's last run was, if that was on this machine and it was taken down."""
-        return _read(self._place_of(file))
+        return self._read(self._place_of(file))
 
     def _place_of(self, file: Path) -> Path:
         return self._places / f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}.json"
 
+    def _file(self, run: str, *, make: bool = False) -> Path:
+        name = checked_run(run)
+        if make:
+            make_private(self._runs)
+        return self._runs / f"{name}.json"
 
-def _read(path: Path) -> RunRecord | None:
+    def _read(self, path: Path) -> RunRecord | None:
+        """What does not hold its form is put aside, so that it is told once."""
+        try:
+            return read_record(path)
+        except DamagedRecord as damage:
+            aside = path.with_name(path.name + ".damaged")
+            with suppress(OSError):
+                path.replace(aside)
+                path = aside
+            self._report(f"{path} is passed over: {damage}")
+            return None
+
+
+def checked_run(run: str) -> str:
+    """`run` when it has the form of an id, which is one component of a path and nothing else."""
+    if not _RUN.match(run):
+        raise UsageError(f"{run[:80]!r} is not the id of a run", hint="dtctl runs    lists them")
+    return run
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
     try:
-        data = json.loads(path.read_text())
-        return RunRecord.from_json(data) if data["version"] == RECORD_VERSION else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Writes 0600 and all at once: a reader sees the old text or the new."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(text)
-    Path(temporary).replace(path)
+        yield
+    except OSError as error:
+        raise DtctlError(
+            what, detail=str(error.strerror), hint="the hosts know it: dtctl status -c CLUSTER_FILE"
+        ) from error

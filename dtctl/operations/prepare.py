@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.errors import PreflightError
 from dtctl.model import Cluster, SshSettings
 from dtctl.operations.credentials import make_credentials
 from dtctl.operations.record import record_of_plan
+from dtctl.operations.secrets import find_secrets
 from dtctl.operations.up import Launch
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
@@ -72,7 +72,11 @@ def scan_code(cluster: Cluster) -> Bundle:
 
     keys = [host.ssh.identity_file for host in cluster.hosts.values() if host.ssh and host.ssh.identity_file]
     env_file = [cluster.trainer.env_file] if cluster.trainer.env_file else []
-    return scan(cluster.trainer.code, cluster=cluster.name, secret_files=[*env_file, *map(Path, set(keys))])
+    return scan(
+        cluster.trainer.code,
+        cluster=cluster.name,
+        secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
+    )
 
 
 def run_id(cluster: str, now: float) -> str:
@@ -83,35 +87,6 @@ def run_id(cluster: str, now: float) -> str:
 def controller_name() -> str:
     """user@host of whoever types here."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
-    """The secrets' values, from the env file first. Raises PreflightError with the names of those that are missing."""
-    names = cluster.trainer.secrets
-    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise PreflightError(
-            f"no value for the secret{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
-            hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
-        )
-    return {name: known[name] for name in names}
-
-
-def read_env_file(path: Path) -> dict[str, str]:
-    """NAME=VALUE lines; blank lines and # comments are passed over, matching quotes around a value are taken off."""
-    values = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        text = line.strip().removeprefix("export ").lstrip()
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise PreflightError(f"{path}:{number}: not a line of the form NAME=VALUE")
-        value = value.strip()
-        quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
-        values[name.strip()] = value[1:-1] if quoted else value
-    return values
 
 
 def _is_free(port: int) -> bool:

@@ -65,6 +65,8 @@ class UpResult:
     """Where the lead's host has a complete checkpoint already."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
+    unremembered: DtctlError | None = None
+    """Why there is no record of the run on this machine."""
 
 
 def up(
@@ -73,12 +75,14 @@ def up(
     report: Report,
     remember: Callable[[RunRecord], None],
     consent: Callable[[Collection[str]], None] = lambda runs: None,
+    forget: Callable[[RunRecord], None] = lambda record: None,
 ) -> UpResult:
     """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
 
     A host that fails, an interrupt or the death of this process before that takes everything back: hosts that
-    lose their controller do so by themselves. `remember` is called when the run is there to stay; `consent` when all
-    is prepared, with the runs that are to be ended: what it raises takes everything back.
+    lose their controller do so by themselves. `remember` is called when all has started and before any host is told
+    to keep it, so that no run goes on of which nothing is known here; `forget` when it was taken back after that.
+    `consent` is called when all is prepared, with the runs that are to be ended: what it raises takes everything back.
     """
     record = launch.record
     assert record.run is not None
@@ -92,8 +96,10 @@ def up(
         replaced = {run: _replace(run, launch, transport) for run in old}
         started = starting.start_everywhere()
         with _uninterrupted():
-            kept = starting.keep_everywhere()
-            remember(record)
+            unremembered = _error_of(remember, record)
+            if unremembered is not None and record.is_local:
+                raise _without_trace(unremembered)
+            kept = starting.keep_everywhere(forget)
     return UpResult(
         run=record.run,
         started=_statuses(record.roster, started),
@@ -101,7 +107,23 @@ def up(
         replaced=replaced,
         earlier=_earlier(prepared),
         without_revival=_without_revival(kept) if launch.expects_revival else {},
+        unremembered=unremembered,
     )
+
+
+def _error_of(remember: Callable[[RunRecord], None], record: RunRecord) -> DtctlError | None:
+    """A record that cannot be written is no reason to end a run that its hosts know."""
+    try:
+        remember(record)
+    except DtctlError as error:
+        return error
+    return None
+
+
+def _without_trace(error: DtctlError) -> DtctlError:
+    """Of a run on this machine nobody else knows: no command would find it again."""
+    detail = f"{error.detail}; without that nothing finds a run on this machine again".lstrip("; ")
+    return PreflightError(error.summary, detail=detail, hint="make room or mend the place, then dtctl up again")
 
 
 def _earlier(prepared: Mapping[str, Message]) -> Checkpoints | None:
@@ -176,7 +198,7 @@ class _Starting:
         there = _statuses({task: host for task, host in roster.items() if host in answers}, answers)
         return tuple(task for task in roster if task not in there or there[task].state.final)
 
-    def keep_everywhere(self) -> dict[str, Message]:
+    def keep_everywhere(self, forget: Callable[[RunRecord], None]) -> dict[str, Message]:
         """A host that is lost at this very moment rolls back by itself; then the others must not go on without it."""
         kept = fan_out(self._hosts, lambda host: self._say(host, {"type": "keep"}))
         if kept.errors:
@@ -185,6 +207,7 @@ class _Starting:
             fan_out(
                 goes_on, lambda host: self._say(host, {**request(self._launch.record, host, "down"), **ending})
             ).or_raise("take back the start")
+            _error_of(forget, self._launch.record)
         return kept.or_raise("keep what was started")
 
     def _say(self, host: Host, fields: Mapping[str, Any]) -> Message:

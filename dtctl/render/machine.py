@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dtctl.bundle import Bundle
 from dtctl.errors import ConfigError, DtctlError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
@@ -43,6 +44,11 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "unchanged": not outcome.started,
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
     }
+
+
+def not_pushed(bundle: Bundle) -> dict[str, Any]:
+    """Beside what the user's own rules leave out."""
+    return {"notPushed": [*bundle.withheld, *bundle.twins]}
 
 
 def plan(value: RunPlan) -> dict[str, Any]:

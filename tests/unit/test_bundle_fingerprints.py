@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dtctl.bundle import scan
 from dtctl.bundle.fingerprints import Fingerprints
 from dtctl.bundle.scanning import _Found
+from dtctl.errors import PreflightError
+from tests.fuzz import cases
 
 OLD = time.time_ns() - 3600 * 10**9
 
@@ -35,9 +40,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     really = _Found._read
 
-    def noted(self: _Found, path: str) -> tuple[os.stat_result, str]:
+    def noted(self: _Found, parent: int, path: str) -> tuple[os.stat_result, str, bytes]:
         names.append(Path(path).name)
-        return really(self, path)
+        return really(self, parent, path)
 
     monkeypatch.setattr(_Found, "_read", noted)
     return names
@@ -91,12 +96,51 @@ def test_a_damaged_cache_is_passed_over_and_replaced(code: Path, cache: Path, re
 
 
 @pytest.mark.usefixtures("later")
-def test_damaged_entries_are_passed_over(code: Path, cache: Path, read: list[str]) -> None:
+@pytest.mark.parametrize("sha256", ["short", "0" * 64, "Z" * 64])
+def test_damaged_entries_are_passed_over(code: Path, cache: Path, read: list[str], sha256: str) -> None:
     bundle = scan(code)
     [file] = cache.iterdir()
-    file.write_text(file.read_text().replace(bundle.manifest.files[0].sha256, "short"))
+    file.write_text(file.read_text().replace(bundle.manifest.files[0].sha256, sha256))
     assert scan(code) == bundle
     assert read == ["train.py", "train.py"]
+
+
+@cases
+@given(place=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.booleans())
+def test_no_damage_changes_what_is_sent(place: int, byte: int, cut: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", directory + "/cache")
+        now = time.time_ns
+        patch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
+        code = Path(directory, "code")
+        code.mkdir()
+        (code / "train.py").write_text("print('training')\n")
+        bundle = scan(code)
+        [file] = Path(directory, "cache", "dtctl").iterdir()
+        content = bytearray(file.read_bytes())
+        content[place % len(content)] = byte
+        file.write_bytes(content[: place % len(content)] if cut else content)
+        assert scan(code) == bundle
+
+
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])
+def test_a_cache_that_others_may_write_to_is_refused(code: Path, cache: Path, mode: int) -> None:
+    scan(code)
+    cache.chmod(mode)
+    with pytest.raises(PreflightError, match="can be written to by other users") as refused:
+        scan(code)
+    assert refused.value.hint.endswith(f"chmod 700 {cache}")
+
+
+@pytest.mark.usefixtures("later")
+@pytest.mark.timeout(20)
+def test_nobody_waits_for_a_cache_that_is_a_fifo(code: Path, cache: Path) -> None:
+    bundle = scan(code)
+    [file] = cache.iterdir()
+    file.unlink()
+    os.mkfifo(file)
+    assert scan(code) == bundle
 
 
 @pytest.mark.usefixtures("later")

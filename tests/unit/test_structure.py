@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "agent": {"agent"},
     "trainer": set(),
     "ways": {"model"},
-    "places": set(),
+    "places": {"errors"},
     "model": {"errors"},
     "errors": set(),
     "__main__": {"cli"},

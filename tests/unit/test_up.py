@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,68 @@ def test_every_host_is_given_the_credentials_of_the_run(launch: Launch) -> None:
 
     started(launch, FakeTransport(noting))
     assert given == {host: {"key": "key", "certificate": "certificate"} for host in "abcd"}
+
+
+def told(launch: Launch, lost: str = "", deaf: str = "") -> tuple[list[str], FakeTransport, Any]:
+    """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
+    order: list[str] = []
+
+    def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] in ("keep", "down"):
+            order.append(fields["type"])
+        if (fields["type"], session.host.name) in (("keep", lost), ("down", deaf)):
+            return [ConnectionLost(f"{session.host.name} has gone")]
+        return [{"type": "result", "removed": [], "kept": []}] if fields["type"] == "down" else willing(session, fields)
+
+    transport = FakeTransport(noting)
+    try:
+        result = up(
+            launch,
+            transport,
+            silent,
+            lambda record: order.append("remember"),
+            forget=lambda record: order.append("forget"),
+        )
+    except DtctlError as error:
+        return order, transport, error
+    return order, transport, result
+
+
+def test_the_run_is_remembered_before_any_host_is_told_to_keep_it(launch: Launch) -> None:
+    order, _, result = told(launch)
+    assert order == ["remember", "keep", "keep", "keep", "keep"]
+    assert result.unremembered is None
+
+
+def test_a_run_that_was_taken_back_is_forgotten(launch: Launch) -> None:
+    order, _, error = told(launch, lost="b")
+    assert isinstance(error, DtctlError)
+    assert (order[0], order[-1], order.count("down")) == ("remember", "forget", 3)
+
+
+def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Launch) -> None:
+    order, _, error = told(launch, lost="b", deaf="c")
+    assert "take back the start" in error.summary
+    assert "forget" not in order
+
+
+def test_a_record_that_cannot_be_written_ends_no_run(launch: Launch) -> None:
+    def full(record: RunRecord) -> None:
+        raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
+
+    transport = FakeTransport(willing)
+    result = up(launch, transport, silent, full)
+    assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
+    assert result.unremembered is not None
+    assert result.unremembered.detail == "No space left on device"
+
+
+def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_back(launch: Launch) -> None:
+    def full(record: RunRecord) -> None:
+        raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
+
+    hosts = {name: replace(host, ssh=None) for name, host in launch.record.hosts.items()}
+    transport = FakeTransport(willing)
+    with pytest.raises(PreflightError, match="cannot be remembered"):
+        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, full)
+    assert all(session.received[-1] == "abort" for session in transport.sessions.values())

@@ -95,9 +95,14 @@ class TrainerEntry(LaunchKeys):
 
     code: v.Text = Field(
         default=".",
-        description="the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names; "
-        "relative to the directory of this file",
+        description="the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names "
+        "and [files that hold secrets](quickstart.md#what-travels); relative to the directory of this file",
         examples=["src"],
+    )
+    code_anywhere: v.Flag = Field(
+        default=False,
+        description="`code` may be a home directory, or lie above one or above the directory of this file",
+        examples=["true"],
     )
     python: v.Text | None = Field(
         default=None,

@@ -1,0 +1,39 @@
+"""What a start leaves on this machine: files that look like secrets, and whether the run is remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dtctl.bundle import Bundle
+from dtctl.operations.secrets import Exposure
+from dtctl.operations.up import UpResult
+from dtctl.render.errors import note, show_warning
+
+_SHOWN = 5
+
+
+def show_left_out(bundle: Bundle) -> None:
+    if bundle.withheld:
+        note(f"not pushed: {_folded(bundle.withheld)} (say so with !{_as_rule(bundle.withheld[0])} in .dtctlignore)")
+    if bundle.twins:
+        note(f"not pushed: {_folded(bundle.twins)} (the same as a file of secrets or keys that this run uses)")
+
+
+def show_exposure(exposed: Exposure | None) -> None:
+    if exposed is not None:
+        show_warning(f"{exposed.file} {exposed.what}", hint=exposed.remedy)
+
+
+def show_unremembered(outcome: UpResult) -> None:
+    if (error := outcome.unremembered) is not None:
+        show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
+
+
+def _folded(paths: Sequence[str]) -> str:
+    rest = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(paths[:_SHOWN]) + rest
+
+
+def _as_rule(path: str) -> str:
+    return re.sub(r"([\\*?\[])", r"\\\1", path)
