@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
+from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
@@ -33,6 +34,7 @@ from dtctl.operations.gc import DeadRun, GcResult, Remains, Stray
 from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.runs import KnownRun
+from dtctl.operations.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.streams import Away, Back
@@ -40,7 +42,19 @@ from dtctl.operations.tasks import TaskStatus
 from dtctl.operations.up import UpResult
 from dtctl.operations.verdict import Outcome, Verdict
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, console, errors, machine, machine_status, remains, result, screen, status, tables
+from dtctl.render import (
+    checkpoints,
+    console,
+    errors,
+    left_out,
+    machine,
+    machine_status,
+    remains,
+    result,
+    screen,
+    status,
+    tables,
+)
 from dtctl.render.following import Narrator
 from dtctl.render.logs import LogPrinter
 from dtctl.render.output import OutputPrinter
@@ -115,6 +129,9 @@ def plan() -> Any:
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
 UP = UpResult("run", {TASK: FAILED}, (), {"old": STOP}, FOUND, {"a": "no crontab"})
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
+UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+NOTHING = Manifest(files=(), links=(), dirs=())
+LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
 REMAINS = GcResult({"a": Remains((Stray(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True)
@@ -175,6 +192,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_started again": lambda: result.show_started(poisoned(SAME), poisoned(plan())),
     "show_replacement": lambda: result.show_replacement(poisoned(EXCHANGE)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
+    "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
+    "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "redrawn": draw,
     "narrator": narrate,

@@ -77,7 +77,9 @@ POOR = [
 
 
 def dtctl(*words: str | bytes, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
-    known = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(PACKAGE.parent), **env}
+    home = cwd.with_name(f"{cwd.name}-home")
+    home.mkdir(exist_ok=True)
+    known = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(PACKAGE.parent), **env}
     argv = [sys.executable, "-m", "dtctl", *words]
     return subprocess.run(argv, cwd=cwd, env=known, capture_output=True, stdin=subprocess.DEVNULL, check=False)
 
