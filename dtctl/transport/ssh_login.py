@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import SshSettings
 from dtctl.transport import ssh_errors
-from dtctl.transport.hostkeys import HostKey, KnownHosts, host_key_name
+from dtctl.transport.hostkeys import HostKey, host_key_name
+from dtctl.transport.known_hosts import KnownHosts
 from dtctl.transport.ssh_authentication import KeyAuthentication, LoginRefused
-from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, split_target
+from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, said_known_hosts, split_target
 from dtctl.transport.ssh_connection import HostKeys, StrictConnection
 from dtctl.transport.ssh_errors import Destination
 from dtctl.transport.ssh_gateways import Gateways, Login
@@ -68,10 +70,12 @@ class Logins:
         alias = options.get("hostkeyalias")
         return HostKeys(
             to,
-            str(alias) if alias else host_key_name(to.address, to.port),
+            host_key_name(str(alias)) if alias else host_key_name(to.address, to.port),
             self.known_hosts,
             known_hosts_files(settings, options),
             accept_new=settings.host_keys == "accept-new",
+            said=said_known_hosts(settings),
+            project=Path(settings.project) if settings.project else None,
         )
 
     def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
@@ -108,16 +112,8 @@ class Logins:
         if jump.lower() == "none":
             return None
         *earlier, last = (Place.parse(hop) for hop in jump.split(","))
-        gateway = SshSettings(
-            target=last.host,
-            user=last.user,
-            port=last.port,
-            identity_file=settings.identity_file,
-            jump=",".join(str(hop) for hop in earlier) or None,
-            host_keys=settings.host_keys,
-            known_hosts=settings.known_hosts,
-            connect_timeout_s=settings.connect_timeout_s,
-        )
+        earlier_hops = ",".join(str(hop) for hop in earlier) or None
+        gateway = replace(settings, target=last.host, user=last.user, port=last.port, jump=earlier_hops)
         own = self.files.lookup(gateway)
         is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
         return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others
