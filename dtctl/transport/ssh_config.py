@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.config.names import check_host, check_own_host, check_user, split_place
+from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
 from dtctl.model import SshSettings
 
@@ -51,8 +51,7 @@ class Place:
 def split_target(settings: SshSettings) -> SshSettings:
     """With a user and port that were written into the target moved where they belong. Raises UsageError."""
     place = Place.parse(settings.target)
-    if settings.user:
-        check_user(settings.user)
+    check_names({"user": settings.user, "jump": settings.jump})
     return replace(settings, target=place.host, user=settings.user or place.user, port=settings.port or place.port)
 
 
