@@ -43,6 +43,14 @@ def _read_positive_duration(raw: Any) -> float:
     return duration
 
 
+def _read_connect_timeout(raw: Any) -> float:
+    """The kernel takes no timeout of weeks."""
+    timeout = _read_positive_duration(raw)
+    if timeout > 86400:
+        raise Unfit("a duration of at most 1d")
+    return timeout
+
+
 def _read_word(raw: Any) -> str:
     """Any single value, as written: a word of a command line."""
     return written(raw)
@@ -120,6 +128,7 @@ TasksPerHost = Annotated[int, whole(1, 1024)]
 Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
 _DURATION = Kind(_DURATION_WORDS, read_duration, _DURATION_SCHEMA)
 _POSITIVE_DURATION = Kind(f"{_DURATION_WORDS}, more than 0", _read_positive_duration, _DURATION_SCHEMA)
+ConnectTimeout = Annotated[float, Kind(f"{_DURATION_WORDS}, more than 0", _read_connect_timeout, _DURATION_SCHEMA)]
 Duration = Annotated[float, _DURATION]
 PositiveDuration = Annotated[float, _POSITIVE_DURATION]
 DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]

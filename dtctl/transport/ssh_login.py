@@ -31,6 +31,9 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 """Between tries when an sshd drops connections because too many logins are unfinished (MaxStartups)."""
 
+LONGEST_TIMEOUT_S = 86400.0
+"""The kernel takes no timeout of weeks."""
+
 
 class Logins:
     """Logs in to hosts; what many of them need (files, keys, gateways) is read and opened once. For many threads."""
@@ -189,4 +192,5 @@ def _timeout_s(settings: SshSettings, options: Mapping[str, Any]) -> float:
     """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
     unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
     configured = str(options.get("connecttimeout", ""))
-    return float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    said = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    return min(said, LONGEST_TIMEOUT_S)

@@ -40,7 +40,7 @@ class SshDefaults(Section):
         "file",
         examples=["known_hosts"],
     )
-    connect_timeout: v.PositiveDuration = Field(
+    connect_timeout: v.ConnectTimeout = Field(
         default=15.0, description="how long to wait for a connection", examples=["30s"]
     )
 
