@@ -116,12 +116,12 @@ class _Reader:
 
     def read(self, node: Node, path: Path, key: Node | None = None) -> Any:
         self._count(node, 1)
+        self.marks[path] = Marks(self._place(key or node), self._place(node))
         if len(path) > MOST_DEPTH:
             raise self._too_much(node, _TOO_DEEP)
         if id(node) in self._open:
             self._report(node, "an alias stands inside what it stands for")
             return None
-        self.marks[path] = Marks(self._place(key or node), self._place(node))
         if not isinstance(node, ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
             self._report(node, f"the tag {_shown(node.tag)} is not known here", "leave the tag out")
         self._open.add(id(node))

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from tests.fuzz import cases
 from tests.unit.config_mistakes import GOOD, swap
 
 EXAMPLE = (Path(__file__).resolve().parents[2] / "cluster.yaml.example").read_text()
-LONGEST_S = 10.0
-"""Two seconds on a machine that does nothing else."""
-MOST_BYTES = 300_000_000
+LONGEST_S = 4.0
+"""Of the processor; two are not passed on a machine that does nothing else."""
+MOST_KIB = 300_000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,14 +38,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def read(text: str, *overrides: str) -> list[str]:
     """What is said about the text; nothing if it loads."""
     Path("cluster.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
-    began = time.monotonic()
+    began = time.process_time()
     try:
         load_cluster(Path("cluster.yaml"), overrides=overrides)
         return []
     except ConfigError as error:
         return [f"{problem.place}: {problem.summary}" for problem in error.problems]
     finally:
-        assert time.monotonic() - began < LONGEST_S
+        assert time.process_time() - began < LONGEST_S
 
 
 def merges(levels: int, width: int) -> str:
@@ -103,12 +103,9 @@ ATTACKS = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_small_text_that_stands_for_much_is_refused(name: str) -> None:
     text, message = ATTACKS[name]
-    tracemalloc.start()
-    try:
-        problems = read(text)
-        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
-    finally:
-        tracemalloc.stop()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    problems = read(text)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_KIB
     assert any(message in problem for problem in problems), problems[:3]
     assert len(problems) <= 51
     assert all(len(problem) < 2000 for problem in problems)
