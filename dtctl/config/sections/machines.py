@@ -37,7 +37,8 @@ class SshDefaults(Section):
     known_hosts: v.LocalPath | None = Field(
         default=None,
         description="the file of known host keys in place of `~/.ssh/known_hosts`; relative to the directory of this "
-        "file",
+        "file; new keys are written only to a file of known host keys, in `~/.ssh` and called `known_hosts...`, or "
+        "beside this file",
         examples=["known_hosts"],
     )
     connect_timeout: v.ConnectTimeout = Field(
