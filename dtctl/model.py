@@ -78,6 +78,8 @@ class SshSettings:
     """[USER@]HOST[:PORT], as for ssh -J."""
     host_keys: Literal["strict", "accept-new"] = "strict"
     known_hosts: str | None = None
+    project: str | None = None
+    """The directory of the cluster file: new keys are written to `known_hosts` only here and in ~/.ssh."""
     connect_timeout_s: float = 15.0
 
 

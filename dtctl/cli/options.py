@@ -126,12 +126,15 @@ class Scope:
         return dataclasses.replace(record, hosts={name: self._reached(host) for name, host in record.hosts.items()})
 
     def _reached(self, host: Host) -> Host:
-        """The host with what the command line says of SSH over what the file says."""
+        """The host with what the command line says of SSH over what the file says. Raises UsageError."""
+        from dtctl.config.names import check_names
+
         own: dict[str, Any] = {
             "user": self.user,
             "identity_file": str(self.identity) if self.identity else None,
             "jump": self.jump,
         }
+        check_names(own)
         given = {name: value for name, value in own.items() if value is not None}
         return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, **given)) if host.ssh and given else host
 

@@ -12,6 +12,10 @@ Path = tuple[str | int, ...]
 """Keys and list indexes from the top of a document to one of its values."""
 
 
+MOST_PROBLEMS = 50
+"""Nobody mends more in one go, and to look for them takes the longer the more there are."""
+
+
 @dataclass(frozen=True)
 class Scalar:
     """A value that is neither empty nor a list nor a mapping. `text` is what was written: 1.10 and 1e-4 stay so."""
@@ -89,6 +93,8 @@ class Findings:
         place = self.document.key_place(path) if at_key else self.document.value_place(path)
         self._problems.append(Problem(place, summary, hint))
         self._spoiled.add(path)
+        if len(self._problems) >= MOST_PROBLEMS:
+            self.or_raise()
 
     def has(self, *path: str | int) -> bool:
         """Something at `path` or inside it is wrong already, so that what is built on it would be blamed unjustly."""

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dtctl.config.document import Findings
-from dtctl.config.ranges import expand, expand_value, fold
-from dtctl.config.reach import ssh_settings
-from dtctl.config.sections import ClusterFile, HostEntry
+from dtctl.config.known_hosts import why_not_written
+from dtctl.config.names import check_host, check_names
+from dtctl.config.ranges import count, expand, expand_value, fold
+from dtctl.config.reach import local_path, over, ssh_settings
+from dtctl.config.sections import ClusterFile, HostEntry, SshDefaults
 from dtctl.errors import UsageError
 from dtctl.model import Host, SshSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+MOST_HOSTS = 10_000
 _RANGED = ("target", "user", "identity_file", "jump", "known_hosts")
 """Keys of `ssh` in which a range stands for one value for each host. Elsewhere, in env say, [0-9] is just text."""
 
 
 def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str, Host]:
     """Every host by name, in the order of the file. Relative paths of the controller start at `home`."""
+    _check_defaults(content, home, findings)
     hosts: dict[str, Host] = {}
     entry_of: dict[str, str] = {}
+    if too_many := _past_the_most(content.hosts):
+        summary = f"hosts.{too_many} is past the {MOST_HOSTS:,} hosts that a cluster can have"
+        findings.add(("hosts", too_many), summary, "check the ends of the ranges", at_key=True)
+        return {}
     for key, entry in content.hosts.items():
         names = _names(key, findings)
         twice = [name for name in names if entry_of.setdefault(name, key) != key]
@@ -31,6 +40,40 @@ def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str
         for host in _entry_hosts(key, names, entry, content, home, findings):
             hosts.setdefault(host.name, host)
     return hosts
+
+
+def _past_the_most(keys: Iterable[str]) -> str | None:
+    """The key with which the names are more than a cluster can have; found without making any of them."""
+    total = 0
+    for key in keys:
+        with suppress(UsageError):  # told where it is expanded
+            total += count(key)
+        if total > MOST_HOSTS:
+            return key
+    return None
+
+
+def _check_defaults(content: ClusterFile, home: Path, findings: Findings) -> None:
+    for key in ("user", "jump"):
+        try:
+            check_names({key: getattr(content.ssh, key)})
+        except UsageError as error:
+            findings.add(("ssh", key), f"ssh.{key}: {error.summary}", error.hint)
+    _check_known_hosts(("ssh",), content.ssh, content.ssh, home, findings)
+
+
+def _check_known_hosts(
+    path: tuple[str, ...], said: SshDefaults, own: SshDefaults, home: Path, findings: Findings
+) -> None:
+    """Keys that are pinned unseen are written to no file that is anybody else's. `own` holds what stands at `path`."""
+    if not {"known_hosts", "host_keys"} & own.model_fields_set or said.host_keys != "accept-new":
+        return
+    with suppress(UsageError):  # no such home directory, which is told elsewhere
+        reason = said.known_hosts and why_not_written(Path(local_path(said.known_hosts, home)), home)
+        if reason:
+            at = (*path, "known_hosts" if own.known_hosts else "host_keys")
+            summary = f"{findings.name(*at)}: new host keys are not written to {said.known_hosts!r}: {reason}"
+            findings.add(at, summary, "known_hosts: known_hosts    is a file beside this one")
 
 
 def _names(key: str, findings: Findings) -> list[str]:
@@ -64,11 +107,15 @@ def _entry_hosts(
         field: _over(names, getattr(entry.ssh, field), ("hosts", key, "ssh", field), findings) for field in _RANGED
     }
     reached: list[SshSettings | None] = [None] * len(names)
+    _check_addresses(addresses, ("hosts", key, "address"), findings)
     if not local and not findings.has("hosts", key, "ssh"):
         try:
             for index, name in enumerate(names):
                 values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
-                reached[index] = ssh_settings(name, entry.ssh.model_copy(update=values), content.ssh, home)
+                own = entry.ssh.model_copy(update=values)
+                reached[index] = ssh_settings(name, own, content.ssh, home)
+                if not findings.has("hosts", key, "ssh"):
+                    _check_known_hosts(("hosts", key, "ssh"), over(own, content.ssh), own, home, findings)
         except UsageError as error:
             path = ("hosts", key, "ssh")
             findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
@@ -84,6 +131,18 @@ def _entry_hosts(
         )
         for name, ssh, address in zip(names, reached, addresses, strict=True)
     ]
+
+
+def _check_addresses(addresses: Sequence[str | None], path: tuple[str, ...], findings: Findings) -> None:
+    if findings.has(*path):
+        return
+    for address in addresses:
+        try:
+            if address is not None:
+                check_host(address)
+        except UsageError as error:
+            findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+            return
 
 
 def _check_directories(key: str, entry: HostEntry, content: ClusterFile, findings: Findings) -> None:
@@ -110,12 +169,12 @@ def _over(names: Sequence[str], text: str | None, path: tuple[str, ...], finding
     if values is None:
         return same
     if len(values) != len(names):
-        counts = f"{text} makes {_count(values, 'value')}, but {path[1]} makes {_count(names, 'host')}"
+        counts = f"{text} makes {_counted(values, 'value')}, but {path[1]} makes {_counted(names, 'host')}"
         hint = "give both ranges the same length, or write one value for all"
         findings.add(path, f"{findings.name(*path)}: {counts}", hint)
         return same
     return values
 
 
-def _count(things: Sequence[str], word: str) -> str:
+def _counted(things: Sequence[str], word: str) -> str:
     return f"{len(things)} {word}{'s' if len(things) != 1 else ''}"

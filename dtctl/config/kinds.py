@@ -14,6 +14,12 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from dtctl.config.document import Scalar
 from dtctl.config.suggest import did_you_mean
 
+LONGEST_TO_SPLIT = 10_000
+"""Characters; `shlex` takes time with the square of a word."""
+LARGEST_WHOLE = 2**53
+"""Beyond it JSON's numbers are not exact."""
+LONGEST_DURATION_S = 10 * 365 * 86400.0
+
 
 class Unfit(Exception):
     """A value is not of its kind; `expected` replaces the words of the kind where more can be said."""
@@ -63,6 +69,8 @@ class OrText:
 
     def _to_list(self, raw: Any) -> Any:
         if isinstance(raw, Scalar):
+            if len(raw.text) > LONGEST_TO_SPLIT:
+                raise _unfit(f"{self.words}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
             try:
                 raw = [Scalar(word, word) for word in self.split(written(raw))]
             except Unfit as error:
@@ -115,6 +123,8 @@ def whole(minimum: int, maximum: int | None = None) -> Kind:
             raise Unfit()
         if value < minimum or (maximum is not None and value > maximum):
             raise Unfit()
+        if value > LARGEST_WHOLE:
+            raise Unfit(f"{words}, and at most {LARGEST_WHOLE}")
         return value
 
     limits = {"minimum": minimum} if maximum is None else {"minimum": minimum, "maximum": maximum}
@@ -165,11 +175,17 @@ def read_duration(raw: Any) -> float:
     if isinstance(raw, Scalar) and isinstance(raw.value, (int, float)) and not isinstance(raw.value, bool):
         if not math.isfinite(raw.value) or raw.value < 0:
             raise Unfit()
-        return float(raw.value)
+        return _in_bounds(float(raw.value))
     match = _DURATION.fullmatch(written(raw))
     if match is None:
         raise Unfit()
-    return float(match[1]) * _UNITS_S[match[2]]
+    return _in_bounds(float(match[1]) * _UNITS_S[match[2]])
+
+
+def _in_bounds(seconds: float) -> float:
+    if seconds > LONGEST_DURATION_S:
+        raise Unfit(f"a duration of at most {LONGEST_DURATION_S / 86400:g}d")
+    return seconds
 
 
 def duration_text(seconds: float) -> str:

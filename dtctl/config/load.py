@@ -14,7 +14,7 @@ from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, Place, Problem
 from dtctl.model import Cluster
 
-LIMIT_BYTES = 4_000_000
+LIMIT_BYTES = 1_000_000
 EXPECTED = "expected a mapping with the keys name, hosts, jobs and trainer"
 
 

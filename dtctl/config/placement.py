@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dtctl.config.document import Findings, Path
-from dtctl.config.ranges import expand, fold
+from dtctl.config.ranges import count, expand, fold
 from dtctl.config.sections import JobEntry
 from dtctl.config.suggest import did_you_mean
 from dtctl.errors import UsageError
@@ -15,6 +16,8 @@ from dtctl.model import Host, TaskId, lead_among
 FIRST_PORT = 2222
 """Where ports begin for a job that names none; the port of TensorFlow's own examples."""
 LAST_PORT = 65535
+MOST_TASKS = 10_000
+"""In one cluster; each is told the addresses of all others."""
 
 Claim = tuple[str, ...]
 """Something that can have one listener on a port: a machine, or an address as other hosts use it."""
@@ -22,10 +25,26 @@ Claim = tuple[str, ...]
 
 def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], findings: Findings) -> dict[str, list[str]]:
     """The host of each task, by job, in the order of the indexes."""
+    if too_many := _past_the_most(jobs):
+        summary = f"jobs.{too_many} is past the {MOST_TASKS:,} tasks that a cluster can have"
+        findings.add(("jobs", too_many), summary, "check the ranges of its hosts and tasks_per_host", at_key=True)
+        return {name: [] for name in jobs}
     return {
         name: [host for host in _job_hosts(name, job, hosts, findings) for _ in range(job.tasks_per_host)]
         for name, job in jobs.items()
     }
+
+
+def _past_the_most(jobs: Mapping[str, JobEntry]) -> str | None:
+    """The job with which the tasks are more than a cluster can have; found without making any of them."""
+    total = 0
+    for name, job in jobs.items():
+        for text in job.hosts:
+            with suppress(UsageError):  # told where it is expanded
+                total += count(text) * job.tasks_per_host
+            if total > MOST_TASKS:
+                return name
+    return None
 
 
 def _job_hosts(name: str, job: JobEntry, hosts: Mapping[str, Host], findings: Findings) -> Iterator[str]:
@@ -37,7 +56,7 @@ def read_spares(
     said: Sequence[str], hosts: Mapping[str, Host], placed: Mapping[str, list[str]], findings: Findings
 ) -> list[str]:
     """The spare hosts, each once."""
-    spares: list[str] = []
+    spares: dict[str, None] = {}
     user_of = {host: name for name, used in placed.items() for host in used}
     for index, text in enumerate(said):
         path = ("spares", index)
@@ -46,8 +65,8 @@ def read_spares(
         if busy:
             summary = f"{findings.name(*path)} names {fold(busy)}, which jobs.{user_of[busy[0]]} uses"
             findings.add(path, summary, "a spare has no task; take it out of spares, or out of the job")
-        spares += named
-    return list(dict.fromkeys(spares))
+        spares.update(dict.fromkeys(named))
+    return list(spares)
 
 
 def _named_hosts(text: str, path: Path, hosts: Mapping[str, Host], findings: Findings) -> list[str]:
@@ -111,7 +130,7 @@ class _Ledger:
     def __init__(self, claims: Mapping[str, tuple[Claim, ...]]) -> None:
         self._claims = claims
         self._holders: dict[tuple[Claim, int], _Holder] = {}
-        self._next: dict[tuple[Claim, ...], int] = {}
+        self._next: dict[Claim, int] = {}
 
     def reserve(self, first: int, tasks: list[tuple[TaskId, str]], findings: Findings) -> list[int]:
         """`first` for the job's first task on a machine, then one up for each of its next ones there."""
@@ -139,13 +158,19 @@ class _Ledger:
         ports = []
         for task, host in tasks:
             claims = self._claims[host]
-            port = self._next.get(claims, FIRST_PORT)
+            port = max(map(self._first_free, claims))
             while any((claim, port) in self._holders for claim in claims):
                 port += 1
-            self._next[claims] = port + 1
             self.hold(port, _Holder(str(task), f"jobs.{task.job}.port", host))
             ports.append(port)
         return ports
+
+    def _first_free(self, claim: Claim) -> int:
+        port = self._next.get(claim, FIRST_PORT)
+        while (claim, port) in self._holders:
+            port += 1
+        self._next[claim] = port
+        return port
 
     def hold(self, port: int, holder: _Holder) -> _Holder | None:
         """Notes the listener; returns the one that was there before it."""

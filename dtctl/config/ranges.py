@@ -11,25 +11,46 @@ from dtctl.errors import UsageError
 LIMIT = 10_000
 """The most names that one text may stand for; more is a slip of the keyboard."""
 
+LONGEST = 10_000_000
+"""Characters that all of these names may have together."""
+
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NUMERIC_BRACKETS = re.compile(r"\[([0-9][0-9,-]*)\]")
-_COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
+_PART = re.compile(r"(?:[^,\[]|\[[^\[\]]*\]|\[)*")
+"""Up to a comma outside of brackets."""
 _SPAN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _NUMBER = re.compile(r"([0-9]+)")
 
 
 def expand(text: str) -> list[str]:
     """Every name that `text` stands for, in the order written: `a,n[08-10]` is a, n08, n09, n10."""
-    names: list[str] = []
-    for part in _COMMA_OUTSIDE_BRACKETS.split(text):
+    count(text)
+    return [name for part in _parts(text) for name in _product(part, _BRACKETS)]
+
+
+def count(text: str) -> int:
+    """How many names `expand` makes of it, without making them. Raises UsageError."""
+    total = 0
+    for part in _parts(text):
         if not part:
-            raise UsageError(f"{text!r} has an empty name", hint="write names with one comma between them: a,b")
+            raise UsageError(f"{_shown(text)} has an empty name", hint="write names with one comma between them: a,b")
         if any(mark in _BRACKETS.sub("", part) for mark in "[]"):
-            raise UsageError(f"{part!r} has a bracket without its partner", hint="write ranges as in gpu-[1-4]")
-        names += _product(part, _BRACKETS)
-        if len(names) > LIMIT:
+            raise UsageError(f"{_shown(part)} has a bracket without its partner", hint="write ranges as in gpu-[1-4]")
+        total += _count(part, _BRACKETS)
+        if total > LIMIT:
             raise _too_large(text)
-    return names
+    return total
+
+
+def _parts(text: str) -> list[str]:
+    """The text between the commas that stand outside of brackets."""
+    parts, start = [], 0
+    while start <= len(text):
+        match = _PART.match(text, start)
+        assert match is not None, "it may be empty"
+        parts.append(match[0])
+        start = match.end() + 1
+    return parts
 
 
 def expand_value(text: str) -> list[str] | None:
@@ -49,14 +70,20 @@ def fold(names: Iterable[str]) -> str:
     return ",".join("".join(row) for shape in shapes.values() for row in _fold_shape(shape))
 
 
+def _count(text: str, brackets: re.Pattern[str]) -> int:
+    """Raises UsageError, also for too many."""
+    count = 1
+    for inside in brackets.findall(text):
+        count *= sum(last - first + 1 for first, last, _ in _spans(inside, text))
+        if count > LIMIT or count * len(text) > LONGEST:
+            raise _too_large(text)
+    return count
+
+
 def _product(text: str, brackets: re.Pattern[str]) -> list[str]:
+    _count(text, brackets)
     pieces = brackets.split(text)
     spans = [_spans(piece, text) for piece in pieces[1::2]]
-    count = 1
-    for row in spans:
-        count *= sum(last - first + 1 for first, last, _ in row)
-    if count > LIMIT:
-        raise _too_large(text)
     numbers = [[f"{n:0{width}d}" for first, last, width in row for n in range(first, last + 1)] for row in spans]
     literals = pieces[::2]
     return [
@@ -71,19 +98,27 @@ def _spans(inside: str, text: str) -> list[tuple[int, int, int]]:
     for span in inside.split(","):
         match = _SPAN.fullmatch(span)
         if match is None:
-            raise UsageError(f"{text!r}: '[{inside}]' is not a range", hint="write numbers: [1-4], [01-12] or [1-3,5]")
+            raise UsageError(
+                f"{_shown(text)}: '[{inside[:60]}]' is not a range", hint="write numbers: [1-4], [01-12] or [1-3,5]"
+            )
         first, last = match[1], match[2] or match[1]
         if int(first) > int(last):
-            raise UsageError(f"{text!r}: the range {span} runs backwards", hint=f"write {last}-{first}")
+            raise UsageError(f"{_shown(text)}: the range {span} runs backwards", hint=f"write {last}-{first}")
         if _is_padded(last) and len(last) != len(first):
-            raise UsageError(f"{text!r}: the ends of {span} have different numbers of digits", hint="write [01-12]")
+            raise UsageError(
+                f"{_shown(text)}: the ends of {span} have different numbers of digits", hint="write [01-12]"
+            )
         width = len(first) if _is_padded(first) else 0
         spans.append((int(first), int(last), width))
     return spans
 
 
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
 def _too_large(text: str) -> UsageError:
-    return UsageError(f"{text!r} stands for more than {LIMIT} names", hint="check the ends of the range")
+    return UsageError(f"{_shown(text)} stands for more than {LIMIT} names", hint="check the ends of the range")
 
 
 def _natural_order(row: Sequence[str]) -> tuple[object, ...]:

@@ -43,6 +43,9 @@ twice is an error. Anchors, aliases and merge keys (`<<`) work. A key without a 
 
 - A **range** in a name stands for several: `gpu-[1-4]`, `n[01-12]`, `r[1-3,5]n[1-2]`. Inside YAML's `[...]` and `{...}`
   a range needs quotes: `{hosts: "gpu-[1-4]"}`.
+- A cluster has at most 10,000 hosts and 10,000 tasks; a file at most 1 MB and 20,000 values, those of aliases and merge
+  keys counted each time. The names of hosts and users consist of letters, digits and `.-_`; an address of IPv6 may have
+  a zone.
 - A **duration** is a number with a unit (`500ms`, `30s`, `5m`, `2h`, `1d`), or a number of seconds.
 - A **list of words** may be written as one text, which is split as a shell would split it; no shell ever sees it.
 - A value in `env`, `args`, `command` and `template` is passed on as it is written: `1.10` stays `1.10`.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
+
+MOST_CHOICES = 256
+"""Each comparison takes some of the reader's time; of thousands of hosts the right one is hardly a typing slip away."""
 
 
 def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The choice that `word` was most likely meant to be; None when none is as near as `cutoff`, from 0 to 1."""
-    names = list(choices)
+    names = list(itertools.islice(choices, MOST_CHOICES))
     by_lower = {choice.lower(): choice for choice in names}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     if not matches:

@@ -12,6 +12,8 @@ from dtctl.errors import ConfigError, Place, Problem
 
 START = "dtctl init    writes a cluster.yaml to start from; docs/cluster-yaml.md explains every key"
 
+NEAR = 200
+"""Characters of a line to each side of a mistake; to look through longer ones takes time with their square."""
 _RANGE_IN_BRACKETS = re.compile(r"[\w.-]+\[[0-9][0-9,-]*\]")
 
 
@@ -69,8 +71,8 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool)
         where = Place(name, *tab) if places else place
         return Problem(where, "a tab where YAML takes spaces only", "replace each tab outside of quotes with spaces")
     lines = text.splitlines()
-    unquoted = _RANGE_IN_BRACKETS.search(lines[line - 1]) if 0 < line <= len(lines) else None
-    if unquoted and complaint.startswith("expected ','"):
+    near = lines[line - 1][max(0, column - NEAR) : column + NEAR] if 0 < line <= len(lines) else ""
+    if complaint.startswith("expected ','") and (unquoted := _RANGE_IN_BRACKETS.search(near)):
         return Problem(place, "a range inside [...] or {...} needs quotes", f'write "{unquoted[0]}"')
     return Problem(place, f"this is not YAML: {wording.summary}", wording.hint)
 

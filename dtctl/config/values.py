@@ -24,6 +24,7 @@ from dtctl.config.kinds import (
     whole,
     written,
 )
+from dtctl.config.names import USER_WORDS
 
 _SINGLE = "a text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -31,7 +32,8 @@ _SECONDS = {"type": "number", "minimum": 0}
 
 _DURATION_WORDS = "a duration such as 500ms, 30s, 5m or 2h, or a number of seconds"
 _DURATION_SCHEMA = {"anyOf": [_SECONDS, {"type": "string", "pattern": f"^{DURATION_PATTERN}$"}]}
-_DESTINATION = r"[^\s\x00-][^\s\x00]*"
+_NAMES = r"[A-Za-z0-9._:%@+\\\[\],-]+"
+"""What names of hosts and users are made of (`dtctl.config.names`), and ranges in them."""
 
 
 def _read_positive_duration(raw: Any) -> float:
@@ -39,6 +41,14 @@ def _read_positive_duration(raw: Any) -> float:
     if duration == 0:
         raise Unfit()
     return duration
+
+
+def _read_connect_timeout(raw: Any) -> float:
+    """The kernel takes no timeout of weeks."""
+    timeout = _read_positive_duration(raw)
+    if timeout > 86400:
+        raise Unfit("a duration of at most 1d")
+    return timeout
 
 
 def _read_word(raw: Any) -> str:
@@ -93,14 +103,16 @@ JobName = Annotated[
     ),
 ]
 Text = Annotated[str, text("text")]
-Destination = Annotated[str, text("a name or address without spaces that does not start with '-'", _DESTINATION)]
+Target = Annotated[str, text("[USER@]HOST[:PORT], of letters, digits and .-_:%@[]", rf"(?!-){_NAMES}")]
+User = Annotated[str, text(f"a user's name, of {USER_WORDS}", rf"(?!-){_NAMES}")]
 Address = Annotated[
     str,
     text(
         "a name or an IP address, without a port",
-        r"(?!-)(?!\[[^\]]*:)(?:[^\s:\x00]+|[^\s:\x00]*:[^\s:\x00]*:[^\s\x00]*)",
+        r"(?!-)(?!\[[^\]]*:)(?:[A-Za-z0-9._\[\],-]+|[A-Za-z0-9._\[\],-]*:[A-Za-z0-9._\[\],-]*:[A-Za-z0-9._:%\[\],-]*)",
     ),
 ]
+LocalPath = Annotated[str, text("a path here, without control characters", r"[^\x00-\x1f\x7f]+")]
 HostPath = Annotated[
     str,
     text(
@@ -111,10 +123,12 @@ HostPath = Annotated[
 ]
 Port = Annotated[int, whole(1, 65535)]
 Count = Annotated[int, whole(0)]
+Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]
 Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
 _DURATION = Kind(_DURATION_WORDS, read_duration, _DURATION_SCHEMA)
 _POSITIVE_DURATION = Kind(f"{_DURATION_WORDS}, more than 0", _read_positive_duration, _DURATION_SCHEMA)
+ConnectTimeout = Annotated[float, Kind(f"{_DURATION_WORDS}, more than 0", _read_connect_timeout, _DURATION_SCHEMA)]
 Duration = Annotated[float, _DURATION]
 PositiveDuration = Annotated[float, _POSITIVE_DURATION]
 DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]

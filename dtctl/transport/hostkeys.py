@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fcntl
 import fnmatch
 import hashlib
 import hmac
-import os
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from dtctl.errors import TransportError
 
 
 @dataclass(frozen=True)
@@ -32,6 +27,11 @@ class HostKey:
             return cls(key_type, base64.b64decode(encoded, validate=True))
         except binascii.Error as error:
             raise ValueError("not base64") from error
+
+    def is_of_its_type(self) -> bool:
+        """The key itself begins with its type, too (RFC 4253, 6.6)."""
+        name = self.type.encode()
+        return self.blob.startswith(len(name).to_bytes(4, "big") + name)
 
     @property
     def base64(self) -> str:
@@ -57,7 +57,7 @@ class Pinned:
         return f"{self.file}:{self.line}"
 
     def matches(self, name: str) -> bool:
-        """`name` as `host_key_name` makes it. A negated pattern that matches outweighs all others."""
+        """`name` as `host_key_name` makes it, in small letters. A negated pattern that matches outweighs all others."""
         found = False
         for pattern in self.patterns:
             if pattern.startswith("|1|"):
@@ -71,13 +71,16 @@ class Pinned:
 
 
 def host_key_name(host: str, port: int = 22) -> str:
-    """How known_hosts writes a host: its name alone, or [name]:port."""
-    return host if port == 22 else f"[{host}]:{port}"
+    """How known_hosts writes a host: its name alone, or [name]:port; in small letters, or its hash would be another.
+
+    As OpenSSH does before it reads, hashes or writes a name (ssh.c; `write_host_entry` and `match_hostname`).
+    """
+    return (host if port == 22 else f"[{host}]:{port}").lower()
 
 
 def _glob_matches(pattern: str, name: str) -> bool:
     # Only * and ? are special in known_hosts; a bracket stands for itself.
-    return fnmatch.fnmatchcase(name.lower(), pattern.lower().replace("[", "[[]"))
+    return fnmatch.fnmatchcase(name, pattern.lower().replace("[", "[[]"))
 
 
 def _hash_matches(pattern: str, name: str) -> bool:
@@ -92,7 +95,7 @@ def _hash_matches(pattern: str, name: str) -> bool:
 def parse_known_hosts(text: str, file: Path) -> list[Pinned]:
     """Lines that cannot be read are passed over, as OpenSSH does; so are certificate authorities."""
     pinned = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         fields = line.split()
         marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
         if len(fields) < 3 or fields[0].startswith("#") or marker not in ("", "@revoked"):
@@ -127,70 +130,31 @@ class KnownFile:
         return self._found[name]
 
 
-class KnownHosts:
-    """Several known_hosts files as one, each read once. Safe for many threads."""
-
-    def __init__(self) -> None:
-        self._files: dict[Path, KnownFile] = {}
-        self._lock = threading.Lock()
-
-    def of(self, name: str, files: Sequence[Path]) -> list[Pinned]:
-        """The lines for a host (`host_key_name`), in the order of the files; a missing file is an empty one."""
-        with self._lock:
-            return [pinned for file in files for pinned in self._read(file).of(name)]
-
-    def _read(self, file: Path) -> KnownFile:
-        if file not in self._files:
-            try:
-                text = file.read_text(encoding="utf-8", errors="replace")
-            except (FileNotFoundError, NotADirectoryError):
-                text = ""
-            except OSError as error:
-                raise TransportError(f"cannot read {file}: {error.strerror}") from error
-            self._files[file] = KnownFile(parse_known_hosts(text, file))
-        return self._files[file]
-
-    def pin(self, name: str, keys: Iterable[HostKey], file: Path) -> None:
-        """Adds lines for a host to a file, which is made if it is missing (0600); lines that it has are not doubled."""
-        with self._lock, _locked(file) as descriptor:
-            there = {pinned.key for pinned in self._again(file).of(name) if not pinned.revoked}
-            _append(descriptor, [f"{name} {key.type} {key.base64}" for key in keys if key not in there])
-            self._again(file)
-
-    def learn(self, name: str, key: HostKey, file: Path) -> list[Pinned]:
-        """Pins the first key that was ever seen of a host.
-
-        If another thread or program was faster nothing is added; the lines that it wrote are given back, to be checked.
-        """
-        with self._lock, _locked(file) as descriptor:
-            pinned = self._again(file).of(name)
-            if not pinned:
-                _append(descriptor, [f"{name} {key.type} {key.base64}"])
-                self._again(file)
-            return pinned
-
-    def _again(self, file: Path) -> KnownFile:
-        self._files.pop(file, None)
-        return self._read(file)
+_PATTERN = re.compile(r"""!?[^\s"'`$\\;&<>|(){}=,#@!]+""")
+_HASHED = re.compile(r"\|1\|[A-Za-z0-9+/=]+\|[A-Za-z0-9+/=]+")
+_AUTHORIZED_KEYS_OPTIONS = {
+    *("agent-forwarding", "cert-authority", "port-forwarding", "pty", "user-rc", "x11-forwarding", "restrict"),
+    *("no-agent-forwarding", "no-port-forwarding", "no-pty", "no-user-rc", "no-x11-forwarding"),
+    *("no-touch-required", "verify-required"),
+}
+"""sshd(8), AUTHORIZED_KEYS FILE FORMAT: they stand where known_hosts has names. All others have a value, after `=`."""
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[int]:
-    """The file, made if it is missing, open to be added to by this process alone. Raises TransportError."""
+def is_known_hosts_line(line: str) -> bool:
+    """Whether a line can stand in known_hosts and nowhere else; a comment and a blank line can."""
+    fields = line.split()
+    if not fields or fields[0].startswith("#"):
+        return True
+    if fields[0] in ("@cert-authority", "@revoked"):
+        fields = fields[1:]
+    if len(fields) < 3:
+        return False
+    names = fields[0].lower().split(",")
+    if not (_HASHED.fullmatch(fields[0]) or all(map(_PATTERN.fullmatch, names))):
+        return False
+    if _AUTHORIZED_KEYS_OPTIONS.issuperset(names):
+        return False
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise TransportError(f"cannot write {file}: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _append(descriptor: int, lines: Sequence[str]) -> None:
-    """In one write, so that nobody ever reads half a line."""
-    size = os.fstat(descriptor).st_size
-    unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-    os.write(descriptor, (("\n" if unfinished else "") + "".join(f"{line}\n" for line in lines)).encode())
+        return HostKey.parse(fields[1], fields[2]).is_of_its_type()
+    except ValueError:
+        return False

@@ -10,12 +10,13 @@ import glob
 import re
 import shlex
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
 from dtctl.model import SshSettings
 
@@ -26,11 +27,6 @@ SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 INCLUDE_DEPTH = 16
 
 _KEYWORD = re.compile(r"\s*(?P<keyword>\w+)(?:\s*=\s*|\s+)(?P<rest>.*\S)")
-
-_HOST_AND_PORT = re.compile(
-    r"\[(?P<ip>[^\]\s]+)\](:(?P<p>\d+))? | (?P<name>[^:\s]+):(?P<port>\d+) | (?P<bare>[^:\s]+ | \S*:\S*:\S*)",
-    re.VERBOSE,
-)
 
 
 @dataclass(frozen=True)
@@ -43,12 +39,9 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        user, _, rest = text.strip().removeprefix("ssh://").rpartition("@")
-        match = _HOST_AND_PORT.fullmatch(rest)
-        if match is None:
-            raise UsageError(f"{text!r} is not a host to log in to", hint="write [USER@]HOST[:PORT]")
-        port = match["p"] or match["port"]
-        return cls(match["ip"] or match["name"] or match["bare"], user or None, int(port) if port else None)
+        """Raises UsageError."""
+        user, host, port = split_place(text)
+        return cls(host, user, port)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -56,8 +49,9 @@ class Place:
 
 
 def split_target(settings: SshSettings) -> SshSettings:
-    """With a user and port that were written into the target moved where they belong."""
+    """With a user and port that were written into the target moved where they belong. Raises UsageError."""
     place = Place.parse(settings.target)
+    check_names({"user": settings.user, "jump": settings.jump})
     return replace(settings, target=place.host, user=settings.user or place.user, port=settings.port or place.port)
 
 
@@ -90,8 +84,8 @@ class ConfigFiles:
         from paramiko.config import SSHConfig
         from paramiko.ssh_exception import ConfigParseError
 
-        if user and re.search(r"\s", user):
-            raise UsageError(f"{user!r} is not a user name")
+        if user:
+            check_user(user)
         with self._lock:
             if (user, port) not in self._parsed:
                 given = f"  User {user}\n" if user else ""
@@ -102,8 +96,7 @@ class ConfigFiles:
                     raise TransportError(
                         "the SSH configuration cannot be read", detail=f"{self.path or '~/.ssh/config'}: {error}"
                     ) from error
-                # We and Fabric ask several times about each host, and every time paramiko looks up who the user is.
-                config.lookup = functools.cache(config.lookup)  # type: ignore[method-assign]
+                config.lookup = _checked(config.lookup)  # type: ignore[method-assign,assignment]
                 self._parsed[user, port] = config
             return self._parsed[user, port]
 
@@ -117,6 +110,21 @@ class ConfigFiles:
         if not re.search(r"^\s*hostname\b", self.text(), re.IGNORECASE | re.MULTILINE):
             return split_target(settings).target  # without importing paramiko
         return str(self.lookup(settings)["hostname"])
+
+
+def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfigDict]:
+    """For us and for Fabric: no name that is more than a name gets into a ProxyCommand, or to `Match exec`.
+
+    Kept, because both ask several times about each host, and every time paramiko looks up who the user is.
+    """
+
+    @functools.cache
+    def of(host: str) -> SSHConfigDict:
+        options = lookup(check_host(host))
+        check_own_host(options["hostname"])
+        return options
+
+    return of
 
 
 def ssh_hostname(settings: SshSettings, ssh_config: Path | None = None) -> str:
@@ -161,10 +169,15 @@ def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
 
 def known_hosts_files(settings: SshSettings, options: Mapping[str, str]) -> tuple[Path, ...]:
     """Where the host's keys may be pinned; new ones belong into the first."""
-    own = [Path(settings.known_hosts).expanduser()] if settings.known_hosts else []
+    own = [said] if (said := said_known_hosts(settings)) else []
     users = _paths(options.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2"))
     everyones = _paths(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"))
     return tuple(dict.fromkeys([*own, *users, *everyones]))
+
+
+def said_known_hosts(settings: SshSettings) -> Path | None:
+    """The file that the cluster file names."""
+    return Path(settings.known_hosts).expanduser() if settings.known_hosts else None
 
 
 def _paths(words: str) -> list[Path]:

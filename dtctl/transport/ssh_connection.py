@@ -22,9 +22,10 @@ from paramiko.client import MissingHostKeyPolicy
 from paramiko.pkey import PKey
 
 from dtctl.errors import TransportError
-from dtctl.transport import ssh_errors
+from dtctl.transport import known_hosts_file, ssh_errors
 from dtctl.transport.child import Child
-from dtctl.transport.hostkeys import HostKey, KnownHosts, Pinned
+from dtctl.transport.hostkeys import HostKey, Pinned
+from dtctl.transport.known_hosts import KnownHosts
 from dtctl.transport.ssh_errors import Destination
 from dtctl.transport.ssh_protocol import DEAD_AFTER_S, SshProtocol
 
@@ -42,13 +43,20 @@ class HostKeys:
     files: Sequence[Path]
     """known_hosts files."""
     accept_new: bool = False
+    said: Path | None = None
+    """The first of the files, where a cluster file has chosen it."""
+    project: Path | None = None
+    """The directory of that cluster file."""
 
     @property
     def own_file(self) -> Path:
-        """Where new keys belong. Raises TransportError if the files keep nothing."""
+        """Where new keys belong. Raises TransportError if the files keep nothing, or if it is not theirs to choose."""
         for file in self.files:
-            if file != Path(os.devnull):
-                return file
+            if file == Path(os.devnull):
+                continue
+            if file == self.said:
+                known_hosts_file.check_place(file, self.project)
+            return file
         raise TransportError(
             f"there is no file to keep the host key of {self.destination.name} in",
             hint="set `ssh: {known_hosts: PATH}`, or UserKnownHostsFile in ~/.ssh/config",
@@ -65,7 +73,8 @@ class HostKeys:
     def check(self, key: HostKey, protocol: SshProtocol) -> None:
         """Raises HostKeyError."""
         lines = self.known.of(self.name, self.files)
-        if not lines and self.accept_new:
+        # A host of which keys are revoked, but none is known, is a new one (`check_key_in_hostkeys`, hostfile.c).
+        if self.accept_new and not any(not line.revoked or line.key == key for line in lines):
             lines = self.known.learn(self.name, key, self.own_file)
             if not lines:
                 return

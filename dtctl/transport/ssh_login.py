@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import SshSettings
 from dtctl.transport import ssh_errors
-from dtctl.transport.hostkeys import HostKey, KnownHosts, host_key_name
+from dtctl.transport.hostkeys import HostKey, host_key_name
+from dtctl.transport.known_hosts import KnownHosts
 from dtctl.transport.ssh_authentication import KeyAuthentication, LoginRefused
-from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, split_target
+from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, said_known_hosts, split_target
 from dtctl.transport.ssh_connection import HostKeys, StrictConnection
 from dtctl.transport.ssh_errors import Destination
 from dtctl.transport.ssh_gateways import Gateways, Login
@@ -28,6 +30,9 @@ from dtctl.transport.ssh_keyring import Keyring, Passphrase
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 """Between tries when an sshd drops connections because too many logins are unfinished (MaxStartups)."""
+
+LONGEST_TIMEOUT_S = 86400.0
+"""The kernel takes no timeout of weeks."""
 
 
 class Logins:
@@ -68,10 +73,12 @@ class Logins:
         alias = options.get("hostkeyalias")
         return HostKeys(
             to,
-            str(alias) if alias else host_key_name(to.address, to.port),
+            host_key_name(str(alias)) if alias else host_key_name(to.address, to.port),
             self.known_hosts,
             known_hosts_files(settings, options),
             accept_new=settings.host_keys == "accept-new",
+            said=said_known_hosts(settings),
+            project=Path(settings.project) if settings.project else None,
         )
 
     def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
@@ -108,16 +115,8 @@ class Logins:
         if jump.lower() == "none":
             return None
         *earlier, last = (Place.parse(hop) for hop in jump.split(","))
-        gateway = SshSettings(
-            target=last.host,
-            user=last.user,
-            port=last.port,
-            identity_file=settings.identity_file,
-            jump=",".join(str(hop) for hop in earlier) or None,
-            host_keys=settings.host_keys,
-            known_hosts=settings.known_hosts,
-            connect_timeout_s=settings.connect_timeout_s,
-        )
+        earlier_hops = ",".join(str(hop) for hop in earlier) or None
+        gateway = replace(settings, target=last.host, user=last.user, port=last.port, jump=earlier_hops)
         own = self.files.lookup(gateway)
         is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
         return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others
@@ -193,4 +192,5 @@ def _timeout_s(settings: SshSettings, options: Mapping[str, Any]) -> float:
     """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
     unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
     configured = str(options.get("connecttimeout", ""))
-    return float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    said = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    return min(said, LONGEST_TIMEOUT_S)

@@ -61,4 +61,5 @@ def direct(server: Sshd, **settings: object) -> Host:
     """The server by its address, with all that is needed in the host's own settings."""
     own = {"user": server.user, "port": server.port, "identity_file": str(server.key), **settings}
     own.setdefault("known_hosts", str(server.known_hosts))
+    own.setdefault("project", str(Path.home()))
     return Host("gpu-a", SshSettings(server.address, **own))  # type: ignore[arg-type]

@@ -37,7 +37,8 @@ VARIABLE = "the name of a variable: letters, digits and _, not starting with a d
 NAME = "at most 63 letters, digits, '.', '_' or '-', the first of them a letter or digit"
 HOST_NAMES = "one or more names of hosts: a list, or one text; ranges as in gpu-[1-4] are names too"
 WORDS = "one or more words: a list, or one text that is split as a shell would"
-DESTINATION = "a name or address without spaces that does not start with '-'"
+TARGET = "[USER@]HOST[:PORT], of letters, digits and .-_:%@[]"
+USER = "a user's name, of letters, digits, '.', '_', '-', '+', '@' and '\\'"
 
 KEYS = [
     ("7:32: jobs.worker.prot is not a key here", swap('"gpu-[1-4]"}', '"gpu-[1-4]", prot: 1}')),
@@ -65,11 +66,11 @@ KINDS = [
     (f"1:7: name is 'a b', expected {NAME}", swap("digits", "a b")),
     (f"1:7: name is '-a', expected {NAME}", swap("digits", "-a")),
     (f"1:7: name is '{'a' * 57}...', expected {NAME}", swap("digits", "a" * 64)),
-    ("4:43: hosts.gpu-[1-4].gpus is 'two', expected a whole number of 0 or more", swap("gpus: 2", "gpus: two")),
-    ("4:43: hosts.gpu-[1-4].gpus is -1, expected a whole number of 0 or more", swap("gpus: 2", "gpus: -1")),
-    ("4:43: hosts.gpu-[1-4].gpus is 2.0, expected a whole number of 0 or more", swap("gpus: 2", "gpus: 2.0")),
-    ("4:43: hosts.gpu-[1-4].gpus is true, expected a whole number of 0 or more", swap("gpus: 2", "gpus: true")),
-    ("4:43: hosts.gpu-[1-4].gpus is '2', expected a whole number of 0 or more", swap("gpus: 2", "gpus: '2'")),
+    ("4:43: hosts.gpu-[1-4].gpus is 'two', expected a whole number from 0 to 1024", swap("gpus: 2", "gpus: two")),
+    ("4:43: hosts.gpu-[1-4].gpus is -1, expected a whole number from 0 to 1024", swap("gpus: 2", "gpus: -1")),
+    ("4:43: hosts.gpu-[1-4].gpus is 2.0, expected a whole number from 0 to 1024", swap("gpus: 2", "gpus: 2.0")),
+    ("4:43: hosts.gpu-[1-4].gpus is true, expected a whole number from 0 to 1024", swap("gpus: 2", "gpus: true")),
+    ("4:43: hosts.gpu-[1-4].gpus is '2', expected a whole number from 0 to 1024", swap("gpus: 2", "gpus: '2'")),
     ("6:27: jobs.ps.port is 70000, expected a whole number from 1 to 65535", swap("ps-a}", "ps-a, port: 70000}")),
     (
         "6:37: jobs.ps.tasks_per_host is 0, expected a whole number from 1 to 1024",
@@ -122,9 +123,9 @@ KINDS = [
         top("recovery: {max_restarts: many}"),
     ),
     ("2:18: ssh.host_keys is 'no', expected strict or accept-new", top("ssh: {host_keys: no}")),
-    (f"2:13: ssh.user is '-oX', expected {DESTINATION}", top("ssh: {user: -oX}")),
+    (f"2:13: ssh.user is '-oX', expected {USER}", top("ssh: {user: -oX}")),
     ("2:13: ssh.port is '22', expected a whole number from 1 to 65535", top("ssh: {port: '22'}")),
-    (f"2:13: ssh.jump is 'a b', expected {DESTINATION}", top("ssh: {jump: a b}")),
+    (f"2:13: ssh.jump is 'a b', expected {TARGET}", top("ssh: {jump: a b}")),
     ("10:15: trainer.keep_proxy is 'yes', expected true or false", trainer("keep_proxy: yes")),
     (f"6:7: jobs.ps is a list, expected {MAPPING}", swap("{hosts: ps-a}", "[ps-a]")),
     (f"6:6: jobs.ps is empty, expected {MAPPING}", swap(" {hosts: ps-a}", "")),
@@ -133,7 +134,7 @@ KINDS = [
         swap('hosts:\n  ps-a: 10.0.0.10\n  gpu-[1-4]: {ssh: "10.0.0.2[1-4]", gpus: 2}\n', "hosts: [ps-a]\n"),
     ),
     (f"3:9: hosts.ps-a is a list, expected {MAPPING}, or one text for the key 'ssh'", swap("10.0.0.10", "[10.0.0.10]")),
-    (f"3:9: hosts.ps-a is true, expected {DESTINATION}", swap("10.0.0.10", "true")),
+    (f"3:9: hosts.ps-a is true, expected {TARGET}", swap("10.0.0.10", "true")),
     (
         "3:19: hosts.ps-a.address is '1.2.3.4:22', expected a name or an IP address, without a port",
         swap("10.0.0.10", "{address: '1.2.3.4:22'}"),
@@ -192,8 +193,8 @@ HOSTS = [
         swap("  ps-a: 10.0.0.10", "  gpu-2: 10.0.0.10"),
     ),
     ("3:3: hosts.ps-a,ps-a names ps-a more than once", swap("  ps-a: 10.0.0.10", '  "ps-a,ps-a": 10.0.0.10')),
-    ("3:9: hosts.ps-a: 'a@-b' is not a target of SSH", swap("10.0.0.10", "a@-b")),
-    ("3:9: hosts.ps-a: 'a@b@c' is not a target of SSH", swap("10.0.0.10", "a@b@c")),
+    ("3:9: hosts.ps-a: 'a@-b' is not a host to log in to", swap("10.0.0.10", "a@-b")),
+    ("3:9: hosts.ps-a: 'a@b@' is not a host to log in to", swap("10.0.0.10", "a@b@")),
     ("3:9: hosts.ps-a: 'ps:99999' has the port 99999", swap("10.0.0.10", "ps:99999")),
     (
         "3:15: hosts.ps-a.ssh: 'a@b' names a user, and so does user beside it",

@@ -121,7 +121,11 @@ def test_files_of_ssh_start_beside_the_cluster_file_or_at_home(write: Path, monk
     text = ONE_WORKER + "ssh: {identity_file: ~/.ssh/id, known_hosts: keys/known, connect_timeout: 500ms}\n"
     ssh = load(write, text).hosts["a"].ssh
     assert ssh == SshSettings(
-        "a", identity_file="/home/ann/.ssh/id", known_hosts=str(write.parent / "keys/known"), connect_timeout_s=0.5
+        "a",
+        identity_file="/home/ann/.ssh/id",
+        known_hosts=str(write.parent / "keys/known"),
+        project=str(write.parent),
+        connect_timeout_s=0.5,
     )
 
 

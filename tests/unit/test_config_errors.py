@@ -107,7 +107,7 @@ trainer:
 """
     assert [message.removeprefix("cluster.yaml:") for message in messages(text)] == [
         "2:1: nmae is not a key here",
-        "4:16: hosts.ps-a.gpus is 'two', expected a whole number of 0 or more",
+        "4:16: hosts.ps-a.gpus is 'two', expected a whole number from 0 to 1024",
         "5:20: hosts.gpu-[1-2].ssh: 10.0.0.[1-3] makes 3 values, but gpu-[1-2] makes 2 hosts",
         "7:22: jobs.ps.hosts[1] names ps-b, which is not in hosts",
         "7:29: jobs.ps.prot is not a key here",
@@ -236,8 +236,8 @@ def test_a_file_that_is_not_utf_8_is_told_where() -> None:
 
 def test_a_file_that_is_much_too_large_is_not_read_whole() -> None:
     with FILE.open("wb") as stream:
-        stream.truncate(4_000_001)
-    assert messages() == ["cluster.yaml: this is no cluster file: it has more than 4000000 bytes"]
+        stream.truncate(1_000_001)
+    assert messages() == ["cluster.yaml: this is no cluster file: it has more than 1000000 bytes"]
 
 
 def test_a_missing_file_is_told() -> None:

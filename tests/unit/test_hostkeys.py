@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.transport.hostkeys import HostKey, KnownHosts, host_key_name, parse_known_hosts
+from dtctl.transport.hostkeys import HostKey, host_key_name, parse_known_hosts
+from dtctl.transport.known_hosts import KnownHosts
 
 needs_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen not found")
 
@@ -35,7 +36,7 @@ def matching(text: str, name: str) -> list[int]:
     ("names", "name", "found"),
     [
         ("gpu-a", "gpu-a", True),
-        ("gpu-a", "GPU-A", True),
+        ("GPU-A", "gpu-a", True),
         ("gpu-a", "gpu-ab", False),
         ("gpu-a,10.0.0.2", "10.0.0.2", True),
         ("gpu-?", "gpu-a", True),

@@ -133,9 +133,10 @@ def test_openssh_is_called_with_the_same_settings(home: Path) -> None:
     words = ssh_command(Host("gpu-a", settings), ssh_config=home / "f")
     common = ["-F", str(home / "f")]
     strict = ["-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=7"]
-    inner = " ".join(["ssh", *common, "-i", "k", *strict])
+    key = ["-o", 'IdentityFile="k"']
+    inner = " ".join(["ssh", *common, "-o", """'IdentityFile="k"'""", *strict])
     assert words == [
-        *["ssh", *common, "-l", "train", "-p", "2222", "-i", "k", *strict],
+        *["ssh", *common, "-l", "train", "-p", "2222", *key, *strict],
         *["-o", f"ProxyCommand={inner} -W [%h]:%p b", "gpu-a"],
     ]
 

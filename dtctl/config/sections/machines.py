@@ -16,14 +16,14 @@ class SshDefaults(Section):
 
     where: ClassVar[str] = "ssh"
 
-    user: v.Destination | None = Field(default=None, description="the user to log in as", examples=["train"])
+    user: v.User | None = Field(default=None, description="the user to log in as", examples=["train"])
     port: v.Port | None = Field(default=None, description="the port of the SSH server", examples=["2200"])
-    identity_file: v.Text | None = Field(
+    identity_file: v.LocalPath | None = Field(
         default=None,
         description="the private key; relative to the directory of this file",
         examples=["~/.ssh/id_ed25519"],
     )
-    jump: v.Destination | None = Field(
+    jump: v.Target | None = Field(
         default=None,
         description="`[USER@]HOST[:PORT]` to go through, several with commas, as for `ssh -J`",
         examples=["gate.example.com"],
@@ -34,13 +34,14 @@ class SshDefaults(Section):
         "you have seen it), `accept-new` pins it unseen; a key that has changed is always refused",
         examples=["accept-new"],
     )
-    known_hosts: v.Text | None = Field(
+    known_hosts: v.LocalPath | None = Field(
         default=None,
         description="the file of known host keys in place of `~/.ssh/known_hosts`; relative to the directory of this "
-        "file",
+        "file; new keys are written only to a file of known host keys, in `~/.ssh` and called `known_hosts...`, or "
+        "beside this file",
         examples=["known_hosts"],
     )
-    connect_timeout: v.PositiveDuration = Field(
+    connect_timeout: v.ConnectTimeout = Field(
         default=15.0, description="how long to wait for a connection", examples=["30s"]
     )
 
@@ -51,7 +52,7 @@ class HostSsh(SshDefaults):
     where: ClassVar[str] = "hosts.NAME.ssh"
     short: ClassVar[str | None] = "target"
 
-    target: v.Destination | None = Field(
+    target: v.Target | None = Field(
         default=None,
         description="`[USER@]HOST[:PORT]`, or an alias of `~/.ssh/config`; the host's own name if left out",
         examples=['"10.0.0.2[1-4]"'],
@@ -89,7 +90,7 @@ class HostEntry(Section):
         description="how the other hosts reach it, if not by the host name that SSH connects to",
         examples=['"192.168.7.2[1-4]"'],
     )
-    gpus: v.Count = Field(default=0, description="how many GPUs its tasks share", examples=["2"])
+    gpus: v.Gpus = Field(default=0, description="how many GPUs its tasks share", examples=["2"])
     python: v.Text | None = Field(
         default=None,
         description="interpreter of its trainers in place of `trainer.python`",

@@ -74,7 +74,7 @@ class JobEntry(LaunchKeys):
         "each task takes the first port from 2222 on that no other task of the machine has",
         examples=["2222"],
     )
-    gpus_per_task: v.Count | None = Field(
+    gpus_per_task: v.Gpus | None = Field(
         default=None,
         description="GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the "
         "host's for the others",

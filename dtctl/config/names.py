@@ -1,0 +1,94 @@
+r"""Names of hosts and users that may be handed to SSH: none of them can be more than a name.
+
+They stand for %h, %n and %r in the user's own ProxyCommand, LocalCommand and `Match exec`, which a shell runs
+(CVE-2023-51385). OpenSSH refuses what a shell would understand (`valid_hostname` and `valid_ruser`, misc.c; in ssh.c
+before 9.9) and lets all else pass. Here only those characters pass that names are made of, and of these only what
+OpenSSH allows as well; an internationalized name is written in its ASCII form (xn--...).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dtctl.errors import UsageError
+
+LONGEST = 255
+
+_LETTERS = "A-Za-z0-9._"
+NAME = rf"[{_LETTERS}][{_LETTERS}-]*"
+IPV6 = rf"[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){{2,}}(?:%[{_LETTERS}-]+)?"
+"""With the zone of a link-local address: fe80::1%eth0."""
+USER = rf"(?:[{_LETTERS}@+]|\\(?!\Z))(?:[{_LETTERS}@+-]|\\(?!\Z))*"
+r"""DOMAIN\user and user@domain are names of directory services; a backslash at the end would quote what follows it."""
+
+HOST_WORDS = "letters, digits, '.', '_' and '-', or an IPv6 address"
+USER_WORDS = r"letters, digits, '.', '_', '-', '+', '@' and '\'"
+
+_HOST = re.compile(f"{NAME}|{IPV6}")
+_USER = re.compile(USER)
+_OPENSSH_REFUSES = re.compile(r"""^-|['`"$\\;&<>|(){},\s\x00-\x1f\x7f]""")
+_PLACE = re.compile(
+    r"(?:(?P<user>.*)@)?(?:\[(?P<ip>[^\[\]]*)\](?::(?P<p>[0-9]+))?|(?P<name>[^:\[\]]*):(?P<port>[0-9]+)|(?P<bare>.*))",
+    re.DOTALL,
+)
+
+
+def check_host(name: str) -> str:
+    """The name or address itself. Raises UsageError."""
+    if len(name) > LONGEST or not _HOST.fullmatch(name):
+        raise UsageError(f"{_shown(name)} cannot be the name of a host", hint=f"a host's name has {HOST_WORDS}")
+    return name
+
+
+def check_user(name: str) -> str:
+    """The name itself. Raises UsageError."""
+    if len(name) > LONGEST or not _USER.fullmatch(name):
+        raise UsageError(f"{_shown(name)} cannot be the name of a user", hint=f"a user's name has {USER_WORDS}")
+    return name
+
+
+def check_own_host(name: str) -> str:
+    """The same for a HostName of the user's own ssh_config: as OpenSSH has it. Raises UsageError."""
+    if not name or _OPENSSH_REFUSES.search(name):
+        raise UsageError(f"{_shown(name)} cannot be the name of a host", hint="look at HostName in ~/.ssh/config")
+    return name
+
+
+def check_jump(text: str) -> str:
+    """Hosts to go through as for `ssh -J`, or `none`. Raises UsageError."""
+    if text.lower() != "none":
+        for hop in text.split(","):
+            split_place(hop)
+    return text
+
+
+def check_names(said: Mapping[str, Any]) -> None:
+    """Raises UsageError for a user or a jump host that cannot be one."""
+    if said.get("user"):
+        check_user(said["user"])
+    if said.get("jump"):
+        check_jump(said["jump"])
+
+
+def split_place(text: str) -> tuple[str | None, str, int | None]:
+    """User, host and port of [USER@]HOST[:PORT]; an IPv6 address may stand in brackets. Raises UsageError."""
+    match = _PLACE.fullmatch(text.removeprefix("ssh://"))
+    assert match is not None, "the last alternative takes any text"
+    user, port = match["user"], match["p"] or match["port"]
+    host = next(part for part in (match["ip"], match["name"], match["bare"]) if part is not None)
+    try:
+        if user is not None:
+            check_user(user)
+        check_host(host)
+    except UsageError as error:
+        summary = f"{_shown(text)} is not a host to log in to"
+        raise UsageError(summary, detail=error.summary, hint=f"write [USER@]HOST[:PORT]; {error.hint}") from error
+    if port and not (len(port) <= 5 and 1 <= int(port) <= 65535):
+        raise UsageError(f"{_shown(text)} has the port {port[:60]}", hint="ports go from 1 to 65535")
+    return user, host, int(port) if port else None
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 60 else name[:57] + "...")

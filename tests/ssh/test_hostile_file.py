@@ -1,0 +1,112 @@
+"""Every command on a cluster.yaml from a stranger: nothing of it runs here, and nothing of the user's is written to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from dtctl.cli.app import app
+from dtctl.errors import ExitCode
+from tests.desk import Desk, desk
+from tests.hosts.sshd import SSHD, Sshd
+
+COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "schema", "version"})  # type: ignore[attr-defined]
+WORDS = {
+    "down": ["--yes"],
+    "exec": ["--", "true"],
+    "replace": ["bad", "spare"],
+    "restart": ["worker:0"],
+    "ssh": ["bad"],
+    "trust": ["--yes"],
+}
+
+PROXY = "Host *\n  ProxyCommand nc %h %p %r\n"
+BAD = "$(touch${IFS}$HOME/hit)"
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[Desk]:
+    with desk(tmp_path / "home") as made:
+        (made.home / ".ssh").mkdir(mode=0o700)
+        (made.home / ".ssh" / "config").write_text(PROXY)
+        (made.home / ".bashrc").touch()
+        made.env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        yield made
+
+
+def write(user: Desk, ssh: str, hosts: str = "bad: ") -> None:
+    text = (
+        f"name: demo\nssh: {ssh}\nhosts: {{{hosts}}}\njobs: {{worker: {{hosts: bad}}}}\ntrainer: {{command: 'true'}}\n"
+    )
+    (user.project / "cluster.yaml").write_text(text)
+
+
+def words(command: str) -> list[str]:
+    return [command, *WORDS.get(command, [])]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None:
+    write(user, f"{{user: '{BAD}', jump: 'ok,{BAD}'}}", f"bad: '{BAD}', spare: 'x@{BAD}:22'")
+    done = user.run(*words(command))
+    assert done.returncode == ExitCode.CONFIG, done.stdout + done.stderr
+    assert "cluster.yaml:2:13" in done.stderr
+    assert "cluster.yaml:3:14" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (user.home / "hit").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_runs_what_stands_in_an_option(user: Desk, command: str) -> None:
+    write(user, "{connect_timeout: 1s}")
+    first, *rest = words(command)
+    done = user.run(first, "-u" if COMMANDS.index(command) % 2 else "-J", BAD, *rest)
+    assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (user.home / "hit").exists()
+
+
+@pytest.mark.parametrize("command", ["status", "trust", "plan", "validate"])
+def test_a_name_in_the_memory_of_a_run_is_not_believed_either(user: Desk, command: str) -> None:
+    """As an earlier version may have left it."""
+    write(user, "{connect_timeout: 1s}")
+    file = user.project / "cluster.yaml"
+    host = {"name": "bad", "ssh": {"target": BAD, "user": BAD}, "address": None, "gpus": 0, "python": None}
+    record = {"version": 1, "cluster": "demo", "run": "demo-1", "file": str(file), "hosts": [host], "lead": "worker:0"}
+    record |= {"roster": [["worker:0", "bad"]], "success": "lead", "created": 1.0}
+    state = user.home / ".local" / "state" / "dtctl"
+    (state / "runs").mkdir(parents=True, mode=0o700)
+    (state / "runs" / "demo-1.json").write_text(json.dumps(record))
+    (state / "current").write_text("demo-1\n")
+    done = user.run(command)
+    assert "Traceback" not in done.stderr
+    assert not (user.home / "hit").exists()
+
+
+@pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
+@pytest.mark.parametrize("policy", ["strict", "accept-new"])
+@pytest.mark.parametrize("name", ["~/.bashrc", "~/.ssh/authorized_keys", "link", "../.profile", "keys.pub"])
+def test_no_command_writes_a_host_key_to_a_file_of_another_kind(user: Desk, policy: str, name: str) -> None:
+    """A real server shows its key to each of them."""
+    authorized = "restrict ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n"
+    (user.home / ".ssh" / "config").unlink()
+    (user.project / "link").symlink_to(user.home / ".bashrc")
+    (user.project / "keys.pub").write_text(authorized)
+    with Sshd() as sshd:
+        login = f"identity_file: {sshd.key}, user: {sshd.user}, port: {sshd.port}"
+        write(user, f"{{host_keys: {policy}, known_hosts: {name}, {login}}}", f"bad: {sshd.address}")
+        for command in ("status", "trust", "ssh"):
+            done = user.run(*words(command))
+            assert done.returncode != 0
+            assert "Traceback" not in done.stderr
+            assert "not written to" in done.stderr or "cannot write" in done.stderr or policy == "strict"
+        assert sshd.logins() == 0
+    assert (user.home / ".bashrc").read_text() == ""
+    assert (user.project / "keys.pub").read_text() == authorized
+    assert not (user.home / ".profile").exists()
+    assert not (user.home / ".ssh" / "authorized_keys").exists()
