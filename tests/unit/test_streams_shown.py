@@ -76,19 +76,25 @@ POOR = [
 ]
 
 
+def known_to(project: Path, **env: str) -> dict[str, str]:
+    """The environment of a user whose home is not the project."""
+    return {"PATH": os.environ["PATH"], "HOME": str(project.parent), "PYTHONPATH": str(PACKAGE.parent), **env}
+
+
 def dtctl(*words: str | bytes, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
-    home = cwd.with_name(f"{cwd.name}-home")
-    home.mkdir(exist_ok=True)
-    known = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(PACKAGE.parent), **env}
     argv = [sys.executable, "-m", "dtctl", *words]
-    return subprocess.run(argv, cwd=cwd, env=known, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return subprocess.run(
+        argv, cwd=cwd, env=known_to(cwd, **env), capture_output=True, stdin=subprocess.DEVNULL, check=False
+    )
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "cluster.yaml").write_text(CLUSTER, encoding="utf-8")
-    (tmp_path / "train.py").touch()
-    return tmp_path
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "cluster.yaml").write_text(CLUSTER, encoding="utf-8")
+    (made / "train.py").touch()
+    return made
 
 
 @pytest.mark.parametrize("env", POOR, ids=str)
@@ -118,27 +124,26 @@ def test_a_command_line_that_cannot_be_shown_is_a_usage_error(
 def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], project: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    known = {"PATH": os.environ["PATH"], "HOME": str(project), "PYTHONPATH": str(PACKAGE.parent)}
     argv = [sys.executable, "-m", "dtctl", *words]
     with os.fdopen(writing, "wb") as gone:
-        done = subprocess.run(argv, cwd=project, env=known, stdout=gone, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            argv, cwd=project, env=known_to(project), stdout=gone, stderr=subprocess.PIPE, check=False
+        )
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_work_goes_on_when_nobody_reads_what_is_told_of_it(project: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    known = {"PATH": os.environ["PATH"], "HOME": str(project), "PYTHONPATH": str(PACKAGE.parent)}
     argv = [sys.executable, "-m", "dtctl", "init", "--template", "hello", "made"]
     with os.fdopen(writing, "wb") as gone:
-        done = subprocess.run(argv, cwd=project, env=known, stderr=gone, check=False)
+        done = subprocess.run(argv, cwd=project, env=known_to(project), stderr=gone, check=False)
     assert done.returncode == 0
     assert (project / "made" / "cluster.yaml").is_file()
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])
 def test_a_stream_that_was_closed_at_the_start_is_no_mistake(closed: str, project: Path) -> None:
-    known = {"PATH": os.environ["PATH"], "HOME": str(project), "PYTHONPATH": str(PACKAGE.parent)}
     script = f'exec "{sys.executable}" -m dtctl plan {closed}>&-'
-    done = subprocess.run(["sh", "-c", script], cwd=project, env=known, capture_output=True, check=False)
+    done = subprocess.run(["sh", "-c", script], cwd=project, env=known_to(project), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
