@@ -180,7 +180,8 @@ def _look_into(looked: _Look) -> None:
     index_bytes = 0
     has_complete = False
     for one in ordered:
-        index_bytes += min(one.index_bytes or 0, MOST_BYTES)
+        if (one.index_bytes or 0) <= MOST_BYTES:  # larger ones are not read
+            index_bytes += one.index_bytes or 0
         if has_complete and (len(looked.checkpoints) >= _MOST or index_bytes > _MOST_INDEX_BYTES):
             break
         if index_bytes > _MOST_INDEX_BYTES and looked.checkpoints:

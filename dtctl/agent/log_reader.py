@@ -61,14 +61,16 @@ class AttemptLog:
             yield from self._read_new(over)
         except FileNotFoundError:
             return
+        except files.Unfit as unfit:
+            yield from self._tell("it %s" % unfit.strerror)
         except OSError as error:
-            yield from self._tell("cannot be read: the file %s" % (error.strerror or error))
+            yield from self._tell(str(error.strerror))
 
     def _tell(self, trouble: str) -> Iterator[LogFrame]:
         """What is wrong with the log, as a line of it, once."""
         if trouble != self._trouble:
             self._trouble = trouble
-            text = "dtctl: the log of attempt %d %s\n" % (self._name["attempt"], trouble)
+            text = "dtctl: the log of attempt %d cannot be read: %s\n" % (self._name["attempt"], trouble)
             offset = self._offset or 0
             yield self._frame(offset, offset, text.encode("utf-8", "replace"), time.time())
 
