@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +28,20 @@ keys = st.one_of(
 )
 
 
-@contextmanager
-def beside_a_good_one(index: bytes, shard: bytes | None = None) -> Iterator[Path]:
-    """model.ckpt-999 with this index, newer than a model.ckpt-100 that TensorFlow wrote."""
-    with tempfile.TemporaryDirectory() as made:
-        place = Path(made)
-        for path in (DATA / "tf1_plain").glob("model.ckpt-100.*"):
-            shutil.copy(path, place)
-            os.utime(place / path.name, (1e9, 1e9))
-        (place / "model.ckpt-999.index").write_bytes(index)
-        if shard is not None:
-            (place / "model.ckpt-999.data-00000-of-00001").write_bytes(shard)
-        yield place
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A model.ckpt-100 that TensorFlow wrote. All cases of a test are in the same directory, one after the other."""
+    for path in (DATA / "tf1_plain").glob("model.ckpt-100.*"):
+        shutil.copy(path, tmp_path)
+        os.utime(tmp_path / path.name, (1e9, 1e9))
+    return tmp_path
+
+
+def beside_it(place: Path, index: bytes, shard: bytes | None = None) -> None:
+    """A newer model.ckpt-999 with this index."""
+    (place / "model.ckpt-999.index").write_bytes(index)
+    if shard is not None:
+        (place / "model.ckpt-999.data-00000-of-00001").write_bytes(shard)
 
 
 def answers(place: Path) -> dict[str, Any]:
@@ -61,36 +61,36 @@ def answers(place: Path) -> dict[str, Any]:
 
 @cases
 @given(st.binary(max_size=400))
-def test_any_bytes_as_an_index(index: bytes) -> None:
-    with beside_a_good_one(index) as place:
-        assert answers(place)["newest_complete"]["prefix"] == "model.ckpt-100"
+def test_any_bytes_as_an_index(place: Path, index: bytes) -> None:
+    beside_it(place, index)
+    assert answers(place)["newest_complete"]["prefix"] == "model.ckpt-100"
 
 
 @cases
 @given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=9)), max_size=4), st.binary())
-def test_any_change_of_a_real_index(source: Path, changes: list[tuple[int, bytes]], shard: bytes) -> None:
+def test_any_change_of_a_real_index(place: Path, source: Path, changes: list[tuple[int, bytes]], shard: bytes) -> None:
     index = source.read_bytes()
     for position, data in changes:
         index = index[:position] + data + index[position + len(data) :]
-    with beside_a_good_one(index, shard) as place:
-        answers(place)
+    beside_it(place, index, shard)
+    answers(place)
 
 
 @cases
 @given(st.lists(st.binary(max_size=60), max_size=4), st.booleans())
-def test_any_block_with_a_right_checksum(blocks: list[bytes], sealed: bool) -> None:
+def test_any_block_with_a_right_checksum(place: Path, blocks: list[bytes], sealed: bool) -> None:
     if sealed:
         blocks = [one + tables.block([])[-8:] for one in blocks]
-    with beside_a_good_one(tables.table(*blocks)) as place:
-        answers(place)
+    beside_it(place, tables.table(*blocks))
+    answers(place)
 
 
 @cases
 @given(st.lists(st.tuples(numbers, numbers), max_size=5), st.binary(max_size=60))
-def test_any_handles_in_the_index_block(places: list[tuple[int, int]], content: bytes) -> None:
+def test_any_handles_in_the_index_block(place: Path, places: list[tuple[int, int]], content: bytes) -> None:
     handles = [tables.handle(offset, size) for offset, size in places]
-    with beside_a_good_one(tables.table(content, handles=handles)) as place:
-        answers(place)
+    beside_it(place, tables.table(content, handles=handles))
+    answers(place)
 
 
 @st.composite
@@ -106,9 +106,9 @@ def indexes(draw: st.DrawFn) -> bytes:
 
 @cases
 @given(indexes(), st.binary(max_size=64))
-def test_any_numbers_in_an_index_of_the_right_form(index: bytes, shard: bytes) -> None:
-    with beside_a_good_one(index, shard) as place:
-        answers(place)
+def test_any_numbers_in_an_index_of_the_right_form(place: Path, index: bytes, shard: bytes) -> None:
+    beside_it(place, index, shard)
+    answers(place)
 
 
 @cases
@@ -129,14 +129,15 @@ endings = st.sampled_from(["", ".index", ".data-00000-of-00001", ".data-99999-of
 
 @cases
 @given(st.lists(st.tuples(names, endings, st.binary(max_size=10)), max_size=8))
-def test_any_names_in_a_directory(files: list[tuple[str, str, bytes]]) -> None:
-    with tempfile.TemporaryDirectory() as made:
-        for name, ending, data in files:
-            (Path(made) / (name + ending)).write_bytes(data)
-        [found] = checkpoints.report([made])
-        assert json.loads(json.dumps(found)) == found
-        assert found["newest_complete"] is None
-        assert found["problem"] is None
+def test_any_names_in_a_directory(tmp_path: Path, files: list[tuple[str, str, bytes]]) -> None:
+    for name, ending, data in files:
+        (tmp_path / (name + ending)).write_bytes(data)
+    [found] = checkpoints.report([str(tmp_path)])
+    assert json.loads(json.dumps(found)) == found
+    assert found["newest_complete"] is None
+    assert found["problem"] is None
+    for path in tmp_path.iterdir():
+        path.unlink()
 
 
 state_lines = st.one_of(
@@ -153,21 +154,21 @@ state_lines = st.one_of(
 @cases
 @given(st.lists(state_lines, max_size=8), st.one_of(st.none(), st.binary(max_size=40)))
 def test_mending_beside_any_state_file_moves_the_damaged_one_and_nothing_else(
-    lines: list[str], other: bytes | None
+    place: Path, lines: list[str], other: bytes | None
 ) -> None:
-    with beside_a_good_one(b"cut off") as place:
-        content = "\n".join(lines).encode("utf-8", "surrogatepass") if other is None else other
-        (place / "checkpoint").write_bytes(content)
-        [text] = checkpoint_mending.mend(str(place))
-        assert text.endswith("set aside")
-        assert sorted(path.name for path in place.iterdir()) == [
-            "checkpoint",
-            "damaged",
-            "model.ckpt-100.data-00000-of-00001",
-            "model.ckpt-100.index",
-        ]
-        assert [path.name for path in (place / "damaged").iterdir()] == ["model.ckpt-999.index"]
-        assert b'model_checkpoint_path: "model.ckpt-999"\n' not in (place / "checkpoint").read_bytes()
+    beside_it(place, b"cut off")
+    content = "\n".join(lines).encode("utf-8", "surrogatepass") if other is None else other
+    (place / "checkpoint").write_bytes(content)
+    [text] = checkpoint_mending.mend(str(place))
+    assert text.endswith("set aside")
+    assert sorted(path.name for path in place.iterdir()) == [
+        "checkpoint",
+        "damaged",
+        "model.ckpt-100.data-00000-of-00001",
+        "model.ckpt-100.index",
+    ]
+    assert [path.name for path in (place / "damaged").iterdir()] == ["model.ckpt-999.index"]
+    assert b'model_checkpoint_path: "model.ckpt-999"\n' not in (place / "checkpoint").read_bytes()
 
 
 @pytest.mark.parametrize("whole", WHOLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
