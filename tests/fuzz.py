@@ -1,4 +1,4 @@
-"""How many cases the property tests try: 200 each, or as many as FUZZ says."""
+"""How many cases property-based tests try: FUZZ=200000 for many, 200 for each test otherwise."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+CASES = int(os.environ.get("FUZZ", "200"))
+
 cases = settings(
-    max_examples=int(os.environ.get("FUZZ", "200")),
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=CASES,
+    deadline=None,  # the machine may be busy; a test says itself how long is too long
+    database=None,  # no directory of findings beside the code
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+"""A decorator for a test, above `given`."""

@@ -7,6 +7,7 @@ every Python 3 can read it, to be able to say that it is too old. It is not part
 import errno
 import json
 import os
+import stat
 import sys
 import zlib
 
@@ -21,9 +22,75 @@ def fail(code: str, summary: str, detail: str, hint: str) -> None:
 
 def has(path: str, content: bytes) -> bool:
     try:
-        with open(path, "rb") as file:
-            return file.read() == content
-    except IOError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except EnvironmentError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        return stat.S_ISREG(found.st_mode) and found.st_size == len(content) and read(descriptor) == content
+    finally:
+        os.close(descriptor)
+
+
+def read(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read()
+
+
+def refuse_unsafe(root: str, program: str, files: dict) -> None:  # type: ignore[type-arg]
+    """Fails where another user may put something into the directories that are there already, or has made them.
+
+    What is run and kept there would be that user's. A link is followed when it is this user's own.
+    """
+    try:
+        mapped = os.stat(root).st_uid
+    except EnvironmentError:
+        mapped = os.geteuid()  # it is not there: it will be made, for this user alone
+    owners = [os.geteuid()]
+    below = [os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs")]
+    code = sorted({os.path.dirname(os.path.join(program, name)) for name in files})
+    for path in [root] + below + code + [os.path.join(directory, "__pycache__") for directory in code]:
+        trouble = unsafe(path, owners)
+        if trouble and path == root and mapped not in owners and maps_owners(root, mapped):
+            owners.append(mapped)
+            trouble = unsafe(path, owners)
+        if trouble:
+            fail("permission_denied", *trouble)
+
+
+def unsafe(path: str, owners: list) -> tuple:  # type: ignore[type-arg]
+    """Why a directory must not be used: summary, detail and hint; empty when it may be, or is not there."""
+    import shlex
+
+    try:
+        link = os.lstat(path)
+        found = os.stat(path)
+    except EnvironmentError:
+        return ()
+    detail = "its owner is user %d and its mode %04o; this is user %d" % (
+        found.st_uid,
+        stat.S_IMODE(found.st_mode),
+        os.geteuid(),
+    )
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o022:
+        return ("others may write to %s on this host" % path, detail, "chmod go-w %s" % shlex.quote(path))
+    if link.st_uid not in owners or found.st_uid not in owners:
+        hint = "log in as its owner, or move it away: mv %s %s" % (shlex.quote(path), shlex.quote(path + ".old"))
+        return ("%s on this host belongs to another user" % path, detail, hint)
+    return ()
+
+
+def maps_owners(directory: str, owner: int) -> bool:
+    """Tells whether what we make there is `owner`'s as well: so it is where a file server has another number for us."""
+    path = os.path.join(directory, ".owner-%d" % os.getpid())
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            return os.fstat(descriptor).st_uid == owner
+        finally:
+            os.close(descriptor)
+            os.unlink(path)
+    except EnvironmentError:
         return False
 
 
@@ -92,6 +159,7 @@ def enter() -> None:
     files = json.loads(zlib.decompress(packed).decode("utf-8"))
     root = os.path.abspath(os.environ.get("DTCTL_ROOT") or os.path.join(os.path.expanduser("~"), ".dtctl"))
     program = os.path.join(root, "agent", digest.decode("ascii"))
+    refuse_unsafe(root, program, files)
     keep_or_fail(program, files)
     sys.path.insert(0, program)
     from importlib import import_module

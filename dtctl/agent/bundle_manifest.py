@@ -6,11 +6,14 @@ import hashlib
 import json
 import re
 
+from . import files
 from .errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set, Tuple
+
+MOST_BYTES = 256 * 1024 * 1024
 
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -48,8 +51,7 @@ class Manifest:
     def load(cls, path: str, bundle_id: str) -> Optional[Manifest]:
         """From a complete bundle's own copy; None when there is none, or none that can be believed."""
         try:
-            with open(path, "rb") as file:
-                return cls.parse(file.read(), bundle_id)
+            return cls.parse(files.read(path, MOST_BYTES), bundle_id)
         except (OSError, Refused):
             return None
 

@@ -7,8 +7,8 @@ import os
 import time
 import zlib
 
-from . import file_locks
-from .bundle_manifest import Manifest, by_hash
+from . import file_locks, files
+from .bundle_manifest import MOST_BYTES, Manifest, by_hash
 from .bundle_tree import read_blocks
 from .conversation import Aborted
 from .errors import Refused
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 CHUNK = 256 * 1024
 """Bytes of a file in one frame at most, before compression."""
 
-_MANIFEST_LIMIT = 256 * 1024 * 1024
 _MOST_SOURCES = 8
 
 
@@ -47,6 +46,8 @@ class Sources:
             return False
         try:
             return tree.install(index, read_blocks(place), staging)
+        except files.Unfit:
+            return False
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP):
                 return False
@@ -58,7 +59,7 @@ def receive_manifest(wire: Wire) -> bytes:
     fields, payload = wire.receive()
     if fields.get("type") != "manifest":
         raise Refused("bad_request", f"expected the bundle's manifest, not {fields.get('type')!r}")
-    return _inflate(payload, _MANIFEST_LIMIT)
+    return _inflate(payload, MOST_BYTES)
 
 
 def fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: Wire, lock: Optional[int]) -> int:

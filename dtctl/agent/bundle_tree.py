@@ -13,8 +13,8 @@ import os
 import stat
 import time
 
+from . import files
 from .errors import Refused
-from .paths import private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .bundle_manifest import Manifest
 
 _BLOCK = 1 << 20
+_MOST_STATS_BYTES = 256 * 1024 * 1024
 _SETTLED_NS = 2 * 10**9
 """A file that was changed less than this before it was hashed may be changed again without a new time stamp."""
 
@@ -56,7 +57,7 @@ class Tree:
                 return True
             if file_sha256(place) != sha256:
                 return False
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, files.Unfit):
             return False
         if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > _SETTLED_NS:
             self._stats[path] = _signature(found)
@@ -65,14 +66,15 @@ class Tree:
     def has_its_shape(self) -> bool:
         """Directories with their modes, and links, are as the manifest says."""
         return (
-            os.path.isdir(self.root)
+            _mode_of(self.root) is not None
             and all(_mode_of(self.place(path)) == mode for path, mode in self.manifest.dirs)
             and all(_target_of(self.place(path)) == target for path, target in self.manifest.links)
         )
 
     def shape(self) -> None:
         """Makes directories, writable until `settle`, and links. What is in their way goes."""
-        if not os.path.isdir(self.root):
+        if _mode_of(self.root) is None:
+            _unlink(self.root)
             os.mkdir(self.root, 0o700)
         for path, _ in self.manifest.dirs:
             place = self.place(path)
@@ -134,7 +136,7 @@ class Tree:
             return
         temporary = f"{self._stats_path}.{os.getpid()}"
         try:
-            with open(temporary, "w", encoding="utf-8", opener=private) as file:
+            with open(temporary, "w", encoding="utf-8", opener=files.private) as file:
                 json.dump(self._stats, file, separators=(",", ":"))
             os.replace(temporary, self._stats_path)
         except OSError:
@@ -146,8 +148,8 @@ class Tree:
 
 
 def read_blocks(path: str) -> Iterable[bytes]:
-    """The content of a file that is no link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """The content of a regular file. Raises files.Unfit."""
+    descriptor = files.descriptor(path)
     try:
         while True:
             block = os.read(descriptor, _BLOCK)
@@ -182,9 +184,8 @@ def remove_tree(path: str) -> None:
 
 def _load_stats(path: str) -> Dict[str, List[int]]:
     try:
-        with open(path, encoding="utf-8") as file:
-            stats = json.load(file)
-    except (OSError, ValueError):
+        stats = json.loads(files.read(path, _MOST_STATS_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     return stats if isinstance(stats, dict) else {}
 

@@ -15,7 +15,8 @@ from .bundle_incoming import Incoming, remove_abandoned
 from .bundle_manifest import Manifest, is_bundle_id
 from .bundle_tree import Tree
 from .errors import Refused, from_os_error
-from .paths import entries, make_directory, modified, private
+from .files import private
+from .paths import entries, make_directory, modified
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from itertools import islice
 
+from . import files
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
@@ -45,7 +47,7 @@ def _times(directory: str) -> List[Tuple[str, int]]:
     """When entries were last added to or removed from a directory and those in it, as every save does."""
     try:
         with os.scandir(directory) as entries:
-            below = sorted(entry.path for entry in islice(entries, _MOST_ENTRIES) if entry.is_dir())
+            below = sorted(entry.path for entry in islice(entries, _MOST_ENTRIES) if files.leads_on(entry))
         return [(path, os.stat(path).st_mtime_ns) for path in [directory, *below]]
     except OSError:
         return []  # nothing has been saved yet, or it changes just now

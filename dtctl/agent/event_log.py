@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 
-from . import paths
+from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping
 
 _CHUNK = 1 << 16
+_MOST_BYTES = 256 * 1024 * 1024
+_MOST_LINES = 1_000_000
 
 
 class EventLog:
@@ -42,15 +46,24 @@ class EventLog:
         last = min(self.count, index + most)
         if index >= last:
             return []
-        with open(self._path, "rb") as file:
-            file.seek(self._starts[index])
-            data = file.read(self._starts[last] - self._starts[index])
-        return [_event(line) for line in data.split(b"\n")[: last - index]]
+        lines = self._read(self._starts[index], self._starts[last]).split(b"\n")
+        lines += [b""] * (last - index)  # for those that somebody has cut off
+        return [_event(line) for line in lines[: last - index]]
+
+    def _read(self, begin: int, end: int) -> bytes:
+        try:
+            opened = files.descriptor(self._path)
+        except OSError:
+            return b""
+        try:
+            return files.read_at(opened, begin, end - begin)
+        finally:
+            os.close(opened)
 
     def _append(self, line: bytes) -> bool:
         end = self._starts[-1]
         try:
-            with open(self._path, "ab", buffering=0, opener=paths.private) as file:
+            with open(self._path, "ab", buffering=0, opener=files.private) as file:
                 if file.tell() != end:
                     file.truncate(end)  # the part of a line that a full disk took, or that a kill has left
                 if file.write(line) != len(line):
@@ -61,17 +74,34 @@ class EventLog:
         return True
 
     def _scan(self) -> None:
+        """What cannot be an event log, whoever has put it there, is moved away, and a new one begun."""
         try:
-            with open(self._path, "rb") as file:
-                offset = 0
-                for chunk in iter(lambda: file.read(_CHUNK), b""):
-                    at = chunk.find(b"\n")
-                    while at >= 0:
-                        self._starts.append(offset + at + 1)
-                        at = chunk.find(b"\n", at + 1)
-                    offset += len(chunk)
+            if not self._find_lines():
+                raise files.Unfit(self._path, "is too large")
         except FileNotFoundError:
             pass  # nothing has happened yet
+        except files.Unfit:
+            self._starts = [0]
+            with suppress(OSError):
+                os.rename(self._path, "%s.damaged-%s" % (self._path, os.urandom(4).hex()))
+
+    def _find_lines(self) -> bool:
+        """False when there are more than can be."""
+        opened = files.descriptor(self._path)
+        try:
+            offset = 0
+            while offset < _MOST_BYTES and len(self._starts) <= _MOST_LINES:
+                chunk = os.pread(opened, _CHUNK, offset)
+                if not chunk:
+                    return True
+                at = chunk.find(b"\n")
+                while at >= 0:
+                    self._starts.append(offset + at + 1)
+                    at = chunk.find(b"\n", at + 1)
+                offset += len(chunk)
+            return False
+        finally:
+            os.close(opened)
 
 
 def _event(line: bytes) -> Dict[str, Any]:

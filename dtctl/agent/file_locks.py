@@ -10,6 +10,8 @@ import fcntl
 import os
 import time
 
+from . import files
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
@@ -25,10 +27,10 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
     On a file system without locks everybody is given one, as what they guard is also safe by renames; but nobody is
     who has to be `certain` to be alone. Without `create` a file that is not there raises FileNotFoundError.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    flags = os.O_RDWR | (os.O_CREAT if create else 0)
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     while True:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = files.descriptor(path, flags)
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-from . import birth, environment, paths, processes, programs, revival, wake
+from . import birth, environment, files, paths, processes, programs, revival, wake
 from .runfiles import RunFiles
 
 TYPE_CHECKING = False
@@ -107,7 +107,7 @@ def _prepare_and_exec(what: Launch) -> Dict[str, Any]:
     """Returns only when something was in the way."""
     doing = "open the log"
     try:
-        log = os.open(os.path.join(what.directory, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = files.descriptor(os.path.join(what.directory, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         doing = "enter %s" % what.cwd
         os.chdir(environment.encode(what.cwd))
         doing = "run %s" % what.argv[0]
@@ -122,7 +122,7 @@ def _prepare_and_exec(what: Launch) -> Dict[str, Any]:
             environment.encoded(what.env),
         )
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        reason = error.strerror or os.strerror(error.errno or 0)
         return {"text": "cannot %s: %s" % (doing, reason), "final": error.errno not in _PASSING}
     except ValueError as unfit:
         return {"text": "cannot %s: %s" % (doing, unfit), "final": True}

@@ -53,10 +53,18 @@ def _to_end_of_line(descriptor: int, offset: int, size: int, data: bytes) -> byt
     return b"".join(pieces)
 
 
-def backward(descriptor: int, end: int) -> Iterator[Tuple[int, bytes]]:
-    """The lines of `[0, end)` with their line ends and where they start, the last one first."""
+def backward(descriptor: int, end: int, cut_line: Callable[[bytes], int] = len) -> Iterator[Tuple[int, bytes]]:
+    """The lines of `[0, end)` with their line ends and where they start, the last one first.
+
+    They end with one that is longer than the limit, of which only its last part comes.
+    """
     pieces: List[bytes] = []  # of a line that began before what has been read, the last one first
+    length = 0
     while end > 0:
+        if length >= LINE_LIMIT:
+            start, data = _cut_before(descriptor, end, cut_line)
+            yield start, data + b"".join(reversed(pieces))
+            return
         start = max(0, end - _BLOCK)
         block = os.pread(descriptor, end - start, start)
         if len(block) < end - start:
@@ -66,18 +74,33 @@ def backward(descriptor: int, end: int) -> Iterator[Tuple[int, bytes]]:
             newline = block.rfind(b"\n", 0, cut if pieces else cut - 1)
             if newline < 0:
                 pieces.append(block[:cut])
+                length += cut
                 break
             yield start + newline + 1, block[newline + 1 : cut] + b"".join(reversed(pieces))
-            pieces = []
+            pieces, length = [], 0
             cut = newline + 1
         end = start
     if pieces:
         yield 0, b"".join(reversed(pieces))
 
 
-def line_start(descriptor: int, offset: int) -> int:
-    """Where the line begins that `offset` lies in; `offset` itself when it is between two lines."""
+def _cut_before(descriptor: int, end: int, cut_line: Callable[[bytes], int]) -> Tuple[int, bytes]:
+    """Where a line that is too long may be cut at `end` or shortly before it, and what lies between."""
+    start = max(0, end - _BLOCK)
+    block = os.pread(descriptor, end - start, start)
+    cut = cut_line(block)
+    return start + cut, block[cut:]
+
+
+def line_start(descriptor: int, offset: int, cut_line: Callable[[bytes], int] = len) -> int:
+    """Where the line begins that `offset` lies in; `offset` itself when it is between two lines.
+
+    Of a line that is longer than the limit only the last part counts.
+    """
+    lowest = offset - LINE_LIMIT
     while offset > 0:
+        if offset <= lowest:
+            return _cut_before(descriptor, offset, cut_line)[0]
         start = max(0, offset - _BLOCK)
         newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
         if newline >= 0:
@@ -86,11 +109,13 @@ def line_start(descriptor: int, offset: int) -> int:
     return 0
 
 
-def tail_start(descriptor: int, end: int, lines: int, wanted: Callable[[bytes], bool]) -> int:
+def tail_start(
+    descriptor: int, end: int, lines: int, wanted: Callable[[bytes], bool], cut_line: Callable[[bytes], int] = len
+) -> int:
     """Where the last `lines` of the wanted lines of `[0, end)` begin."""
     start = end
     if lines > 0:
-        for offset, line in backward(descriptor, end):
+        for offset, line in backward(descriptor, end, cut_line):
             if wanted(line):
                 start = offset
                 lines -= 1

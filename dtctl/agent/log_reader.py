@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from . import files
 from .log_lines import forward, line_start, split, tail_start
 from .log_times import Times, offset_at
 
@@ -44,7 +45,7 @@ class AttemptLog:
     def __init__(self, directory: str, task: str, attempt: int, selection: Selection, offset: Optional[int]) -> None:
         self._log = os.path.join(directory, "log")
         self._times_path = os.path.join(directory, "times")
-        self._name = {"type": "log", "task": task, "attempt": attempt}
+        self._name: Dict[str, Any] = {"type": "log", "task": task, "attempt": attempt}
         self._selection = selection
         self._offset = offset
         self._times: Optional[Times] = None
@@ -52,19 +53,35 @@ class AttemptLog:
         self._inode = 0
         self._next_return = 0.0
         self._truncated = False
+        self._trouble = ""
 
     def read(self, over: bool) -> Iterator[LogFrame]:
         """Frames of what is new. `over`: nothing is going to be written any more, as known before this call."""
         try:
-            found = os.stat(self._log)
+            yield from self._read_new(over)
         except FileNotFoundError:
             return
+        except files.Unfit as unfit:
+            yield from self._tell("it %s" % unfit.strerror)
+        except OSError as error:
+            yield from self._tell(str(error.strerror))
+
+    def _tell(self, trouble: str) -> Iterator[LogFrame]:
+        """What is wrong with the log, as a line of it, once."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            text = "dtctl: the log of attempt %d cannot be read: %s\n" % (self._name["attempt"], trouble)
+            offset = self._offset or 0
+            yield self._frame(offset, offset, text.encode("utf-8", "replace"), time.time())
+
+    def _read_new(self, over: bool) -> Iterator[LogFrame]:
+        found = files.look(self._log)
         at_returns = time.monotonic() >= self._next_return
         look = (found.st_size, found.st_ino, over, at_returns)
         if look == self._looked:
             return
         self._looked = look
-        descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = files.descriptor(self._log)
         try:
             yield from self._read(descriptor, os.fstat(descriptor), over, at_returns)
         finally:
@@ -90,14 +107,15 @@ class AttemptLog:
                 yield from self._frames(start, piece, when)
 
     def _start(self, descriptor: int, found: os.stat_result, over: bool) -> int:
-        end = found.st_size if over else line_start(descriptor, found.st_size)
+        cut = self._selection.masks.cut
+        end = found.st_size if over else line_start(descriptor, found.st_size, cut)
         start = 0
         if self._selection.since is not None:
             if found.st_mtime < self._selection.since:
                 return end
-            start = line_start(descriptor, min(end, offset_at(self._times_path, self._selection.since)))
+            start = line_start(descriptor, min(end, offset_at(self._times_path, self._selection.since)), cut)
         if self._selection.lines is not None:
-            start = max(start, tail_start(descriptor, end, self._selection.lines, self._selection.has))
+            start = max(start, tail_start(descriptor, end, self._selection.lines, self._selection.has, cut))
         return start
 
     def _frames(self, offset: int, data: bytes, when: float) -> Iterator[LogFrame]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 
+from . import files
 from .log_lines import backward, split
 
 TYPE_CHECKING = False
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Tuple
 
     Sample = Tuple[float, int]
+
+_MOST_SAMPLES = 1_000_000
+"""Of several weeks; what is older than the oldest of them is dated by it."""
+
+_REFRESH_BYTES = 1024 * 1024
+_LONGEST = 64
+"""Bytes of a line."""
+
+_LAST_TIME = 1e11
 
 
 class Times:
@@ -42,11 +52,13 @@ class Times:
 
     def _refresh(self) -> None:
         try:
-            with open(self._path, "rb", buffering=0) as file:
-                file.seek(self._position)
-                data = file.read()
-        except FileNotFoundError:
-            return
+            opened = files.descriptor(self._path)
+        except OSError:
+            return  # nothing was sampled yet, or something else is there
+        try:
+            data = os.pread(opened, _REFRESH_BYTES, self._position)
+        finally:
+            os.close(opened)
         for line in split(data):
             sample = _parse(line)
             if sample is None:
@@ -68,8 +80,8 @@ def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sam
     samples: List[Sample] = []
     position: Optional[int] = None
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = files.descriptor(path)
+    except OSError:
         return [], 0
     try:
         for start, line in backward(descriptor, os.fstat(descriptor).st_size):
@@ -81,7 +93,7 @@ def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sam
             if samples and sample[1] > samples[-1][1]:
                 break  # of what the log held before it became shorter
             samples.append(sample)
-            if enough(sample):
+            if enough(sample) or len(samples) >= _MOST_SAMPLES:
                 break
     finally:
         os.close(descriptor)
@@ -89,8 +101,12 @@ def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sam
 
 
 def _parse(line: bytes) -> Optional[Sample]:
+    """None for what is no line of ours: a time that is one, and a size."""
+    if len(line) > _LONGEST or not line.endswith(b"\n"):
+        return None
     words = line.split()
     try:
-        return (float(words[0]), int(words[1])) if line.endswith(b"\n") else None
+        when, size = float(words[0]), int(words[1])
     except (ValueError, IndexError):
         return None
+    return (when, size) if 0 <= when < _LAST_TIME and size >= 0 else None

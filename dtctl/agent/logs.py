@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 _FINAL = ("succeeded", "failed", "stopped")
-_ATTEMPT = re.compile(r"attempt-([0-9]+)\Z")
+_ATTEMPT = re.compile(r"attempt-([0-9]{1,9})\Z")
 
 
 def serve(run_dir: str, request: Dict[str, Any], wire: Wire, states: States, gone: Callable[[], bool]) -> None:
@@ -112,7 +112,7 @@ class TaskLog:
 
     def _written_since(self, attempt: int, since: float) -> bool:
         try:
-            return os.stat(os.path.join(attempt_directory(self._run_dir, self.task, attempt), "log")).st_mtime >= since
+            return os.lstat(os.path.join(attempt_directory(self._run_dir, self.task, attempt), "log")).st_mtime >= since
         except FileNotFoundError:
             return False
 

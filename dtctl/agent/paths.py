@@ -8,16 +8,22 @@ import re
 import time
 from contextlib import suppress
 
+from . import files
 from .errors import Refused
+from .records import json_text
 from .records.kinds import Wrong, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Type, TypeVar
+    from typing import Any, List, Mapping, Optional, Type, TypeVar
 
     R = TypeVar("R")
 
+MOST_BYTES = 64 * 1024 * 1024
+"""Of a state file; ours have a few megabytes where a thousand hosts take part."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 
 def component(name: object, what: str) -> str:
@@ -66,7 +72,7 @@ def last_attempt(run_dir: str, task: str) -> int:
     except FileNotFoundError:
         return 0
     numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
-    return max([int(number) for number in numbers if number.isdigit()], default=0)
+    return max([int(number) for number in numbers if _NUMBER.match(number)], default=0)
 
 
 def entries(directory: str) -> List[str]:
@@ -88,8 +94,8 @@ def modified(path: str) -> float:
 def used_bytes(path: str) -> int:
     """What a file, or all that is below a directory, takes of the disk."""
     total = _blocks(path)
-    for directory, names, files in os.walk(path):
-        total += sum(_blocks(os.path.join(directory, name)) for name in (*names, *files))
+    for directory, below, others in os.walk(path):
+        total += sum(_blocks(os.path.join(directory, name)) for name in (*below, *others))
     return total
 
 
@@ -100,16 +106,10 @@ def _blocks(path: str) -> int:
         return 0
 
 
-def private(path: str, flags: int) -> int:
-    """An `opener` for `open`: a file that is made is its user's alone."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def read_text(path: str) -> Optional[str]:
-    """The file's text without the white space around it, or None when there is no such file."""
+def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:
+    """The file's text without the white space around it, or None when there is no such file. Raises files.Unfit."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
+        return files.read(path, most).decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return None
 
@@ -118,12 +118,13 @@ class Damaged(ValueError):
     """A file of dtctl's own does not hold what it should; the text says which, and what is wrong with it."""
 
 
-def read_record(path: str, kind: Type[R]) -> Optional[R]:
-    """The record in a file, or None when there is no such file. Raises Damaged."""
+def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:
+    """The record in a file, or None when there is no such file. Raises Damaged, and OSError for what cannot be read."""
     try:
-        raw = read_json(path)
-        return None if raw is None else checked(kind, raw)
-    except (Wrong, ValueError, RecursionError) as error:
+        return checked(kind, json_text.parse(files.read(path, most)))
+    except FileNotFoundError:
+        return None
+    except (Wrong, ValueError, files.Unfit) as error:
         raise Damaged("%s is damaged: %s" % (path, error)) from None
 
 
@@ -134,12 +135,10 @@ def put_aside(path: str) -> str:
     return aside
 
 
-def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file, or None when there is no such file."""
+def read_json(path: str, most: int = MOST_BYTES) -> Any:
+    """The value in a file, or None when there is no such file. Raises files.Unfit, ValueError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            value: Dict[str, Any] = json.load(file)
-            return value
+        return json_text.parse(files.read(path, most))
     except FileNotFoundError:
         return None
 
@@ -147,10 +146,12 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
 def tail(path: str, size: int = 4096) -> str:
     """The end of a text file, from the start of a line; empty when there is no such file."""
     try:
-        with open(path, "rb") as file:
-            start = max(0, os.fstat(file.fileno()).st_size - size)
-            file.seek(start)
-            data = file.read(size)
+        opened = files.descriptor(path)
+        try:
+            start = max(0, os.fstat(opened).st_size - size)
+            data = files.read_at(opened, start, size)
+        finally:
+            os.close(opened)
     except OSError:
         return ""
     if start and b"\n" in data:
@@ -178,9 +179,9 @@ def claim_json(path: str, value: Mapping[str, object]) -> bool:
 
 
 def _write(path: str, text: str, place: Any) -> None:
-    temporary = "%s.%d.new" % (path, os.getpid())
+    temporary = "%s.%s.new" % (path, os.urandom(6).hex())
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = files.descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         place(temporary, path)
@@ -191,7 +192,7 @@ def _write(path: str, text: str, place: Any) -> None:
 
 def append_line(path: str, text: str) -> None:
     """Adds one line to a 0600 file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.write(descriptor, text.encode("utf-8", "surrogateescape") + b"\n")
     finally:

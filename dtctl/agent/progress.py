@@ -6,6 +6,8 @@ import os
 import re
 from contextlib import suppress
 
+from . import files
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
@@ -47,9 +49,9 @@ class LogProgress:
     def look(self) -> bool:
         """True when the log has changed since the last look; `step` is then up to date."""
         try:
-            size = os.stat(self._path).st_size
+            size = files.look(self._path).st_size
         except OSError:
-            return False  # not begun
+            return False  # not begun, or no log
         if size == self._size:
             return False
         if size < self._read_to:
@@ -61,9 +63,11 @@ class LogProgress:
 
     def _read(self, size: int) -> None:
         start = max(self._read_to, size - MOST_BYTES)
-        with open(self._path, "rb", buffering=0) as file:
-            file.seek(start)
-            data = file.read(size - start)
+        opened = files.descriptor(self._path)
+        try:
+            data = files.read_at(opened, start, size - start)
+        finally:
+            os.close(opened)
         whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1  # an unfinished number would be another one
         self._read_to = start + whole
         step = last_step(data[:whole])

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 from . import birth, environment, paths, programs, wake
+from .files import private
 from .runfiles import RunFiles
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ def command(directory: str) -> List[str]:
 
 
 def open_log(files: RunFiles) -> int:
-    return os.open(files.agent_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return private(files.agent_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 def retire(files: RunFiles) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import paths
+from . import files, paths
 
 
 class Samples:
@@ -17,13 +17,13 @@ class Samples:
 
     def _last(self) -> int:
         words = paths.tail(self._times, 64).split()
-        return int(words[-1]) if words and words[-1].isdigit() else 0
+        return int(words[-1]) if words and words[-1].isascii() and words[-1].isdigit() else 0
 
     def take(self, wall: float) -> None:
         try:
-            size = os.stat(self._log).st_size
+            size = files.look(self._log).st_size
         except OSError:
-            return  # not begun
+            return  # not begun, or no log
         if size == self._size:
             return
         try:

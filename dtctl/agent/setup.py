@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
-from . import checks, environment, file_locks, paths, processes
+from . import checks, environment, file_locks, files, paths, processes
 from .conversation import field
 from .errors import Refused, from_os_error
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from .conversation import Conversation
 
 TAIL_BYTES = 2000
+
+_READ_IT = '. "$DTCTL_SETUP"'
+"""What sh is told on its command line, which everybody on the machine can read. The text itself may hold secrets: it is
+in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
 
 
 def make_directories(spec: Mapping[str, Any], marks: environment.Marks) -> None:
@@ -56,7 +61,7 @@ def run_setup(talk: Conversation, spec: Mapping[str, Any], code: Optional[str], 
     lock = _turn(talk, os.path.join(place, "setup.lock"))
     try:
         if not os.path.exists(done):
-            _run(talk, marks.text(text), marks.values(own), marks.code, os.path.join(place, "setup.log"))
+            _run(talk, marks.text(text), marks.values(own), marks.code, place)
             paths.write_text(done, text + "\n")
     finally:
         os.close(lock)
@@ -78,15 +83,18 @@ def _turn(talk: Conversation, path: str) -> int:
         talk.pause(0.2)
 
 
-def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, log_path: str) -> None:
+def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: str) -> None:
     import subprocess
 
     key = os.urandom(16).hex()
-    variables = dict(environment.base(), **own, DTCTL_KEY=key)
-    log = os.open(log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    script, log_path = os.path.join(place, "setup-%s.sh" % key), os.path.join(place, "setup.log")
+    variables = dict(environment.base(), **own, DTCTL_KEY=key, DTCTL_SETUP=script)
+    log = files.descriptor(log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
+        with open(script, "xb", opener=files.private) as file:
+            file.write(environment.encode(text) + b"\n")
         shell = subprocess.Popen(
-            [b"/bin/sh", b"-c", environment.encode(text)],
+            ["/bin/sh", "-c", _READ_IT],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -100,6 +108,8 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, log_path:
             end_tree(shell, key)
             raise
     finally:
+        with suppress(FileNotFoundError):
+            os.unlink(script)
         os.close(log)
     if shell.returncode != 0:
         raise Refused(

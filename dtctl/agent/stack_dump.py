@@ -10,7 +10,7 @@ import os
 import signal
 from contextlib import suppress
 
-from . import paths, processes
+from . import files, paths, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class StackDump:
             self._spy = None
 
     def _write_facts(self) -> None:
-        with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=paths.private) as file:
+        with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=files.private) as file:
             for process in processes.tree(self._start, [self._start["key"]]):
                 file.write("process %d: %s" % (process.pid, processes.proc_text(process.pid, "status")))
                 for thread in paths.entries("/proc/%d/task" % process.pid):
@@ -70,7 +70,7 @@ class StackDump:
 
         line = [program, "dump", "--nonblocking", "--pid", str(self._start["pid"])]
         try:
-            with open(self._path, "ab", opener=paths.private) as file:
+            with open(self._path, "ab", opener=files.private) as file:
                 return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         except OSError:
             return None

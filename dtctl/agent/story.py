@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 
-from . import runs, whole_run
+from . import files, runs, whole_run
 from .conversation import field
 from .runfiles import RunRemoved
 
@@ -66,6 +67,9 @@ def _ended(run: runs.Run) -> bool:
         return True
 
 
+_MOST_BYTES = 256 * 1024 * 1024
+
+
 class Lines:
     """Whole lines of a file that grows, or is not there yet."""
 
@@ -74,13 +78,15 @@ class Lines:
         self._offset = 0
 
     def new(self) -> List[bytes]:
-        """Those that have been added since the last call."""
+        """Those that have been added since the last call; of endless ones the first."""
         try:
-            with open(self._path, "rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+            opened = files.descriptor(self._path)
         except FileNotFoundError:
             return []
+        try:
+            data = files.read_at(opened, self._offset, min(_MOST_BYTES, os.fstat(opened).st_size - self._offset))
+        finally:
+            os.close(opened)
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
         return whole.splitlines()

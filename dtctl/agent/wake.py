@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 
 TYPE_CHECKING = False
@@ -28,12 +29,27 @@ def ring(path: str) -> None:
 
 
 def listen(path: str) -> int:
-    """For the supervisor: the descriptor to wait for. It is open for writing too, so that it never comes to its end."""
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    """For the supervisor: the descriptor to wait for. It is open for writing too, so that it never comes to its end.
+
+    What a trainer may have put into its place is replaced.
+    """
+    descriptor = _open(path, os.O_RDWR)
+    if descriptor is None:
+        os.unlink(path)
+        os.mkfifo(path, 0o600)
+        descriptor = _open(path, os.O_RDWR)
+        if descriptor is None:
+            raise FileNotFoundError(path)
+    return descriptor
 
 
-def _open(path: str) -> Optional[int]:
+def _open(path: str, flags: int = os.O_WRONLY) -> Optional[int]:
+    """None where nobody reads (ENXIO), where there is no run (ENOENT), and where no FIFO is."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
-        return None  # ENXIO: nobody reads; ENOENT: no run
+        return None
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return descriptor

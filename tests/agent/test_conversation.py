@@ -114,7 +114,7 @@ def test_a_root_that_cannot_be_made_is_told(host: AgentHost) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_is_told(host: AgentHost) -> None:
     host.root.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(host.root)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(host.root)], check=True)
     try:
         with pytest.raises(AgentRefused) as refused:
             host.open()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.host import AgentHost, AgentRefused, Fields, shell
+from tests.agent.conftest import MakeHost
+from tests.agent.host import AgentHost, AgentRefused, Fields, all_processes, command, shell
 from tests.waiting import eventually
 
 
@@ -59,3 +60,62 @@ def test_the_end_of_the_controller_ends_setup_and_its_children(host: AgentHost) 
     talk.close()
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     assert list(host.root.glob("clusters/c/h1/*.done")) == []
+
+
+def test_the_text_of_setup_stands_on_no_command_line_and_is_gone_afterwards(host: AgentHost) -> None:
+    text = "PASSWORD=hunter2-sesame; touch $HOME/up; until [ -e $HOME/go ]; do sleep 0.05; done"
+    with host.open() as talk:
+        talk.send("up", **host.about({"spec": spec_with(host, text), "bundle": None, "secrets": {}, "replace": False}))
+        eventually((host.home / "up").exists)
+        lines = [command(pid) for pid in host.processes()]
+        assert any(line.startswith("/bin/sh -c") for line in lines), lines
+        assert not [line for line in map(command, all_processes()) if "sesame" in line]
+        [script] = (host.root / "clusters" / "c" / "h1").glob("setup-*.sh")
+        assert script.stat().st_mode & 0o777 == 0o600
+        (host.home / "go").touch()
+        talk.await_type("prepared")
+    assert not script.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "code"),
+    [
+        ('echo "$0 $#"', "/bin/sh 0\n", 0),
+        ("set -e\nfalse\necho no", "", 1),
+        ("echo one\nexit 7\necho no", "one\n", 7),
+        ("cat; echo end of input", "end of input\n", 0),
+        ("pwd -P", "{home}\n", 0),
+        ('x=\' "$HOME" \'\necho "$x" `echo back`', ' "$HOME"  back\n', 0),
+        ("echo no newline at the end #", "no newline at the end\n", 0),
+        ("f() { return 3; }; f", "", 3),
+        ("trap 'echo bye' EXIT", "bye\n", 0),
+    ],
+)
+def test_setup_is_read_as_a_shell_reads_its_command_line(
+    make_host: MakeHost, text: str, output: str, code: int
+) -> None:
+    host = make_host()
+    if code:
+        with pytest.raises(AgentRefused, match=f"exit code {code}"):
+            host.up(spec_with(host, text))
+    else:
+        host.up(spec_with(host, text))
+    log = host.root / "clusters" / "c" / "h1" / "setup.log"
+    assert log.read_text() == output.format(home=host.home.resolve())
+
+
+def test_a_setup_with_a_mistake_in_it_fails(host: AgentHost) -> None:
+    with pytest.raises(AgentRefused) as refused:
+        host.up(spec_with(host, "if true; then"))
+    assert refused.value.code == "setup_failed"
+
+
+def test_the_log_of_setup_is_not_written_through_a_link(host: AgentHost) -> None:
+    place = host.root / "clusters" / "c" / "h1"
+    place.mkdir(parents=True, mode=0o700)
+    (host.home / "victim").write_text("mine\n")
+    (place / "setup.log").symlink_to(host.home / "victim")
+    with pytest.raises(AgentRefused) as refused:
+        host.up(spec_with(host, "echo hello"))
+    assert refused.value.frame["detail"] == f"{place}/setup.log: is a link"
+    assert (host.home / "victim").read_text() == "mine\n"

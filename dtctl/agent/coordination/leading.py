@@ -261,8 +261,7 @@ class Leading:
     def _newest_checkpoint(self) -> Optional[Checkpoint]:
         from .. import checkpoints
 
-        found = [one["newest_complete"] for one in checkpoints.report(self._checkpoint_directories())]
-        return max((one for one in found if one is not None), key=lambda one: one["time"], default=None)
+        return checkpoints.newest(self._checkpoint_directories())
 
     def _mend_checkpoints(self) -> List[str]:
         from .. import checkpoint_mending

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """`newest_checkpoint`: the newest complete one on the lead's host, as status tells it, None if there is none.
+    """`newest_checkpoint`: the newest complete one on the lead's host, as status tells it, None if there is none; one
+    without a step when nobody can tell. Neither of the two takes longer than a few seconds.
 
     `mend_checkpoints`: sets damaged ones aside that are newer, and says in words what it did; only while the lead does
     not run. `random`: between 0 and 1.

@@ -16,7 +16,8 @@ Port = Within[int, 1, 65535]
 Pid = Within[int, 1, 2**31]
 ExitCode = Within[int, 0, 255]
 SignalNumber = Within[int, 1, 64]
-Epoch = Within[float, 0, 1e12]
+LAST_EPOCH = 1e12
+Epoch = Within[float, 0, LAST_EPOCH]
 """Seconds since 1970, by the clock of the host that tells them."""
 Seconds = Within[float, 0, 1e9]
 
