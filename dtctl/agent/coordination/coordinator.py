@@ -113,6 +113,24 @@ class Coordinator:
             "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
         )
 
+    def refused(self, host: str, reason: str, wall: float) -> None:
+        """An agent of that host, which had not been heard."""
+        self._wall = wall
+        self._tell("contact", host=host, reason="an agent of %s was refused: %s" % (host, reason))
+
+    def listens(self, problem: Optional[str], wall: float) -> None:
+        """`problem`: why no agent can reach this coordinator; None when they can."""
+        data = self.view.data
+        before = data.get("deaf")
+        if problem == before:
+            return
+        self._wall = wall
+        data["deaf"] = problem
+        data["warnings"] = [text for text in data["warnings"] if text != before]
+        if problem is not None:
+            data["warnings"].append(problem)
+        self._tell("contact", host=self._spec["coordinator"]["host"], reason=problem or "agents can reach it again")
+
     def request(self, request: Mapping[str, Any], now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
         self._wall = wall

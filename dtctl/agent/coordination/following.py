@@ -7,6 +7,7 @@ import random
 from .. import intents
 from .dialer import Dialer
 from .report import EVENTS_AT_ONCE, report
+from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Following:
         self._heard = now
         self._told: object = None
         self._events: Optional[int] = None
-        paths = files.path("link.key"), files.path("link.crt")
-        self._dialer = Dialer(spec["coordinator"]["address"], *paths, now, random.random)
+        coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
+        self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
 
     def step(
         self, now: float, wall: float, state: Mapping[str, Any], intent: Mapping[str, Any]

@@ -4,9 +4,10 @@ newest run says it, to agents that come with an earlier run's key.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
 
 from .. import intents, revival
+from .lines import Violation
 from .messages import VERSION
 from .tls import Identity
 
@@ -22,12 +23,20 @@ def past_identities(files: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
     """Of all older runs of the cluster that this host has coordinated and still has the files of."""
     found = []
     for other in revival.every(files.root):
-        with suppress(OSError, ValueError, KeyError):  # half made, being removed, or damaged: nobody will come with it
-            if _is_before(other.spec(), spec):
-                identity = Identity(other.path("link.key"), other.path("link.crt"))
-                identity.context(server=True)
-                found.append(identity)
+        try:
+            found.extend(_identity_before(other, spec))
+        except Exception as error:  # half made, being removed, or damaged in whatever way: that stops nobody else
+            print("coordinator: %s: %r" % (other.directory, error), file=sys.stderr, flush=True)
     return found
+
+
+def _identity_before(other: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
+    held = other.spec()
+    if not _is_before(held, spec):
+        return []
+    identity = Identity(other.directory, held["run"])
+    identity.context(server=True)  # now is the time to find out that it is damaged
+    return [identity]
 
 
 def _is_before(other: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
@@ -36,10 +45,15 @@ def _is_before(other: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
 
 
 def last_words(hello: Mapping[str, Any]) -> Tuple[List[Message], bool]:
-    """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before."""
+    """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before.
+
+    Raises Violation for intents that are none.
+    """
     told: Dict[str, Dict[str, Any]] = {}
     for task, intent in hello["intents"].items():
-        if intent["want"] != "stop":
+        if not isinstance(intent, dict) or not isinstance(intent.get("version"), int):
+            raise Violation("hello was sent without proper intents")
+        if intent.get("want") != "stop":
             told[task] = dict(intent)
             intents.change(
                 told[task], want="stop", reason="the run was ended while this host was away", by="coordinator"
