@@ -53,7 +53,7 @@ class Authority:
         )
 
     def issue(self, host: str, *, coordinates: bool) -> Credentials:
-        """New credentials of one host. Only who coordinates can answer a dial with them, and only the others can dial."""
+        """New credentials of one host. Who coordinates can be dialled with them, and the others can dial."""
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec

@@ -8,17 +8,16 @@ from dataclasses import replace
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dtctl.operations.credentials import Authority, Credentials
 
 
-def signed(
-    like: Credentials, *names: str, by: Credentials | Authority | None, end: str = "clientAuth"
-) -> Credentials:
+def signed(like: Credentials, *names: str, by: Credentials | Authority | None, end: str = "clientAuth") -> Credentials:
     """As `like`, but with a certificate that has these names, signed by that key; by its own for None."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer, signer = _issuer(by) if by is not None else (x509.Name([]), key)
-    oid = {"clientAuth": x509.ExtendedKeyUsageOID.CLIENT_AUTH, "serverAuth": x509.ExtendedKeyUsageOID.SERVER_AUTH}[end]
+    oid = {"clientAuth": ExtendedKeyUsageOID.CLIENT_AUTH, "serverAuth": ExtendedKeyUsageOID.SERVER_AUTH}[end]
     known = x509.load_pem_x509_certificate(like.certificate.encode())
     builder = (
         x509.CertificateBuilder()

@@ -1,4 +1,5 @@
-"""One end of a link in a process of its own: `link_end.py hub DIRECTORY ADDRESS`, `link_end.py dialer DIRECTORY ADDRESS`.
+"""One end of a link in a process of its own: `link_end.py hub|dialer DIRECTORY ADDRESS`.
+
 DIRECTORY has the host's credentials; a hub takes those in its subdirectory `past` for a past run's. A dialer wants c.
 
 It takes a JSON object a line on stdin, {METHOD: [arguments]}, and tells on stdout what is said to it.
@@ -60,13 +61,13 @@ class End:
     def measure(self) -> None:
         cpu_s = time.process_time()
         resident_kb = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
-        descriptors = len(os.listdir("/proc/self/fd"))
+        descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
         tell(measured={"cpu_s": cpu_s, "resident_kb": resident_kb, "descriptors": descriptors})
 
     def stumble(self, host: str) -> None:
         """The hub will on the next message of that host."""
-        self._link._seats[host].understand = lambda now: 1 // 0
-        self._link._seats[host].receive = lambda now: 1 // 0
+        assert isinstance(self._link, Hub)
+        vars(self._link._seats[host])["receive"] = lambda now: 1 // 0
 
     def fill(self, limit: int) -> None:
         """Takes descriptors until there are as many as the process may have from now on."""

@@ -1,4 +1,4 @@
-"""An agent gets in within two seconds beside any number of others who come to the coordinator's port, over real sockets."""
+"""An agent gets in within two seconds, however many others come to the coordinator's port, over real sockets."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections import Counter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Sequence, TypeVar
+    from typing import Dict, List, Sequence, Tuple, TypeVar
 
     AnyGuest = TypeVar("AnyGuest", bound="Guest")
 
@@ -43,7 +43,7 @@ def in_turn(guests: Sequence[AnyGuest]) -> List[AnyGuest]:
     """
     ordered = sorted(guests, key=lambda guest: (not guest.begun, guest.since if guest.begun else -guest.since))
     turns: Counter[str] = Counter()
-    keyed = []
+    keyed: List[Tuple[int, int, AnyGuest]] = []
     for guest in ordered:
         keyed.append((turns[guest.address], len(keyed), guest))
         turns[guest.address] += 1

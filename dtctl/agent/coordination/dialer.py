@@ -37,9 +37,7 @@ class Dialer:
     Call `step` when one of `readers` or `writers` is ready, or it is past `due`. `random` gives floats from 0 to 1.
     """
 
-    def __init__(
-        self, address: str, host: str, identity: Identity, now: float, random: Callable[[], float]
-    ) -> None:
+    def __init__(self, address: str, host: str, identity: Identity, now: float, random: Callable[[], float]) -> None:
         self.problem: Optional[str] = "not connected yet"
         """Why there is no connection; None while there is one."""
         self._address = address

@@ -1,8 +1,8 @@
 """The coordinator's port, and those who have come to it but have not proved yet that they belong to a run.
 
-Everybody is given a nonce, and who does not answer with a run's knock for it is sent away: the first step of a handshake
-costs twenty times more, and 45 KB. What everybody together can cost is bounded too: some are served, and then the door
-rests for a while. It never stops to accept because others hold the places: they lose them.
+Everybody is given a nonce, and who does not answer with a run's knock for it is sent away: the first step of a
+handshake costs twenty times as much, and 45 KB. What everybody together can cost is bounded too: some are served, and
+then the door rests for a while. It does not stop accepting while others hold the places: they lose them.
 """
 
 from __future__ import annotations

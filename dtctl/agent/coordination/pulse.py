@@ -47,7 +47,8 @@ class Retry:
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
-        self.reset()
+        self._limit_s = RETRY_FIRST_S
+        self._failing_since: Optional[float] = None
 
     def next_s(self, now: float) -> float:
         if self._failing_since is None:
@@ -59,4 +60,4 @@ class Retry:
 
     def reset(self) -> None:
         self._limit_s = RETRY_FIRST_S
-        self._failing_since: Optional[float] = None
+        self._failing_since = None

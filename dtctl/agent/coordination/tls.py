@@ -90,7 +90,7 @@ class Channel:
     def _named(self) -> str:
         """The host in the other end's certificate, which the run's authority has been found to have signed."""
         certificate = self._tls.getpeercert() or {}
-        names = [str(name) for kind, name in certificate.get("subjectAltName", ()) if kind == "URI"]
+        names = [str(entry[1]) for entry in certificate.get("subjectAltName", ()) if entry[0] == "URI"]
         of_run = "dtctl:%s/" % self._run
         if len(names) != 1 or not names[0].startswith(of_run):
             raise Lost("its certificate names no host of the run")
