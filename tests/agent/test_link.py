@@ -58,6 +58,23 @@ def test_the_coordinator_is_reached_by_its_name_and_by_either_kind_of_address(li
     links.dialer(address=host).expect_type("connected")
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
+def test_a_coordinator_that_is_known_by_a_loopback_address_listens_there_only(
+    tmp_path: Path, agent_python: str, address: str
+) -> None:
+    if address == "[::1]:0" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    own = address.rpartition(":")[0]
+    links = Links(tmp_path, agent_python, address)
+    try:
+        links.dialer(address=own).expect_type("connected")
+        for other in {"127.0.0.1", "127.0.0.2", "::1"} - {own.strip("[]")}:
+            with pytest.raises(OSError, match=r"."), socket.create_connection((other, links.port), 5):
+                pass
+    finally:
+        links.close()
+
+
 def _has_ipv6() -> bool:
     with suppress(OSError), socket.socket(socket.AF_INET6) as probe:
         probe.bind(("::1", 0))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -58,41 +58,51 @@ def descriptors() -> Iterator[None]:
 
 
 class Crowd:
-    """Connections from `source`, as fast as several threads can make them; the last `HELD` of them are left open."""
+    """Connections from `source`, by several threads. A flood makes them as fast as it can, and leaves the last open;
+    otherwise as many are made as are held, and then `opening` is said on each.
+    """
 
-    def __init__(self, links: Links, source: str, opening: Opening, most: float) -> None:
+    def __init__(self, links: Links, source: str, opening: Opening, flood: bool) -> None:
         self.made = 0
         self._port = links.port
         self._source = source
         self._opening = opening
         self._key = Identity(str(links.credentials("h9")), "r1")
-        self._most = most
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._pour) for _ in range(THREADS)]
+        work = self._pour if flood else self._hold
+        self._threads = [threading.Thread(target=work) for _ in range(THREADS)]
+
+    def _hold(self) -> None:
+        held = [self._connect() for _ in range(HELD // THREADS)]
+        for connection in held:
+            self._open(connection)
+        self._over.wait()
+        for connection in held:
+            connection.close()
 
     def _pour(self) -> None:
-        held: list[socket.socket] = []
-        made = 0
+        held: deque[socket.socket] = deque()
         while not self._over.is_set():
-            if made >= self._most / THREADS:
-                self._over.wait(0.1)
-                continue
-            made += 1
-            self.made += 1
             held.append(self._connect())
-            if len(held) > HELD / THREADS:
-                held.pop(0).close()
+            self._open(held[-1])
+            if len(held) > HELD // THREADS:
+                held.popleft().close()
         for connection in held:
             connection.close()
 
     def _connect(self) -> socket.socket:
         connection = socket.socket()
         connection.settimeout(0.5)
-        with suppress(OSError):  # sent away already
+        with suppress(OSError):
             connection.bind((self._source, 0))
             connection.connect(("127.0.0.1", self._port))
-            self._opening(connection, self._key)
+        self.made += 1
         return connection
+
+    def _open(self, connection: socket.socket) -> None:
+        with suppress(OSError):  # sent away already
+            if not self._over.is_set():
+                self._opening(connection, self._key)
 
     def __enter__(self) -> Crowd:
         for thread in self._threads:
@@ -133,7 +143,7 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
     before = links.agent("h2")
 
     def beside_them() -> float:
-        with Crowd(links, source, opening, HELD) as crowd:
+        with Crowd(links, source, opening, flood=False) as crowd:
             eventually(lambda: crowd.made >= HELD, PATIENCE_S)
             return dial(links)
 
@@ -149,7 +159,7 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
     links: Links, source: str, opening: Opening
 ) -> None:
     before = links.agent("h2")
-    with Crowd(links, source, opening, math.inf) as flood:
+    with Crowd(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)
         begin, held = time.monotonic(), links.hub.measure()
         assert fastest(lambda: dial(links)) < MOST_S

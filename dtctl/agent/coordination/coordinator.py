@@ -129,7 +129,11 @@ class Coordinator:
         data["warnings"] = [text for text in data["warnings"] if text != before]
         if problem is not None:
             data["warnings"].append(problem)
-        self._tell("contact", host=self._spec["coordinator"]["host"], reason=problem or "agents can reach it again")
+        self._tell(
+            "contact",
+            host=self._spec["coordinator"]["host"],
+            reason=problem or "agents can reach the coordinator again",
+        )
 
     def request(self, request: Mapping[str, Any], now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
