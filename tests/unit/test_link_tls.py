@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dtctl.agent.coordination.lines import Lost
@@ -162,15 +161,6 @@ def test_credentials_that_are_damaged_or_missing_are_an_error_that_can_be_told(
         Identity(str(tmp_path), "r1").context(server=True)
     file.unlink()
     with pytest.raises(FileNotFoundError):
-        Identity(str(tmp_path), "r1").context(server=True)
-
-
-def test_a_key_that_wants_a_password_asks_nobody(tmp_path: Path) -> None:
-    file = issued(tmp_path, "c") / "link.key"
-    key = serialization.load_pem_private_key(file.read_bytes(), None)
-    how = serialization.BestAvailableEncryption(b"secret")
-    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how))
-    with pytest.raises(OSError, match=r"."):
         Identity(str(tmp_path), "r1").context(server=True)
 
 

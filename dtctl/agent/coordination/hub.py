@@ -9,44 +9,22 @@ import selectors
 import sys
 from contextlib import suppress
 
-from .admission import PROOF_S
+from .connected import Agent
 from .door import Door
 from .lines import Lost, Violation
-from .messages import FROM_AGENT
 from .past import last_words
-from .peer import Peer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
     from .lines import Message
-    from .stream import Stream
     from .tls import Identity
 
     Said = List[Tuple[str, Message]]
 
 PARTING_S = 5.0
 """For an agent that is refused: to hear why."""
-
-
-class Agent(Peer):
-    """`name` is the host that its certificate names, `host` the same from its hello on until it is dismissed. Without
-    a `host` it is dropped at `until`.
-    """
-
-    def __init__(self, stream: Stream, identity: Identity, now: float) -> None:
-        super().__init__(stream, FROM_AGENT, now)
-        self.identity = identity
-        self.name = stream.host
-        self.host: Optional[str] = None
-        self.until = now + PROOF_S
-        self.is_dismissed = False
-        self.is_dropped = False
-
-    @property
-    def due(self) -> float:
-        return self.until if self.host is None else self.pulse.due()
 
 
 class Hub:

@@ -48,7 +48,7 @@ class Identity:
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         if server:
             context.num_tickets = 0  # every connection is proved anew
-        context.load_cert_chain(self._certificate, self._key, password=lambda: "")  # never asked for on a terminal
+        context.load_cert_chain(self._certificate, self._key)
         context.load_verify_locations(self._authority)
         return context
 
