@@ -13,11 +13,13 @@ from contextlib import suppress
 import pytest
 
 from dtctl.agent.coordination.tls import KNOCK_BYTES, NONCE_BYTES, Identity
-from tests.agent.links import PATIENCE_S, Links, client_hello, state
+from tests.agent.intruder import PATIENCE_S
+from tests.agent.links import Links, client_hello, state
 from tests.waiting import eventually
 
 MOST_S = 2.0
 HELD = 1000
+OTHER = "127.0.0.9"
 THREADS = 8
 TRIES = 3
 """Of a measurement: the machine may be busy with something else."""
@@ -134,7 +136,7 @@ def fastest(measure: Callable[[], float]) -> float:
     return min(measured)
 
 
-SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"], ids=["same address", "another address"])
+SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", OTHER], ids=["same address", "another address"])
 
 
 @SOURCES
@@ -153,11 +155,14 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
     assert before.said("gone") == []
 
 
-@SOURCES
-@pytest.mark.parametrize("opening", OPENINGS)
+STRANGERS = [(opening, source) for opening in OPENINGS[:3] for source in ("127.0.0.1", OTHER)]
+
+
+@pytest.mark.parametrize(("opening", "source"), [*STRANGERS, (_knock_and_hang, OTHER)])
 def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
-    links: Links, source: str, opening: Opening
+    links: Links, opening: Opening, source: str
 ) -> None:
+    """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
     before = links.agent("h2")
     with Crowd(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.forgery import FORGERIES, signed
-from tests.agent.links import PATIENCE_S, Links, hello, state, write_credentials
+from tests.agent.intruder import PATIENCE_S
+from tests.agent.links import Links, hello, state, write_credentials
 
 LIE = "it said hello as 'h2', which its certificate does not name"
 

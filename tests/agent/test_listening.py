@@ -19,7 +19,8 @@ from dtctl.agent.event_log import EventLog
 from dtctl.agent.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
 from tests.agent.host import Fields
-from tests.agent.links import PATIENCE_S, issued
+from tests.agent.intruder import PATIENCE_S
+from tests.agent.links import issued
 from tests.hosts.ports import free_port
 from tests.unit.coordination.world import spec_of
 

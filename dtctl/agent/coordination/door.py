@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
     from .tls import Identity
 
-ACCEPTS = 64
+ACCEPTS = 96
 """Each takes 25 microseconds."""
-TURNS = 4
+TURNS = 8
 """Steps of handshakes; each takes up to a millisecond."""
-REST_S = 0.01
+REST_S = 0.02
+"""After each step: so the door takes less than half of a core at the worst."""
+
 SHORTAGE_S = 1.0
 """After which a connection is accepted again when the system had no room for one."""
 
