@@ -6,6 +6,7 @@ import re
 
 from . import environment, paths, shapes
 from .errors import Refused
+from .runfiles import CREDENTIAL_FILES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,12 +99,14 @@ def _check_run(spec: Mapping[str, Any]) -> None:
 
 
 def check_credentials(credentials: Optional[Mapping[str, Any]], spec: Mapping[str, Any]) -> None:
-    """A run with a coordinator needs the key and the certificate by which its agents know each other."""
+    """A run with a coordinator needs what its agents know each other by."""
     if credentials is None:
         if spec.get("coordinator") is not None:
             raise Refused("bad_request", "a run with a coordinator needs credentials")
-    elif not all(isinstance(credentials.get(name), str) for name in ("key", "certificate")):
-        raise Refused("bad_request", "credentials: key or certificate is no text")
+        return
+    for name in CREDENTIAL_FILES:
+        if not isinstance(credentials.get(name), str):
+            raise Refused("bad_request", "credentials: %s is no text" % name)
 
 
 def check_variables(variables: Mapping[str, Any], what: str) -> None:
