@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.messages import PROTOCOL
+from dtctl.agent.records.run_state import State
 from dtctl.agent.runfiles import CREDENTIAL_FILES
 from dtctl.operations.credentials import Authority, Credentials
 from tests.agent.intruder import PATIENCE_S, Intruder
@@ -20,29 +23,30 @@ Message = dict[str, Any]
 PROGRAM = Path(__file__).with_name("link_end.py")
 
 
+AGENT = {"pid": 1, "start_time": 1, "boot_id": "b"}
+_PIECE = 4000
+
+
 def hello(host: str, **fields: Any) -> Message:
-    return {
-        "type": "hello",
-        "v": 1,
-        "run": "r1",
-        "host": host,
-        "agent": {"pid": 1},
-        "kept": True,
-        "lost_session": False,
-        "stop_run": None,
-        "events": 0,
-        "state": {},
-        "intents": {},
-        **fields,
-    }
+    whole = {"type": "hello", "v": PROTOCOL, "run": "r1", "host": host, "agent": AGENT, "events": 0}
+    return {**state(), **whole, **fields}
 
 
-def state(**fields: Any) -> Message:
-    return {"type": "state", "state": fields, "intents": {}, "kept": True, "lost_session": False, "stop_run": None}
+def state(mark: str = "", size: int = 0) -> Message:
+    """Of some `size` in bytes, and known again by `mark_of`."""
+    others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
+    told = made(State, run="r1", host="h1", tasks={"worker:0": {"reason": mark}, **others})
+    return {"type": "state", "state": told, "intents": {}, "kept": True, "lost_session": False, "stop_run": None}
 
 
-def orders(intent: Any, over: bool = False) -> Message:
-    return {"type": "orders", "intents": {"worker:0": intent}, "mending": False, "over": over}
+def orders(mark: str = "", size: int = 0, over: bool = False) -> Message:
+    others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
+    return {"type": "orders", "intents": {"worker:0": {"reason": mark}, **others}, "mending": False, "over": over}
+
+
+def mark_of(message: Message) -> str:
+    tasks = message["state"]["tasks"] if message["type"] == "state" else message["intents"]
+    return str(tasks["worker:0"]["reason"])
 
 
 def write_credentials(directory: Path, credentials: Credentials, run: str = "r1") -> Path:

@@ -150,7 +150,7 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
             return dial(links)
 
     assert fastest(beside_them) < MOST_S
-    before.ask("send", state(still="there"))
+    before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")
     assert before.said("gone") == []
 
@@ -170,7 +170,7 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
         assert fastest(lambda: dial(links)) < MOST_S
         time.sleep(2)
         after, passed_s = links.hub.measure(), time.monotonic() - begin
-        before.ask("send", state(still="there"))
+        before.ask("send", state("there"))
         links.hub.expect_type("state", "h2")
     assert before.said("gone") == links.hub.said("gone", "h2") == []
     assert after["cpu_s"] - held["cpu_s"] < 0.6 * passed_s
