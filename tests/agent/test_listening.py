@@ -16,29 +16,35 @@ from dtctl.agent.coordination.following import Following
 from dtctl.agent.coordination.leading import LISTEN_AGAIN_S, Leading
 from dtctl.agent.coordination.past import past_identities
 from dtctl.agent.event_log import EventLog
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.requests import Credentials
+from dtctl.agent.records.run_state import Process
+from dtctl.agent.records.spec import Spec
 from dtctl.agent.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
-from tests.agent.host import Fields
 from tests.agent.intruder import PATIENCE_S
 from tests.agent.links import issued
 from tests.hosts.ports import free_port
 from tests.unit.coordination.world import spec_of
 
-HOST: Fields = {"version": 2, "bundle": None, "digest": "d", "controller": "me@here", "dirs": [], "checkpoint_dirs": []}
-
 
 def make_run(
     root: Path, run: str, port: int, created: float = 1000.0, host: str = "c", authority: Authority | None = None
-) -> tuple[RunFiles, Fields]:
+) -> tuple[RunFiles, Spec]:
     """As `up` makes it; c coordinates."""
     authority = authority or Authority(run)
-    spec = spec_of("async-ps", {"chief:0": "c", "worker:0": "h1"}, **HOST)
-    spec.update(run=run, host=host, created=created, inventory={})
-    spec.update(coordinator={"host": "c", "address": f"127.0.0.1:{port}", "port": port})
-    spec.update(tasks=[{"id": place["task"]} for place in spec["roster"] if place["host"] == host])
+    places = {"chief:0": "c", "worker:0": "h1"}
+    own = [
+        {"id": task, "argv": ["true"], "env": {}, "secrets": [], "code": False}
+        for task, place in places.items()
+        if place == host
+    ]
+    where = {"host": "c", "address": f"127.0.0.1:{port}", "port": port}
+    spec = spec_of("async-ps", places, run=run, host=host, created=created, coordinator=where, tasks=own)
     files = RunFiles(str(root / "runs" / run / host))
     credentials = dataclasses.asdict(authority.issue(host, coordinates=host == "c"))
-    files.create(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), credentials)
+    session = made(Process, **processes.myself())
+    files.create(spec, {}, {"PATH": os.environ["PATH"]}, session, made(Credentials, **credentials))
     return files, spec
 
 
@@ -46,8 +52,9 @@ def step(part: Leading | Following, files: RunFiles, now: float) -> None:
     """As the supervisor of that host has it done."""
     followed = intents.Followed(files)
     followed.read()
-    state = dict(files.state(), agent={"pid": 1, "start_time": 1, "boot_id": "b"})
-    part.step(now, time.time(), state, followed.value)
+    state = files.state()
+    state["agent"] = {"pid": 1, "start_time": 1, "boot_id": "b", "since": 0.0}
+    part.step(now, time.time(), state, followed)
 
 
 @pytest.fixture
@@ -131,7 +138,8 @@ def test_an_agent_that_lies_again_and_again_is_in_the_story_once(tmp_path: Path,
     files, spec = make_run(tmp_path, "r1", port, authority=authority)
     liar_files, its_spec = make_run(tmp_path, "r1", port, host="h1", authority=authority)
     leading = Leading(files, spec, time.monotonic())
-    liar = Following(liar_files, dict(its_spec, host="h2"), time.monotonic())
+    its_spec["host"] = "h2"
+    liar = Following(liar_files, its_spec, time.monotonic())
     end = None
     while end is None or time.monotonic() < end:
         for part, held in ((leading, files), (liar, liar_files)):
@@ -139,7 +147,7 @@ def test_an_agent_that_lies_again_and_again_is_in_the_story_once(tmp_path: Path,
         if told(files) and end is None:
             end = time.monotonic() + 3.0  # it dials again, and says the same, at least twice
         time.sleep(0.005)
-    reason = "an agent of h1 was refused: it said hello as 'h2', which its certificate does not name"
+    reason = "h1 was not believed, and hung up on: it said hello as 'h2', which its certificate does not name"
     assert told(files) == [("h1", reason)]
     liar.close()
     leading.close()

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dtctl.agent.coordination.lines import LINE_LIMIT, LineBuffer, Lost, Violation, decode, encode
-from dtctl.agent.coordination.messages import FROM_AGENT, FROM_COORDINATOR, check
+from dtctl.agent.coordination.messages import FROM_AGENT, FROM_COORDINATOR, PROTOCOL, check
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import State
+from tests.fuzz import cases
 
-STATE: dict[str, Any] = {"type": "state", "state": {}, "intents": {}, "kept": True, "lost_session": False}
+STATE: dict[str, Any] = {
+    "type": "state",
+    "state": made(State, run="r1", host="h1", tasks={"worker:0": {}}),
+    "intents": {"worker:0": {}},
+    "kept": True,
+    "lost_session": False,
+}
 
 
 def test_messages_come_back_as_sent_however_the_stream_is_cut() -> None:
@@ -84,16 +96,50 @@ def test_unknown_fields_are_no_fault_and_unknown_types_are() -> None:
     "wrong", [{"state": None}, {"state": []}, {"kept": 1}, {"kept": None}, {"lost_session": "no"}], ids=str
 )
 def test_a_field_has_to_be_of_its_kind(wrong: dict[str, Any]) -> None:
-    with pytest.raises(Violation, match=f"state was sent without a proper '{next(iter(wrong))}'"):
+    with pytest.raises(Violation, match=f"state does not hold: {next(iter(wrong))}: expected"):
         check({**STATE, **wrong}, FROM_AGENT)
 
 
 def test_true_is_no_number() -> None:
-    check({"type": "welcome", "v": 1, "events_from": 0}, FROM_COORDINATOR)
+    check({"type": "welcome", "v": PROTOCOL, "events_from": 0}, FROM_COORDINATOR)
     with pytest.raises(Violation):
-        check({"type": "welcome", "v": 1, "events_from": False}, FROM_COORDINATOR)
+        check({"type": "welcome", "v": PROTOCOL, "events_from": False}, FROM_COORDINATOR)
 
 
 def test_another_version_is_named_as_such_whatever_else_it_says() -> None:
     with pytest.raises(Violation, match="another version"):
-        check({"type": "hello", "v": 2}, FROM_AGENT)
+        check({"type": "hello", "v": PROTOCOL + 1}, FROM_AGENT)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=20,
+)
+NAMES = st.sampled_from([*FROM_AGENT, *FROM_COORDINATOR, "more"])
+
+
+@cases
+@given(data=st.binary(max_size=400), cuts=st.lists(st.integers(0, 400), max_size=5))
+def test_any_bytes_are_messages_or_a_violation_wherever_they_are_cut(data: bytes, cuts: list[int]) -> None:
+    buffer, ends = LineBuffer(), sorted({*cuts, len(data)})
+    lines = [line for begin, end in zip([0, *ends], ends, strict=False) for line in buffer.feed(data[begin:end])]
+    assert lines == data.split(b"\n")[:-1]
+    for line in lines:
+        with suppress(Violation):
+            assert isinstance(decode(line)["type"], str)
+
+
+@cases
+@given(name=NAMES, fields=st.dictionaries(st.sampled_from([*STATE, "v", "run", "host", "agent", "events"]), JSON))
+def test_whatever_a_message_holds_it_is_checked_or_a_violation(name: str, fields: dict[str, Any]) -> None:
+    for records in (FROM_AGENT, FROM_COORDINATOR):
+        for message in ({**fields, "type": name}, {**STATE, **fields, "type": name}):
+            refusal = ""
+            try:
+                value = check(message, records)
+                assert check(decode(encode(value)[:-1]), records) == value
+            except Violation as violation:
+                refusal = str(violation)
+            assert refusal.isprintable()
+            assert len(refusal) < 500

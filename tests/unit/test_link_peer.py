@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from dtctl.agent.coordination.lines import Lost, Violation, decode, encode
-from dtctl.agent.coordination.messages import FROM_COORDINATOR
+from dtctl.agent.coordination.messages import FROM_COORDINATOR, PROTOCOL
 from dtctl.agent.coordination.peer import Peer
 from dtctl.agent.coordination.pulse import Retry
 
-WELCOME = {"type": "welcome", "v": 1, "events_from": 0}
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0}
 
 
 class RecordedStream:

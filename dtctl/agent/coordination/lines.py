@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
+
+from ..records import json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, NoReturn
+    from typing import Any, Dict, List, Mapping
 
     Message = Dict[str, Any]
 
 LINE_LIMIT = 1 << 20
 """Bytes of a line, its end not counted."""
-
-_DIGITS = 20
-"""Of an integer: more than any count or time has. Long ones take time that grows with the square of their length."""
 
 
 class Lost(Exception):
@@ -63,29 +61,10 @@ def encode(message: Mapping[str, Any]) -> bytes:
 def decode(line: bytes) -> Message:
     """The message, whatever its type. Raises Violation."""
     try:
-        message = _DECODER.decode(line.decode("utf-8"))
-    except (ValueError, RecursionError):
+        message = json_text.parse(line)
+    except ValueError:
         raise Violation("a line that is no message was sent") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise Violation("a line that is no message was sent")
     return message
 
-
-def _integer(digits: str) -> int:
-    if len(digits) > _DIGITS:
-        raise ValueError
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):  # as of 1e999
-        raise ValueError
-    return number
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
