@@ -89,6 +89,12 @@ class Marks:
         return {name: self.text(value) for name, value in variables.items()}
 
 
-def has_stray_nul(text: str) -> bool:
-    """True for text that no process can be given."""
-    return "\0" in _MARK.sub("", text)
+def can_be_given(text: str) -> bool:
+    """False for text that no process can be given: with a NUL that is no mark's, or with half a character."""
+    if "\0" in text and "\0" in _MARK.sub("", text):
+        return False
+    try:
+        encode(text)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from dtctl.agent import checks, environment
-from dtctl.agent.errors import Refused
+from dtctl.agent import environment
 
 SPEC = {"run": "r", "cluster": "c", "host": "h"}
 
@@ -62,7 +61,11 @@ def test_bytes_that_are_no_text_come_through(monkeypatch: pytest.MonkeyPatch) ->
     assert environment.encoded(environment.base())[b"ODD"] == b"\xff\xfe"
 
 
-@pytest.mark.parametrize("variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0y"}, {"A": 1}])
-def test_what_cannot_be_an_environment_is_refused(variables: dict[str, object]) -> None:
-    with pytest.raises(Refused):
-        checks.check_variables(variables, "env")
+@pytest.mark.parametrize("text", ["a\0b", "\0", "\0HOM", "\ud800", "\0HOME\0"])
+def test_text_that_no_program_can_be_given_is_known(text: str) -> None:
+    assert not environment.can_be_given(text)
+
+
+@pytest.mark.parametrize("text", ["", "a b\n", "\0HOME/x:\0CODE", "\udcff", "\u8bad"])
+def test_marks_and_bytes_that_are_no_text_can_be_given(text: str) -> None:
+    assert environment.can_be_given(text)

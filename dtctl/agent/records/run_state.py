@@ -156,6 +156,13 @@ class State(Record):
     tasks: Entries
 
 
+class Holder(Record):
+    """The lock of a cluster on a host: which controller is at work there."""
+
+    by: By
+    since: Epoch
+
+
 class Keeper(Record):
     """The parent of a trainer."""
 
