@@ -10,8 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
+    from .records.answers import Survivor
+
 KILL_LIMIT_S = 5.0
 """What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
+
+LONGEST_COMMAND = 4096
+"""Characters of a command line that are told."""
 
 _boot_id = ""
 
@@ -87,7 +92,7 @@ def command(pid: int) -> str:
     words = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
     if not words:
         words = b"[%s]" % _read_proc(pid, "comm").strip()
-    return words.decode("utf-8", "replace")
+    return words.decode("utf-8", "replace")[:LONGEST_COMMAND]
 
 
 def words(pid: int) -> List[str]:
@@ -173,7 +178,7 @@ def send_signal(processes: Iterable[Process], number: int) -> None:
                 os.kill(process.pid, number)
 
 
-def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[Dict[str, Any]]:
+def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[Survivor]:
     """Survivors as the protocol lists them."""
     return [{"task": task, "pid": process.pid, "command": command(process.pid)} for process in processes]
 
