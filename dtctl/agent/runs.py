@@ -9,6 +9,7 @@ from contextlib import suppress
 from . import environment, logind, paths, policy, processes, revival, wake
 from .conversation import field
 from .errors import Refused
+from .records.run_state import Start
 from .runfiles import RunFiles, RunRemoved
 
 TYPE_CHECKING = False
@@ -148,11 +149,11 @@ class Run:
         left = []
         for task in tasks:
             newest = paths.last_attempt(self.files.directory, task)
-            start = paths.read_json(
-                os.path.join(paths.attempt_directory(self.files.directory, task, newest), "start.json")
+            start = paths.read_record(
+                os.path.join(paths.attempt_directory(self.files.directory, task, newest), "start.json"), Start
             )
             if start is not None and start["key"]:
-                left += processes.describe(processes.tree(start, [start["key"]]), task)
+                left += processes.describe(processes.tree(processes.trainer(start), [start["key"]]), task)
         return left
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:

@@ -157,4 +157,4 @@ def _wait(strays: List[Stray], limit_s: float) -> List[Stray]:
 
 
 def _lives(process: Process) -> bool:
-    return processes.find({"pid": process.pid, "start_time": process.start_time}) is not None
+    return processes.living(process.pid, process.start_time) is not None
