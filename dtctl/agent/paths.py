@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 
 def component(name: object, what: str) -> str:
@@ -66,7 +67,7 @@ def last_attempt(run_dir: str, task: str) -> int:
     except FileNotFoundError:
         return 0
     numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
-    return max([int(number) for number in numbers if number.isdigit()], default=0)
+    return max([int(number) for number in numbers if _NUMBER.match(number)], default=0)
 
 
 def entries(directory: str) -> List[str]:

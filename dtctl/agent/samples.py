@@ -17,7 +17,7 @@ class Samples:
 
     def _last(self) -> int:
         words = paths.tail(self._times, 64).split()
-        return int(words[-1]) if words and words[-1].isdigit() else 0
+        return int(words[-1]) if words and words[-1].isascii() and words[-1].isdigit() else 0
 
     def take(self, wall: float) -> None:
         try:
