@@ -157,6 +157,15 @@ def test_a_file_in_the_place_of_an_attempt_is_one_that_nobody_knows_the_end_of(a
     assert (entry["state"], entry["attempt"]) == ("starting", 3)
 
 
+def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Adopted) -> None:
+    adopted.attempt.rmdir()
+    adopted.attempt.parent.rmdir()
+    adopted.attempt.parent.touch()
+    entry = adopted.decided(adopted.begin())
+    assert (entry["state"], entry["restarts"]) == ("backoff", 1)
+    assert "Not a directory" in entry["reason"]
+
+
 @pytest.mark.parametrize("last", ["1.0 ²", "1.0 ٣", "x", "1.0 -5"])
 def test_no_text_in_the_times_of_a_log_is_believed_to_be_its_size(adopted: Adopted, last: str) -> None:
     (adopted.attempt / "times").write_text(f"{last}\n")
