@@ -74,7 +74,7 @@ def last_attempt(run_dir: str, task: str) -> int:
     """The number of the newest attempt that has a directory; 0 when there is none."""
     try:
         names = os.listdir(task_directory(run_dir, task))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
     numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
     return max([int(number) for number in numbers if _NUMBER.match(number)], default=0)

@@ -175,10 +175,8 @@ class Run:
         try:
             start = paths.read_record(os.path.join(attempt, "start.json"), Start)
         except paths.Damaged:  # then by what the trainers themselves were given
-            from . import strays
-
-            return strays.of_task(self.files.root, self.files.directory, task)
-        return processes.tree(start, [start["key"]]) if start is not None and start["key"] else []
+            return processes.tree(None, [attempt])
+        return processes.tree(processes.trainer(start), [start["key"]]) if start is not None and start["key"] else []
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
         """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""

@@ -142,9 +142,8 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
     """Ends at once a command that the session has started, with all that it has started."""
     import time
 
-    identity = {"pid": child.pid, "start_time": None}
     deadline = time.monotonic() + 5.0
-    ladder = processes.Ladder(identity, [key], 0.0, time.monotonic())
+    ladder = processes.Ladder(processes.identify(child.pid), [key], 0.0, time.monotonic())
     while not ladder.step(time.monotonic()) and time.monotonic() < deadline:
         child.poll()
         time.sleep(0.02)
@@ -152,8 +151,8 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
 
 
 def _ending(returncode: int) -> str:
-    from .policy import describe_exit
+    from .policy import signal_name
 
     if returncode < 0:
-        return describe_exit({"code": None, "signal": -returncode}).replace("killed by ", "")
+        return signal_name(-returncode)
     return "exit code %d" % returncode

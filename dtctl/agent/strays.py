@@ -74,12 +74,6 @@ def of_directory(root: str, directory: str) -> List[Stray]:
     return [stray for stray in found if stray.process.pid not in spared]
 
 
-def of_task(root: str, directory: str, task: str) -> List[Process]:
-    """What is left of a task's trainers, by what they were given alone."""
-    left = [stray.process for stray in of_directory(root, directory) if stray.cluster is not None]
-    return [process for process in left if processes.environment(process.pid).get("DTCTL_TASK") == task]
-
-
 def end_directory(root: str, directory: str, grace_s: float) -> List[Stray]:
     """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
     deadline = time.monotonic() + grace_s + KILL_LIMIT_S
@@ -195,4 +189,4 @@ def _wait(strays: List[Stray], limit_s: float) -> List[Stray]:
 
 
 def _lives(process: Process) -> bool:
-    return processes.find({"pid": process.pid, "start_time": process.start_time}) is not None
+    return processes.living(process.pid, process.start_time) is not None

@@ -23,7 +23,8 @@ def credentials() -> Fields:
 def led(host: AgentHost, port: int, *tasks: Fields, **fields: object) -> Fields:
     """A spec with a coordinator on this host."""
     coordinator = {"host": host.name, "address": f"127.0.0.1:{port}", "port": port}
-    return host.spec(*tasks, coordinator=coordinator, **fields)
+    roster = [{"task": each["id"], "host": host.name} for each in tasks]
+    return host.spec(*tasks, **{"coordinator": coordinator, "roster": roster, **fields})
 
 
 def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_out(host: AgentHost) -> None:
