@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -17,9 +18,9 @@ from typing import Any
 from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
 from dtctl.agent import processes, wake
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
-from dtctl.operations.credentials import make_credentials
+from dtctl.operations.credentials import Authority
 from dtctl.operations.prepare import make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
@@ -79,13 +80,16 @@ def _make_run(directory: Path) -> dict[str, Any]:
     fields = {"run": "many-1", "digest": "d", "bundle": None, "created": time.time(), "controller": "bench"}
     spec = host_spec(plan, "n-1", **fields, inventory={})
     spec["tasks"] = [dict(task, code=False) for task in spec["tasks"]]
-    credentials = make_credentials()
-    for name, text in (("link.key", credentials.key), ("link.crt", credentials.certificate)):
-        (directory / name).write_text(text)
+    authority = Authority(spec["run"])
+    for place in spec["roster"]:
+        kept = directory / "credentials" / place["host"]
+        kept.mkdir(parents=True, exist_ok=True)
+        for name, text in dataclasses.asdict(authority.issue(place["host"], coordinates=False)).items():
+            (kept / CREDENTIAL_FILES[name]).write_text(text)
     (directory / "spec.json").write_text(json.dumps(spec))
     files = RunFiles(str(directory / "runs" / "many-1" / "n-1"))
-    pems = {"key": credentials.key, "certificate": credentials.certificate}
-    files.create(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), pems)
+    own = dataclasses.asdict(authority.issue("n-1", coordinates=True))
+    files.create(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), own)
     return spec
 
 

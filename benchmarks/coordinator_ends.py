@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dtctl.agent import intents, shapes
 from dtctl.agent.coordination.dialer import Dialer
+from dtctl.agent.coordination.tls import Identity
 
 STATE_EVERY_S = 3.0
 
@@ -26,8 +27,8 @@ class Agent:
 
     def __init__(self, directory: Path, spec: dict[str, Any], host: str, now: float) -> None:
         self.host, self.run = host, spec["run"]
-        files = str(directory / "link.key"), str(directory / "link.crt")
-        self.dialer = Dialer(spec["coordinator"]["address"], *files, now, random.random)
+        own, coordinator = Identity(str(directory / "credentials" / host), self.run), spec["coordinator"]
+        self.dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
         tasks = [place["task"] for place in spec["roster"] if place["host"] == host]
         self._intents = {task: shapes.first_intent("hold") for task in tasks}
         own = {"run": self.run, "host": host, "tasks": [{"id": task} for task in tasks]}

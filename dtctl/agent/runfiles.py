@@ -27,6 +27,9 @@ RESERVE_BYTES = 128 * 1024
 """Set aside for the files that end a run on a disk that its trainers have filled."""
 
 
+CREDENTIAL_FILES = {"key": "link.key", "certificate": "link.crt", "authority": "link.ca", "knock": "link.knock"}
+
+
 class RunRemoved(FileNotFoundError):
     """A file that every run has is missing: there is no such run, or it has just been removed."""
 
@@ -85,8 +88,9 @@ class RunFiles:
         """Makes the run's directory. `session` is the process that the run needs until it is kept."""
         paths.make_directory(self.directory)
         if credentials is not None:
-            paths.write_text(self.path("link.key"), credentials["key"])
-            paths.write_text(self.path("link.crt"), credentials["certificate"])
+            texts: Mapping[str, object] = credentials
+            for name, file in CREDENTIAL_FILES.items():
+                paths.write_text(self.path(file), str(texts[name]))
         paths.write_json(self.path("secrets.json"), dict(secrets))
         paths.write_json(self.path("environ.json"), dict(inherited))
         paths.write_json(self.intent_path, first_intents(spec, session))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.model import Cluster, SshSettings
-from dtctl.operations.credentials import make_credentials
+from dtctl.operations.credentials import Authority
 from dtctl.operations.record import record_of_plan
 from dtctl.operations.secrets import find_secrets
 from dtctl.operations.up import Launch
@@ -54,14 +54,15 @@ def prepare_launch(
     said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
+    run = run_id(cluster.name, created)
     return Launch(
         plan=plan,
-        record=record_of_plan(plan, run_id(cluster.name, created), created),
+        record=record_of_plan(plan, run, created),
         bundle=bundle,
         digest=said,
         controller=controller_name(),
         secrets=found,
-        credentials=make_credentials(),
+        authority=Authority(run),
         replace=replace,
     )
 

@@ -15,7 +15,7 @@ from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.conversation import Progress, Report, request
-from dtctl.operations.credentials import Credentials
+from dtctl.operations.credentials import Authority
 from dtctl.operations.push import converse
 from dtctl.operations.record import RunRecord
 from dtctl.operations.stop import Ending, StopResult, stop
@@ -41,7 +41,7 @@ class Launch:
     controller: str
     """user@host, for those who find the run later."""
     secrets: Mapping[str, str]
-    credentials: Credentials
+    authority: Authority
     """By which the run's agents know each other."""
     replace: bool
 
@@ -269,12 +269,13 @@ def _request(launch: Launch, host: Host) -> dict[str, Any]:
         controller=launch.controller,
         inventory=record.to_json(),
     )
+    credentials = launch.authority.issue(host.name, coordinates=spec["coordinator"]["host"] == host.name)
     return {
         **request(record, host, "up"),
         "spec": spec,
         "bundle": launch.bundle.id,
         "secrets": launch.secrets,
-        "credentials": dataclasses.asdict(launch.credentials),
+        "credentials": dataclasses.asdict(credentials),
         "replace": launch.replace,
     }
 

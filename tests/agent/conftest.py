@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.host import AgentHost
+from tests.agent.links import Links
 
 OLDEST = "python3.8"
 
@@ -53,6 +54,15 @@ def make_host(agent_python: str, tmp_path: Path) -> Iterator[MakeHost]:
     yield make
     for host in made:
         host.clean_up()
+
+
+@pytest.fixture
+def links(tmp_path: Path, agent_python: str) -> Iterator[Links]:
+    links = Links(tmp_path, agent_python)
+    try:
+        yield links
+    finally:
+        links.close()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
-"""One end of a link in a process of its own: `link_end.py hub DIRECTORY PORT`, `link_end.py dialer DIRECTORY ADDRESS`.
-DIRECTORY has the run's credentials; a hub takes those in its subdirectory `past` for a past run's.
+"""One end of a link in a process of its own: `link_end.py hub|dialer DIRECTORY ADDRESS`.
+
+DIRECTORY has the host's credentials; a hub takes those in its subdirectory `past` for a past run's. A dialer wants c.
 
 It takes a JSON object a line on stdin, {METHOD: [arguments]}, and tells on stdout what is said to it.
 It ends with its input.
@@ -26,6 +27,7 @@ from dtctl.agent.coordination.tls import Identity
 class End:
     def __init__(self, link: Hub | Dialer) -> None:
         self._link = link
+        self._began: float | None = time.monotonic()
         self._steps = 0
         self._filling: list[int] = []
         self._commands = b""
@@ -38,6 +40,9 @@ class End:
             self._steps += 1
             for said in self._link.step(time.monotonic()):
                 tell(said=said)
+                if self._began is not None and isinstance(said, dict):  # a dialer's first: it is connected
+                    tell(dialled_s=time.monotonic() - self._began)
+                    self._began = None
             if 0 in ready and not self._obey():
                 self._link.close()
                 return
@@ -50,8 +55,19 @@ class End:
                 getattr(self if hasattr(self, name) else self._link, name)(*arguments)
         return bool(piece)
 
-    def measure(self) -> None:
+    def count(self) -> None:
         tell(steps=self._steps)
+
+    def measure(self) -> None:
+        cpu_s = time.process_time()
+        resident_kb = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
+        descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
+        tell(measured={"cpu_s": cpu_s, "resident_kb": resident_kb, "descriptors": descriptors})
+
+    def stumble(self, host: str) -> None:
+        """The hub will on the next message of that host."""
+        assert isinstance(self._link, Hub)
+        vars(self._link._seats[host])["receive"] = lambda now: 1 // 0
 
     def fill(self, limit: int) -> None:
         """Takes descriptors until there are as many as the process may have from now on."""
@@ -75,16 +91,16 @@ def main() -> None:
     role, directory, where = sys.argv[1:]
     now = time.monotonic()
     if role == "hub":
-        past = [Identity(*files_of(f"{directory}/past"))] if Path(directory, "past").is_dir() else []
-        hub = Hub(int(where), Identity(*files_of(directory)), past, now)
+        past = [identity(Path(directory, "past"))] if Path(directory, "past").is_dir() else []
+        hub = Hub(where, int(where.rpartition(":")[2]), identity(Path(directory)), past, now)
         tell(port=hub.port)
         End(hub).run()
     else:
-        End(Dialer(where, *files_of(directory), now, random.random)).run()
+        End(Dialer(where, "c", identity(Path(directory)), now, random.random)).run()
 
 
-def files_of(directory: str) -> tuple[str, str]:
-    return f"{directory}/link.key", f"{directory}/link.crt"
+def identity(directory: Path) -> Identity:
+    return Identity(str(directory), (directory / "run").read_text())
 
 
 main()

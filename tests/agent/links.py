@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import socket
 import ssl
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.operations.credentials import make_credentials
+from dtctl.agent.runfiles import CREDENTIAL_FILES
+from dtctl.operations.credentials import Authority, Credentials
+from tests.agent.intruder import PATIENCE_S, Intruder
 from tests.waiting import eventually
 
 Message = dict[str, Any]
 PROGRAM = Path(__file__).with_name("link_end.py")
-PATIENCE_S = 60.0
 
 
 def hello(host: str, **fields: Any) -> Message:
@@ -45,12 +45,19 @@ def orders(intent: Any, over: bool = False) -> Message:
     return {"type": "orders", "intents": {"worker:0": intent}, "mending": False, "over": over}
 
 
-def write_credentials(directory: Path) -> Path:
+def write_credentials(directory: Path, credentials: Credentials, run: str = "r1") -> Path:
+    """As an agent of the run keeps them; `run` is in a file of that name, for link_end.py."""
     directory.mkdir(parents=True, exist_ok=True)
-    credentials = make_credentials()
-    (directory / "link.key").write_text(credentials.key)
-    (directory / "link.crt").write_text(credentials.certificate)
+    for field, file in CREDENTIAL_FILES.items():
+        (directory / file).write_text(getattr(credentials, field))
+    (directory / "run").write_text(run)
     return directory
+
+
+def issued(directory: Path, host: str, run: str = "r1", authority: Authority | None = None) -> Path:
+    """Credentials of a host; the coordinator's is c."""
+    authority = authority or Authority(run)
+    return write_credentials(directory, authority.issue(host, coordinates=host == "c"), run)
 
 
 class End:
@@ -106,8 +113,14 @@ class End:
 
     def steps(self) -> int:
         """How often its loop has turned."""
-        self.ask("measure")
+        self.ask("count")
         return int(self.expect(lambda _: True, "steps"))
+
+    def measure(self) -> dict[str, float]:
+        """cpu_s, resident_kb and descriptors of the process."""
+        self.ask("measure")
+        found: dict[str, float] = self.expect(lambda _: True, "measured")
+        return found
 
     def close(self) -> None:
         """As when the process ends its work; it must not have failed."""
@@ -134,39 +147,70 @@ class End:
         self.process.stdout.close()
 
 
-class Intruder:
-    """A connection made by hand: of somebody who holds `credentials`, or has none and may not even speak TLS."""
+class Links:
+    """A run r1 with a coordinator c, its hub, and dialers; `python` is the interpreter of the ends."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    def __init__(self, directory: Path, python: str, address: str = "coordinator:0") -> None:
+        self.authority, self.past_authority = Authority("r1"), Authority("r0")
+        self._directory = directory
+        self.directory = self.credentials("c")
+        issued(self.directory / "past", "c", "r0", self.past_authority)
+        self._python = python
+        self._ends: list[End] = []
+        self._intruders: list[Intruder] = []
+        self.hub = self.end("hub", address)
+        self.port = self.hub.expect(lambda port: port, "port")
 
-    def knock(self, credentials: Path) -> None:
-        """As one who holds them, or who has seen it on the network."""
-        self.send(hashlib.sha256(b"dtctl link\n" + (credentials / "link.key").read_bytes()).digest())
+    def credentials(self, host: str) -> Path:
+        """Of a host of the run."""
+        directory = self._directory / f"run-{host}"
+        return directory if directory.exists() else issued(directory, host, authority=self.authority)
 
-    def start_tls(self, credentials: Path | None) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        if credentials:
-            context.load_cert_chain(credentials / "link.crt", credentials / "link.key")
-        self._socket = context.wrap_socket(self._socket)
+    def past(self, host: str) -> Path:
+        """Of a host of the run before."""
+        return issued(self._directory / f"past-{host}", host, "r0", self.past_authority)
 
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
+    def end(self, role: str, where: object, directory: Path | None = None) -> End:
+        self._ends.append(End(self._python, role, directory or self.directory, where))
+        return self._ends[-1]
 
-    def say(self, message: Message) -> None:
-        self.send(json.dumps(message).encode() + b"\n")
+    def dialer(self, directory: Path | None = None, address: str = "127.0.0.1", host: str = "h1") -> End:
+        return self.end("dialer", f"{address}:{self.port}", directory or self.credentials(host))
 
-    def hear(self) -> bytes:
-        """Everything until the other end closes; empty when it resets the connection."""
-        pieces = []
-        try:
-            while piece := self._socket.recv(65536):
-                pieces.append(piece)
-        except (ConnectionError, ssl.SSLError):
-            pass
-        return b"".join(pieces)
+    def agent(self, host: str, **fields: object) -> End:
+        """One that has said hello and was heard."""
+        agent = self.dialer(host=host)
+        agent.expect_type("connected")
+        agent.ask("send", hello(host, **fields))
+        self.hub.expect_type("hello", host)
+        return agent
+
+    def intruder(self, source: str = "127.0.0.1") -> Intruder:
+        self._intruders.append(Intruder(self.port, source))
+        return self._intruders[-1]
+
+    def keyholder(self, host: str = "h1") -> Intruder:
+        """Who has a host's key, but does not keep to the protocol."""
+        intruder = self.intruder()
+        intruder.knock(self.credentials(host))
+        intruder.start_tls(self.credentials(host))
+        return intruder
+
+    def forget(self, end: End) -> None:
+        self._ends.remove(end)
 
     def close(self) -> None:
-        self._socket.close()
+        for intruder in self._intruders:
+            intruder.close()
+        for end in reversed(self._ends):
+            end.close()
+
+
+def client_hello() -> bytes:
+    """As anybody's TLS begins."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.credentials import make_credentials
+from dtctl.operations.credentials import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, kill, python_task
 from tests.unit.coordination.world import spec_of
@@ -46,9 +47,9 @@ class Cluster:
         recovery = {"max_restarts": 3, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600}
         spec = spec_of(strategy, places, needs_checkpoint=False, settle_s=1.0, grace_s=5.0, recovery=recovery, **fields)
         spec.update(coordinator={"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port})
-        credentials = make_credentials()
         self.runs += 1
         spec.update(run=f"demo-{self.runs}")
+        authority = Authority(spec["run"])
         with ExitStack() as stack:
             talks = {}
             for task, name in places.items():
@@ -59,8 +60,8 @@ class Cluster:
                 self.specs[name] = host.spec(program, **{**spec, "host": name, "cluster": "c", "lead": "chief:0"})
                 self.specs[name].update(tasks=[program], digest=spec["run"], created=time.time())
                 talks[name] = stack.enter_context(host.open())
-                pems = {"key": credentials.key, "certificate": credentials.certificate}
-                host.prepare(talks[name], self.specs[name], credentials=pems, replace=True)
+                credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b"))
+                host.prepare(talks[name], self.specs[name], credentials=credentials, replace=True)
             for word, answer in (("start", "started"), ("keep", "result")):
                 for talk in talks.values():
                     talk.send(word)

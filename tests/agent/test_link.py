@@ -7,17 +7,14 @@ import os
 import resource
 import signal
 import socket
-import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.agent.links import PATIENCE_S, End, Intruder, Message, hello, orders, state, write_credentials
-from tests.waiting import eventually
+from dtctl.agent.coordination.tls import NONCE_BYTES
+from tests.agent.links import Links, Message, client_hello, hello, issued, orders, state
 
 CANNOT_BE_A_MESSAGE = {
     "an endless line": b"x" * (3 << 20),
@@ -36,63 +33,6 @@ CANNOT_BE_A_MESSAGE = {
     "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
     "hello again": json.dumps(hello("h1")).encode() + b"\n",
 }
-
-
-class Links:
-    """The run's credentials, a hub, and dialers; `python` is the interpreter of the ends."""
-
-    def __init__(self, directory: Path, python: str) -> None:
-        self.directory = write_credentials(directory / "run")
-        self.past = write_credentials(self.directory / "past")
-        self._python = python
-        self._ends: list[End] = []
-        self._intruders: list[Intruder] = []
-        self.hub = self.end("hub", 0)
-        self.port = self.hub.expect(lambda port: port, "port")
-
-    def end(self, role: str, where: object, directory: Path | None = None) -> End:
-        self._ends.append(End(self._python, role, directory or self.directory, where))
-        return self._ends[-1]
-
-    def dialer(self, directory: Path | None = None, host: str = "127.0.0.1") -> End:
-        return self.end("dialer", f"{host}:{self.port}", directory)
-
-    def agent(self, host: str, **fields: object) -> End:
-        """One that has said hello and was heard."""
-        agent = self.dialer()
-        agent.expect_type("connected")
-        agent.ask("send", hello(host, **fields))
-        self.hub.expect_type("hello", host)
-        return agent
-
-    def intruder(self) -> Intruder:
-        self._intruders.append(Intruder(self.port))
-        return self._intruders[-1]
-
-    def keyholder(self) -> Intruder:
-        """Who has the run's key, but does not keep to the protocol."""
-        intruder = self.intruder()
-        intruder.knock(self.directory)
-        intruder.start_tls(self.directory)
-        return intruder
-
-    def forget(self, end: End) -> None:
-        self._ends.remove(end)
-
-    def close(self) -> None:
-        for intruder in self._intruders:
-            intruder.close()
-        for end in reversed(self._ends):
-            end.close()
-
-
-@pytest.fixture
-def links(tmp_path: Path, agent_python: str) -> Iterator[Links]:
-    links = Links(tmp_path, agent_python)
-    try:
-        yield links
-    finally:
-        links.close()
 
 
 def test_both_ends_hear_each_other(links: Links) -> None:
@@ -115,7 +55,24 @@ def test_both_ends_hear_each_other(links: Links) -> None:
 def test_the_coordinator_is_reached_by_its_name_and_by_either_kind_of_address(links: Links, host: str) -> None:
     if host == "[::1]" and not _has_ipv6():
         pytest.skip("this machine has no IPv6")
-    links.dialer(host=host).expect_type("connected")
+    links.dialer(address=host).expect_type("connected")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
+def test_a_coordinator_that_is_known_by_a_loopback_address_listens_there_only(
+    tmp_path: Path, agent_python: str, address: str
+) -> None:
+    if address == "[::1]:0" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    own = address.rpartition(":")[0]
+    links = Links(tmp_path, agent_python, address)
+    try:
+        links.dialer(address=own).expect_type("connected")
+        for other in {"127.0.0.1", "127.0.0.2", "::1"} - {own.strip("[]")}:
+            with pytest.raises(OSError, match=r"."), socket.create_connection((other, links.port), 5):
+                pass
+    finally:
+        links.close()
 
 
 def _has_ipv6() -> bool:
@@ -130,7 +87,7 @@ def test_an_agent_finds_the_coordinator_that_comes_back(links: Links) -> None:
     links.hub.kill()
     links.forget(links.hub)
     agent.expect_type("gone")
-    links.hub = links.end("hub", links.port)
+    links.hub = links.end("hub", f"coordinator:{links.port}")
     agent.expect_type("connected")
     agent.ask("send", hello("h1"))
     links.hub.expect_type("hello", "h1")
@@ -228,7 +185,7 @@ RUNNING = {"want": "run", "generation": 2, "version": 5}
 
 
 def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
-    late = links.dialer(links.past)
+    late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))
     assert links.hub.expect_type("past", "h1") == {"type": "past", "run": "r0"}
@@ -243,7 +200,7 @@ def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
 
 
 def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
-    late = links.dialer(links.past)
+    late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
     links.hub.expect_type("past", "h1")
@@ -253,7 +210,7 @@ def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
 
 
 def test_an_agent_of_another_run_does_not_get_in(links: Links, tmp_path: Path) -> None:
-    stranger = links.dialer(write_credentials(tmp_path / "other"))
+    stranger = links.dialer(issued(tmp_path / "other", "h1"))
     links.agent("h1")
     stranger.steps()
     assert stranger.said("connected") == []
@@ -272,20 +229,27 @@ def test_a_stranger_is_not_answered(links: Links, garbage: bytes) -> None:
     intruder = links.intruder()
     with suppress(OSError):
         intruder.send(garbage)
-    assert intruder.hear() == b""
+    assert intruder.hear()[NONCE_BYTES:] == b""
     links.agent("h1")
 
 
 def test_tls_is_not_answered_without_a_knock(links: Links) -> None:
     intruder = links.intruder()
-    intruder.send(_client_hello())
-    assert intruder.hear() == b""
+    intruder.send(client_hello())
+    assert len(intruder.hear()) == NONCE_BYTES
+
+
+def test_a_knock_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None:
+    seen = links.intruder().knock(links.credentials("h1"))
+    intruder = links.intruder()
+    intruder.send(seen + client_hello())
+    assert len(intruder.hear()) == NONCE_BYTES
 
 
 @pytest.mark.parametrize(
     "garbage", [b"x" * 1000, b"\x16\x03\x01\x40\x00" + bytes(10)], ids=["text", "an endless record"]
 )
-def test_who_repeats_a_knock_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, garbage: bytes) -> None:
+def test_who_knocks_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, garbage: bytes) -> None:
     intruder = links.intruder()
     intruder.knock(links.directory)
     with suppress(OSError):
@@ -295,104 +259,16 @@ def test_who_repeats_a_knock_and_does_not_speak_tls_hears_an_alert_at_most(links
     links.agent("h1")
 
 
-@pytest.mark.parametrize("holds", ["no certificate", "that of another run"])
-def test_who_repeats_a_knock_and_has_not_the_key_is_told_nothing(links: Links, tmp_path: Path, holds: str) -> None:
-    credentials = write_credentials(tmp_path / "other") if holds == "that of another run" else None
-    intruder = links.intruder()
-    intruder.knock(links.directory)
-    with suppress(OSError):
-        intruder.start_tls(credentials)
-        intruder.say(hello("h1"))
-    assert intruder.hear() == b""
-    links.agent("h2")
-    assert links.hub.said("hello", "h1") == []
-
-
-def test_an_agent_talks_to_no_coordinator_without_the_key(links: Links, tmp_path: Path) -> None:
-    """Another run's, which for the test has the same knock: it got the port after this run had ended."""
-    other = write_credentials(tmp_path / "other")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(other / "link.crt", other / "link.key")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(PATIENCE_S)
-        agent = links.end("dialer", f"127.0.0.1:{listener.getsockname()[1]}")
-        for _ in range(2):  # it tries again
-            connection = listener.accept()[0]
-            connection.settimeout(PATIENCE_S)
-            assert len(connection.recv(32, socket.MSG_WAITALL)) == 32
-            with pytest.raises(ssl.SSLError):
-                context.wrap_socket(connection, server_side=True)
-    agent.steps()
-    assert agent.said("connected") == []
-
-
 def test_strangers_who_say_nothing_are_sent_away(links: Links) -> None:
     silent = [links.intruder() for _ in range(100)]
     knocked = links.intruder()
     knocked.knock(links.directory)
-    assert [intruder.hear() for intruder in (*silent, knocked)] == [b""] * 101
+    assert {len(intruder.hear()) for intruder in silent} == {NONCE_BYTES}
+    assert knocked.hear() == b""
 
 
 def test_who_has_the_key_and_does_not_say_hello_is_sent_away(links: Links) -> None:
     assert links.keyholder().hear() == b""
-
-
-class Flood:
-    """Connections as fast as they can be made, of which hundreds are left open; `opening` is said on each."""
-
-    def __init__(self, port: int, opening: bytes) -> None:
-        self.made = 0
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._pour, args=(port, opening)) for _ in range(4)]
-
-    def _pour(self, port: int, opening: bytes) -> None:
-        held: list[socket.socket] = []
-        while not self._over.is_set():
-            connection = socket.socket()
-            held.append(connection)
-            connection.settimeout(0.5)
-            with suppress(OSError):
-                connection.connect(("127.0.0.1", port))
-                connection.sendall(opening)
-                self.made += 1
-            if len(held) > 60:
-                held.pop(0).close()
-        for connection in held:
-            connection.close()
-
-    def __enter__(self) -> Flood:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-
-def _client_hello() -> bytes:
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    with suppress(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing).do_handshake()
-    return outgoing.read()
-
-
-OPENINGS: dict[str, Callable[[], bytes]] = {"silence": bytes, "garbage": lambda: b"x" * 100, "hellos": _client_hello}
-
-
-@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS.keys())
-def test_an_agent_gets_in_during_a_flood_and_none_is_lost(links: Links, opening: Callable[[], bytes]) -> None:
-    before = links.agent("h1")
-    with Flood(links.port, opening()) as flood:
-        eventually(lambda: flood.made > 1000, PATIENCE_S)
-        links.agent("h2")
-        before.ask("send", state(still="there"))
-        links.hub.expect_type("state", "h1")
-        links.agent("h3")
-    assert before.said("gone") == links.hub.said("gone", "h1") == []
 
 
 def test_a_lack_of_descriptors_is_waited_out_without_spinning(links: Links) -> None:

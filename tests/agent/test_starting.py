@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import stat
 from pathlib import Path
 
 import pytest
 
-from dtctl.operations.credentials import make_credentials
+from dtctl.agent.runfiles import CREDENTIAL_FILES
+from dtctl.operations.credentials import Authority
 from tests.agent.host import AgentHost, AgentRefused, Fields, python_task, task
 from tests.hosts.ports import free_port
 
@@ -16,8 +18,7 @@ SLEEP = ("sleep", "1000")
 
 
 def credentials() -> Fields:
-    made = make_credentials()
-    return {"key": made.key, "certificate": made.certificate}
+    return dataclasses.asdict(Authority("r1").issue("h1", coordinates=True))
 
 
 def led(host: AgentHost, port: int, *tasks: Fields, **fields: object) -> Fields:
@@ -55,15 +56,18 @@ def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHos
 def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
     spec, made = host.spec(task("worker:0", *SLEEP)), credentials()
     host.up(spec, credentials=made)
-    for name, field in (("link.key", "key"), ("link.crt", "certificate")):
+    for field, name in CREDENTIAL_FILES.items():
         path = host.run_directory(spec) / name
         assert path.read_text() == made[field]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_run_with_a_coordinator_is_refused_without_credentials(host: AgentHost) -> None:
-    with pytest.raises(AgentRefused, match="bad_request: a run with a coordinator needs credentials"):
+    with pytest.raises(AgentRefused, match="bad_request: up: credentials: expected those that a run with a coord"):
         host.up(led(host, 2221, task("worker:0", *SLEEP)))
+    for name in CREDENTIAL_FILES:
+        with pytest.raises(AgentRefused, match=f"bad_request: up: credentials.{name}: expected [^,]*$"):
+            host.up(led(host, 2221, task("worker:0", *SLEEP)), credentials={**credentials(), name: 7})
 
 
 LISTENER = """

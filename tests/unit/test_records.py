@@ -237,7 +237,8 @@ def test_a_spec_that_cannot_be_carried_out_is_refused_with_the_place(fields: dic
     assert wrong.value.field == where
 
 
-UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": {"key": "", "certificate": ""}}
+CREDENTIALS = {"key": "", "certificate": "", "authority": "", "knock": "0" * 64}
+UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CREDENTIALS}
 
 
 @pytest.mark.parametrize(
@@ -247,10 +248,13 @@ UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": {"k
         ({"host": "b"}, "spec.host"),
         ({"bundle": "0" * 64}, "spec.bundle"),
         ({"credentials": None}, "credentials"),
+        ({"credentials": {**CREDENTIALS, "key": "\ud800"}}, "credentials"),
+        ({"credentials": {**CREDENTIALS, "knock": "0" * 63}}, "credentials.knock"),
         ({"secrets": {"A": "b\0"}}, "secrets"),
     ],
 )
 def test_a_request_is_about_what_its_spec_is_about(fields: dict[str, Any], where: str) -> None:
+    checked(requests.UpRequest, UP)
     with pytest.raises(Wrong) as wrong:
         checked(requests.UpRequest, {**UP, **fields})
     assert wrong.value.field == where

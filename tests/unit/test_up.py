@@ -13,7 +13,7 @@ import pytest
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.operations.conversation import Progress, silent
-from dtctl.operations.credentials import Credentials
+from dtctl.operations.credentials import Authority
 from dtctl.operations.record import RunRecord, record_of_plan
 from dtctl.operations.up import Launch, up
 from dtctl.plan.run import plan_run
@@ -35,7 +35,7 @@ def launch(tmp_path: Path) -> Launch:
         digest="d",
         controller="me@here",
         secrets={},
-        credentials=Credentials("key", "certificate"),
+        authority=Authority("digits-1"),
         replace=False,
     )
 
@@ -233,7 +233,7 @@ def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: La
     ]
 
 
-def test_every_host_is_given_the_credentials_of_the_run(launch: Launch) -> None:
+def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Launch) -> None:
     given: dict[str, Any] = {}
 
     def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -242,7 +242,10 @@ def test_every_host_is_given_the_credentials_of_the_run(launch: Launch) -> None:
         return willing(session, fields)
 
     started(launch, FakeTransport(noting))
-    assert given == {host: {"key": "key", "certificate": "certificate"} for host in "abcd"}
+    assert sorted(given) == list("abcd")
+    assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "knock")}
+    for field, different in {"key": 4, "certificate": 4, "authority": 1, "knock": 1}.items():
+        assert len({each[field] for each in given.values()}) == different
 
 
 def told(launch: Launch, lost: str = "", deaf: str = "") -> tuple[list[str], FakeTransport, Any]:

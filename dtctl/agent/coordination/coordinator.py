@@ -142,6 +142,19 @@ class Coordinator:
             "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
         )
 
+    def listens(self, problem: Optional[str], wall: float) -> None:
+        """`problem`: why no agent can reach this coordinator; None when they can."""
+        data = self.view.data
+        before = data["deaf"]
+        if problem == before:
+            return
+        self._wall = wall
+        data["deaf"] = problem
+        data["warnings"] = [text for text in data["warnings"] if text != before]
+        if problem is not None:
+            data["warnings"].append(problem)
+        self._tell("contact", host=self.view.own_host, reason=problem or "agents can reach the coordinator again")
+
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
         self._wall = wall

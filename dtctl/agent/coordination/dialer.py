@@ -15,13 +15,14 @@ from .names import Names
 from .peer import Peer
 from .pulse import Retry
 from .stream import Stream, plain
-from .tls import Channel, Identity
+from .tls import NONCE_BYTES, Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Mapping, Optional, Tuple
 
     from .messages import FromDialer
+    from .tls import Identity
 
 DIAL_S = 10.0
 """From the look-up of the name to the end of the handshake."""
@@ -31,24 +32,26 @@ _LOOK_UP_S = 0.1
 
 
 class Dialer:
-    """`address` is HOST:PORT. Raises OSError when the run's key and certificate cannot be read.
+    """`address` is HOST:PORT, `host` the one that has to be there. Raises OSError when `identity` is not usable.
 
     Call `step` when one of `readers` or `writers` is ready, or it is past `due`. `random` gives floats from 0 to 1.
     """
 
-    def __init__(
-        self, address: str, key_file: str, certificate_file: str, now: float, random: Callable[[], float]
-    ) -> None:
+    def __init__(self, address: str, host: str, identity: Identity, now: float, random: Callable[[], float]) -> None:
         self.problem: Optional[str] = "not connected yet"
         """Why there is no connection; None while there is one."""
         self._address = address
-        self._identity = Identity(key_file, certificate_file)
-        self._context = self._identity.context(server=False)
+        self._host = host
+        self._identity = identity
+        self._context = identity.context(server=False)
         self._names = Names(address)
         self._retry = Retry(random)
         self._now = self._due = now
         self._looks_up = False
         self._connecting: Optional[Tuple[socket.socket, Tuple[Any, ...]]] = None
+        self._welcoming: Optional[socket.socket] = None
+        """Connected; the nonce is awaited."""
+        self._nonce = b""
         self._stream: Optional[Stream] = None
         self._peer: Optional[Peer] = None
         self._broken: Optional[str] = None
@@ -58,7 +61,8 @@ class Dialer:
         return self._peer is not None
 
     def readers(self) -> List[int]:
-        return [self._stream.fileno()] if self._stream else []
+        reader = self._stream or self._welcoming
+        return [reader.fileno()] if reader else []
 
     def writers(self) -> List[int]:
         if self._connecting:
@@ -137,11 +141,13 @@ class Dialer:
             self._begin_to_connect()
         if self._connecting:
             self._go_on_connecting(*self._connecting)
+        if self._welcoming:
+            self._knock(self._welcoming)
         if self._stream:
             self._shake_hands(self._stream, said)
 
     def _is_idle(self) -> bool:
-        return not (self._looks_up or self._connecting or self._stream)
+        return not (self._looks_up or self._connecting or self._welcoming or self._stream)
 
     def _begin_to_connect(self) -> None:
         place = self._names.next()
@@ -160,9 +166,20 @@ class Dialer:
             return
         if outcome not in (0, errno.EISCONN):
             raise OSError(outcome, os.strerror(outcome))
-        channel = Channel(self._identity, self._context, server=False)
-        self._stream = Stream(connection, channel, self._identity.knock)
-        self._connecting = None
+        self._connecting, self._welcoming, self._nonce = None, connection, b""
+
+    def _knock(self, connection: socket.socket) -> None:
+        try:
+            piece = connection.recv(NONCE_BYTES - len(self._nonce))
+        except (BlockingIOError, InterruptedError):
+            return
+        if not piece:
+            raise Lost("the other end has closed the connection")
+        self._nonce += piece
+        if len(self._nonce) == NONCE_BYTES:
+            channel = Channel(self._identity, self._context, server=False, wanted=self._host)
+            self._stream = Stream(connection, channel, self._identity.knock(self._nonce))
+            self._welcoming = None
 
     def _shake_hands(self, stream: Stream, said: List[FromDialer]) -> None:
         stream.pull()
@@ -179,12 +196,13 @@ class Dialer:
             said.append({"type": "gone", "reason": reason, "heard": self._peer.pulse.last_heard})
         self._hang_up()
         self.problem = "%s: %s" % (self._address, reason)
-        self._due = self._now + self._retry.next_s()
+        self._due = self._now + self._retry.next_s(self._now)
 
     def _hang_up(self) -> None:
         if self._connecting:
             self._connecting[0].close()
-        if self._stream:
-            self._stream.close()
+        for held in (self._welcoming, self._stream):
+            if held:
+                held.close()
         self._looks_up = False
-        self._connecting = self._stream = self._peer = self._broken = None
+        self._connecting = self._welcoming = self._stream = self._peer = self._broken = None

@@ -7,6 +7,7 @@ import random
 from .. import intents
 from .dialer import Dialer
 from .report import events_since, hello, news
+from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ class Following:
         self._heard = now
         self._told: object = None
         self._events: Optional[int] = None
-        paths = files.path("link.key"), files.path("link.crt")
-        assert spec["coordinator"] is not None
-        self._dialer = Dialer(spec["coordinator"]["address"], *paths, now, random.random)
+        coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
+        assert coordinator is not None
+        self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
 
     def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
         wanted: Intents = {}

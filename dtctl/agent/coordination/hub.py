@@ -6,23 +6,22 @@ Import it where a link is made: it imports ssl.
 from __future__ import annotations
 
 import selectors
+import sys
 from contextlib import suppress
 
-from .admission import PROOF_S
+from .connected import Agent
 from .door import Door
 from .lines import Lost, Violation
-from .messages import FROM_AGENT
 from .past import last_words
-from .peer import Peer
-from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+    from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+    from ..records.messages import Hello
     from .lines import Message
     from .messages import FromHub, Gone
-    from .stream import Stream
+    from .tls import Identity
 
     Said = List[Tuple[str, FromHub]]
 
@@ -30,37 +29,23 @@ PARTING_S = 5.0
 """For an agent that is refused: to hear why."""
 
 
-class Agent(Peer):
-    """`host` is None until its hello, and again when it is dismissed; then it is dropped at `until`."""
-
-    def __init__(self, stream: Stream, identity: Identity, now: float) -> None:
-        super().__init__(stream, FROM_AGENT, now)
-        self.identity = identity
-        self.host: Optional[str] = None
-        self.until = now + PROOF_S
-        self.is_dismissed = False
-        self.is_dropped = False
-
-    @property
-    def due(self) -> float:
-        return self.until if self.host is None else self.pulse.due()
-
-
 class Hub:
-    """Raises OSError when the port cannot be listened on.
+    """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
 
     Agents of `past` runs, which were away when theirs was ended, are told so and dismissed. Call `step` when one of
     `readers` is readable, or it is past `due`. However many agents there are, there are only two descriptors to wait
     for, so that `select` will do.
     """
 
-    def __init__(self, port: int, identity: Identity, past: Sequence[Identity], now: float) -> None:
-        self._door = Door(port, [identity, *past])
+    def __init__(self, address: str, port: int, identity: Identity, past: Sequence[Identity], now: float) -> None:
+        self._door = Door(address, port, [identity, *past])
         self._identity = identity
         self._selector = selectors.DefaultSelector()
         self._agents: Dict[Agent, None] = {}
         self._seats: Dict[str, Agent] = {}
         self._broken: List[Tuple[Agent, str]] = []
+        self._told: Set[Tuple[str, str]] = set()
+        """What has been said about a host and is not said again, however often it happens."""
         self._due: Optional[float] = None
         self._now = now
 
@@ -85,7 +70,7 @@ class Hub:
         """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
 
         gone: reason, heard (when something last came from it, on the monotonic clock). past: run; its agent on that
-        host was told that the run is over.
+        host was told that the run is over. refused: reason; so was an agent of that host, before its hello.
         """
         self._now = now
         said: Said = []
@@ -121,6 +106,10 @@ class Hub:
         self._door.close()
 
     def _take_in(self, agent: Agent, said: Said) -> None:
+        """A host has its seat and one connection besides: more would be held for nothing."""
+        for other in [other for other in self._agents if other.host is None and other.name == agent.name]:
+            if other.identity is agent.identity:
+                self._drop(other, "it has connected again", said)
         self._agents[agent] = None
         self._selector.register(agent.stream, selectors.EVENT_READ, agent)
         self._wake_at(agent.due)
@@ -142,32 +131,50 @@ class Hub:
             for message in agent.receive(self._now) if pull else agent.understand(self._now):
                 self._note(agent, message, said)
         except Violation as violation:
-            if agent.host is not None:
-                said.append((agent.host, {"type": "lied", "reason": str(violation)}))
-                said.append((agent.host, self._gone(agent, str(violation))))
+            self._accuse(agent, str(violation), said)
             self._dismiss(agent, str(violation))
         except Lost as lost:
             self._drop(agent, str(lost), said)
+        except Exception as error:  # a mistake of ours, which must not be the end of everybody else's connection
+            if self._is_news(agent.name, "mistake"):
+                sys.excepthook(type(error), error, error.__traceback__)
+            self._drop(agent, "what it said could not be understood", said)
+
+    def _accuse(self, agent: Agent, reason: str, said: Said) -> None:
+        if agent.identity is self._identity:
+            said.append((agent.name, {"type": "lied", "reason": reason}))
+        if agent.host is not None:
+            said.append((agent.host, self._gone(agent, reason)))
+
+    def _is_news(self, host: str, what: str) -> bool:
+        is_news = (host, what) not in self._told
+        self._told.add((host, what))
+        return is_news
 
     def _note(self, agent: Agent, message: Any, said: Said) -> None:
         if (message["type"] == "hello") == (agent.host is not None):
             raise Violation("hello was not said first, and once")
+        if message["type"] == "hello" and message["host"] != agent.name:
+            raise Violation("it said hello as %.300a, which its certificate does not name" % message["host"])
         if agent.identity is not self._identity:
-            words, is_news = last_words(message)
-            self._part(agent, words)
-            if is_news:
-                said.append((message["host"], {"type": "past", "run": message["run"]}))
+            self._end_past(agent, message, said)
             return
         if agent.host is None:
-            self._seat(agent, message["host"], said)
-        said.append((str(agent.host), message))
+            self._seat(agent, said)
+        said.append((agent.name, message))
 
-    def _seat(self, agent: Agent, host: str, said: Said) -> None:
+    def _end_past(self, agent: Agent, hello: Hello, said: Said) -> None:
+        words, is_news = last_words(hello)
+        self._part(agent, words)
+        if is_news and self._is_news(agent.name, agent.identity.run):
+            said.append((agent.name, {"type": "past", "run": agent.identity.run}))
+
+    def _seat(self, agent: Agent, said: Said) -> None:
         """The newest connection of a host is the one that counts: the others are what a lost one has left."""
-        if host in self._seats:
-            self._drop(self._seats[host], "it has connected again", said)
-        self._seats[host] = agent
-        agent.host = host
+        if agent.name in self._seats:
+            self._drop(self._seats[agent.name], "it has connected again", said)
+        self._seats[agent.name] = agent
+        agent.host = agent.name
         self._wake_at(agent.due)
 
     def _send(self, agent: Agent, message: Mapping[str, object]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..runfiles import RunFiles
     from .hub import Hub
     from .messages import FromHub
+    from .tls import Identity
 
 SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
@@ -44,7 +45,7 @@ DECIDE_S = 0.05
 LOOK_S = 1.0
 """Decisions that follow from time alone are not later than this."""
 
-LISTEN_AGAIN_S = 2.0
+LISTEN_AGAIN_S = 0.5
 
 
 class Leading:
@@ -71,6 +72,7 @@ class Leading:
         else:
             self.coordinator.resume(now, wall)
         self._hub: Optional[Hub] = None
+        self._past: Optional[List[Identity]] = None
         self._listen_at = now
         self._welcome: Set[str] = set()
         """Hosts whose present connection has begun with a hello that holds."""
@@ -83,7 +85,7 @@ class Leading:
         self._decide_at = now
 
     def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
-        self._listen(now)
+        self._listen(now, wall)
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
             for host, message in self._hub.step(now):
@@ -107,7 +109,7 @@ class Leading:
         if self._hub is not None:
             self._hub.close()
 
-    def _listen(self, now: float) -> None:
+    def _listen(self, now: float, wall: float) -> None:
         """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
         if self._hub is not None or now < self._listen_at:
             return
@@ -115,13 +117,17 @@ class Leading:
         from .past import past_identities
         from .tls import Identity
 
-        port = self.coordinator.view.coordinator["port"]
+        where = self.coordinator.view.coordinator
         try:
-            own = Identity(self._files.path("link.key"), self._files.path("link.crt"))
-            self._hub = Hub(port, own, past_identities(self._files, self._spec), now)
-        except OSError as error:
+            own = Identity(self._files.directory, self._spec["run"])
+            if self._past is None:
+                self._past = past_identities(self._files, self._spec)
+            self._hub = Hub(where["address"], where["port"], own, self._past, now)
+        except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
-            print("coordinator: cannot listen on port %d: %s" % (port, error), file=sys.stderr, flush=True)
+            self.coordinator.listens("agents cannot reach the coordinator: %s" % error, wall)
+        else:
+            self.coordinator.listens(None, wall)
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[str]]:
         """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""

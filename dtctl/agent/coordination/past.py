@@ -4,7 +4,7 @@ newest run says it, to agents that come with an earlier run's key.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
 
 from .. import intents, revival
 from .messages import PROTOCOL
@@ -24,12 +24,20 @@ def past_identities(files: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
     """Of all older runs of the cluster that this host has coordinated and still has the files of."""
     found = []
     for other in revival.every(files.root):
-        with suppress(OSError, ValueError, KeyError):  # half made, being removed, or damaged: nobody will come with it
-            if _is_before(other.spec(), spec):
-                identity = Identity(other.path("link.key"), other.path("link.crt"))
-                identity.context(server=True)
-                found.append(identity)
+        try:
+            found.extend(_identity_before(other, spec))
+        except Exception as error:  # half made, being removed, or damaged in whatever way: that stops nobody else
+            print("coordinator: %s: %r" % (other.directory, error), file=sys.stderr, flush=True)
     return found
+
+
+def _identity_before(other: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
+    held = other.spec()
+    if not _is_before(held, spec):
+        return []
+    identity = Identity(other.directory, held["run"])
+    identity.context(server=True)  # now is the time to find out that it is damaged
+    return [identity]
 
 
 def _is_before(other: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:

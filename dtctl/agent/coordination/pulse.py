@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Optional
 
 BEAT_S = 3.0
 SLACK_S = 0.5
@@ -12,6 +12,10 @@ SLACK_S = 0.5
 
 SILENCE_S = 10.0
 RETRY_FIRST_S = 0.5
+RETRY_SOON_S = 3.0
+"""The longest delay in the first minute: a coordinator that is started again, or has its port again, is found soon."""
+
+SOON_FOR_S = 60.0
 RETRY_LAST_S = 15.0
 
 
@@ -44,10 +48,16 @@ class Retry:
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
         self._limit_s = RETRY_FIRST_S
+        self._failing_since: Optional[float] = None
 
-    def next_s(self) -> float:
-        limit_s, self._limit_s = self._limit_s, min(self._limit_s * 2, RETRY_LAST_S)
+    def next_s(self, now: float) -> float:
+        if self._failing_since is None:
+            self._failing_since = now
+        last_s = RETRY_SOON_S if now - self._failing_since < SOON_FOR_S else RETRY_LAST_S
+        limit_s = min(self._limit_s, last_s)
+        self._limit_s = limit_s * 2
         return limit_s * (1 + self._random()) / 2
 
     def reset(self) -> None:
         self._limit_s = RETRY_FIRST_S
+        self._failing_since = None

@@ -34,6 +34,11 @@ class Stream:
         return self._socket.fileno()
 
     @property
+    def host(self) -> str:
+        """Whose the other end is, as it has proved."""
+        return self._channel.host
+
+    @property
     def is_waiting(self) -> bool:
         """Something is still to be pushed when the socket can be written to."""
         return bool(self._queue)
@@ -63,7 +68,7 @@ class Stream:
             raise Lost(plain(error)) from None
 
     def advance(self) -> bool:
-        """Goes on with the handshake; True when it is done and the other end is proved to be one of the run."""
+        """Goes on with the handshake; True when it is done and `host` is proved."""
         try:
             return self._channel.advance()
         finally:

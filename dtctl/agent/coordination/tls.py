@@ -1,55 +1,68 @@
-"""TLS between the two ends of a link, as bytes in and bytes out: each proves that it holds the run's key.
+"""TLS between the two ends of a link, as bytes in and bytes out: each proves which host of the run it is.
 
-The run's certificate is its own issuer and the only one that is trusted. Names are not checked: hosts have several.
+The run's authority is the only one that is trusted, and a certificate of its making names the run and one host. Under
+which of its network names that host is reached does not matter.
 """
 
 from __future__ import annotations
 
-import hashlib
+import hmac
+import os
 import ssl
 
 from .lines import Lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Optional
 
+NONCE_BYTES = 16
 KNOCK_BYTES = 32
+_SECRET_BYTES = 32
+_PURPOSE = b"dtctl link\n"
 _PIECE = 65536
 
 
 class Identity:
-    """The run's key and certificate, loaded. Raises OSError.
+    """What a run directory holds of its host's credentials. Raises OSError or ValueError when that is not usable."""
 
-    `knock` is what an agent sends before TLS. It keeps strangers out and proves nothing: whoever can read the
-    network can repeat it.
-    """
+    def __init__(self, directory: str, run: str) -> None:
+        self.run = run
+        self._key, self._certificate, self._authority = (
+            os.path.join(directory, name) for name in ("link.key", "link.crt", "link.ca")
+        )
+        with open(os.path.join(directory, "link.knock"), encoding="ascii") as file:
+            self._secret = bytes.fromhex(file.read(2 * _SECRET_BYTES))
+        if len(self._secret) != _SECRET_BYTES:
+            raise ValueError("link.knock is too short")
 
-    def __init__(self, key_file: str, certificate_file: str) -> None:
-        self._files = (certificate_file, key_file)
-        with open(certificate_file, encoding="ascii") as file:
-            self.certificate = ssl.PEM_cert_to_DER_cert(file.read())
-        with open(key_file, "rb") as file:
-            self.knock = hashlib.sha256(b"dtctl link\n" + file.read()).digest()
+    def knock(self, nonce: bytes) -> bytes:
+        """What an agent answers the coordinator's port with. It keeps strangers out, and proves no more than that."""
+        return hmac.new(self._secret, _PURPOSE + nonce, "sha256").digest()
 
     def context(self, server: bool) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
+        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         if server:
             context.num_tickets = 0  # every connection is proved anew
-        context.load_cert_chain(*self._files)
-        context.load_verify_locations(self._files[0])
+        context.load_cert_chain(self._certificate, self._key)
+        context.load_verify_locations(self._authority)
         return context
 
 
 class Channel:
-    """One end of a TLS connection, without the socket. Methods raise Lost."""
+    """One end of a TLS connection, without the socket. Methods raise Lost.
 
-    def __init__(self, identity: Identity, context: ssl.SSLContext, server: bool) -> None:
-        self._expected = identity.certificate
+    `wanted` is the only host that is let in, `host` the one that was, when the handshake is done.
+    """
+
+    def __init__(self, identity: Identity, context: ssl.SSLContext, server: bool, wanted: Optional[str] = None) -> None:
+        self.host = ""
+        self._run = identity.run
+        self._wanted = wanted
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
@@ -62,16 +75,26 @@ class Channel:
         return self._outgoing.read()
 
     def advance(self) -> bool:
-        """Goes on with the handshake; True when it is done and the other end is proved to be one of the run."""
+        """Goes on with the handshake; True when it is done and `host` is proved."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
             raise Lost(_explain(error)) from None
-        if self._tls.getpeercert(binary_form=True) != self._expected:
-            raise Lost("its certificate is not the run's")
+        self.host = self._named()
+        if self._wanted not in (None, self.host):
+            raise Lost("its certificate is that of %s, and %s is wanted" % (self.host, self._wanted))
         return True
+
+    def _named(self) -> str:
+        """The host in the other end's certificate, which the run's authority has been found to have signed."""
+        certificate = self._tls.getpeercert() or {}
+        names = [str(entry[1]) for entry in certificate.get("subjectAltName", ()) if entry[0] == "URI"]
+        of_run = "dtctl:%s/" % self._run
+        if len(names) != 1 or not names[0].startswith(of_run):
+            raise Lost("its certificate names no host of the run")
+        return names[0][len(of_run) :]
 
     def read(self) -> bytes:
         """All that the other end has said in what was fed."""

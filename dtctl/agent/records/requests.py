@@ -1,6 +1,6 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .spec import Spec, refuse_unfit
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Reason, Seconds, TaskName, Tasks, Variables
 
@@ -15,10 +15,15 @@ class Request(Record):
 
 
 class Credentials(Record):
-    """PEM texts by which the agents of a run know each other."""
+    """By which the agents of a run know each other: those of one host."""
 
     key: Pem
     certificate: Pem
+    """It names the run and the host."""
+    authority: Pem
+    """Whose certificates are taken for the run's."""
+    knock: Form[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
+    """The secret by which strangers are told from agents before any TLS."""
 
 
 class UpRequest(Request):
@@ -173,6 +178,9 @@ def _is_of_its_spec(request: UpRequest) -> None:
         raise Wrong.at(("credentials",), "those that a run with a coordinator needs", None)
     secrets = request["secrets"] or {}
     refuse_unfit(("secrets",), secrets, secrets.values())
+    credentials = request["credentials"]
+    if credentials is not None:
+        refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
 
 
 @also(ExecRequest)

@@ -105,6 +105,8 @@ class RunView(Record):
     request_serial: Count
     missing: Optional[Reason]
     """Who the start waits for, and why."""
+    deaf: Usual[Optional[Reason], None]
+    """Why no agent can reach the coordinator, while that is so."""
     noted: Usual[Dict[TaskName, Count], {}]
     """The last attempt of each task whose end was judged."""
 
