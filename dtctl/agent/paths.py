@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import time
 from contextlib import suppress
 
 from .errors import Refused
+from .records import json_text
 from .records.kinds import Wrong, checked
 
 TYPE_CHECKING = False
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EINVAL)
+"""Something else is in the file's place."""
 
 
 def component(name: object, what: str) -> str:
@@ -122,10 +127,15 @@ class Damaged(ValueError):
 def read_record(path: str, kind: Type[R]) -> Optional[R]:
     """The record in a file, or None when there is no such file. Raises Damaged."""
     try:
-        raw = read_json(path)
-        return None if raw is None else checked(kind, raw)
-    except (Wrong, ValueError, RecursionError) as error:
+        return checked(kind, _load(path))
+    except FileNotFoundError:
+        return None
+    except (Wrong, ValueError) as error:
         raise Damaged("%s is damaged: %s" % (path, error)) from None
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise Damaged("%s is damaged: %s" % (path, error.strerror)) from None
 
 
 def put_aside(path: str) -> str:
@@ -138,11 +148,15 @@ def put_aside(path: str) -> str:
 def read_json(path: str) -> Optional[Dict[str, Any]]:
     """The object in a file, or None when there is no such file."""
     try:
-        with open(path, encoding="utf-8") as file:
-            value: Dict[str, Any] = json.load(file)
-            return value
+        value: Dict[str, Any] = _load(path)
+        return value
     except FileNotFoundError:
         return None
+
+
+def _load(path: str) -> Any:
+    with open(path, "rb") as file:
+        return json_text.parse(file.read())
 
 
 def tail(path: str, size: int = 4096) -> str:
