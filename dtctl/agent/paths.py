@@ -140,9 +140,13 @@ def read_record(path: str, kind: Type[R]) -> Optional[R]:
 
 def put_aside(path: str) -> str:
     """Moves a damaged file out of the way, for people to look at; its new path."""
-    aside = "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+    aside = aside_of(path)
     os.replace(path, aside)
     return aside
+
+
+def aside_of(path: str) -> str:
+    return "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
