@@ -73,7 +73,7 @@ def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host:
     script = f"{ONCE}; {HERE}; sleep 2; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
     spec = host.spec(shell("worker:0", script), recovery=budget(1))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
-    eventually(lambda: "-1" in (host.attempt(spec, "worker:0") / "start.json").read_text())
+    eventually(lambda: (host.attempt(spec, "worker:0") / "start.json").read_text() == '{"pid": -1}\n')
     kill(host.supervisor(spec))
     entry = host.wait_state(spec, "worker:0", "running", attempt=2)
     assert entry["restarts"] == 1
