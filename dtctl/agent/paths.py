@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -24,6 +25,9 @@ MOST_BYTES = 64 * 1024 * 1024
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EINVAL)
+"""Something else is in the file's place."""
 
 
 def is_component(name: object) -> bool:
@@ -131,13 +135,21 @@ def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]
         return None
     except (Wrong, ValueError, files.Unfit) as error:
         raise Damaged("%s is damaged: %s" % (path, error)) from None
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise Damaged("%s is damaged: %s" % (path, error.strerror)) from None
 
 
 def put_aside(path: str) -> str:
     """Moves a damaged file out of the way, for people to look at; its new path."""
-    aside = "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+    aside = aside_of(path)
     os.replace(path, aside)
     return aside
+
+
+def aside_of(path: str) -> str:
+    return "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
 
 
 def read_json(path: str, most: int = MOST_BYTES) -> Any:

@@ -119,12 +119,21 @@ class RunFiles:
             paths.write_json(path, value)
 
     def replace_damaged(self, path: str, value: Mapping[str, object]) -> str:
-        """Puts a damaged file aside and writes this in its place; where the damaged one is now."""
-        aside = paths.put_aside(path)
+        """Puts a damaged file aside and writes this in its place; where the damaged one is now.
+
+        There is a file at every moment: one without it would be taken for a run that is being removed.
+        """
+        aside = paths.aside_of(path)
+        try:
+            os.link(path, aside, follow_symlinks=False)
+        except OSError:
+            os.replace(path, aside)  # a directory, or a file system without links
         try:
             self.write_urgent(path, value)
         except OSError:
             os.replace(aside, path)  # the next try does both
+            with suppress(FileNotFoundError):
+                os.unlink(aside)  # two names of one file stay two
             raise
         return aside
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent import checkpoints
+from dtctl.agent.records.answers import CheckpointReport
 from dtctl.agent.tensor_table import Damaged, entries, masked_crc32c
 from tests.agent.ends import agent_process
 
@@ -33,13 +34,13 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-def look(directory: Path) -> dict[str, Any]:
+def look(directory: Path) -> CheckpointReport:
     [found] = checkpoints.report([str(directory)])
     assert found["dir"] == str(directory)
     return found
 
 
-def steps(found: dict[str, Any]) -> list[tuple[str, int | None]]:
+def steps(found: CheckpointReport) -> list[tuple[str, int | None]]:
     assert all(each["complete"] and each["problem"] is None for each in found["all"])
     return [(each["prefix"], each["step"]) for each in found["all"]]
 

@@ -45,10 +45,10 @@ class Cluster:
         """Not on the host `without`."""
         places = {task: name for task, name in PLACES.items() if name != without}
         recovery = {"max_restarts": 3, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600}
-        spec = spec_of(strategy, places, needs_checkpoint=False, settle_s=1.0, grace_s=5.0, recovery=recovery, **fields)
-        spec.update(coordinator={"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port})
+        where = {"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port}
         self.runs += 1
-        spec.update(run=f"demo-{self.runs}")
+        fields = {"needs_checkpoint": False, "settle_s": 1.0, "grace_s": 5.0, "recovery": recovery, **fields}
+        spec = spec_of(strategy, places, coordinator=where, run=f"demo-{self.runs}", **fields)
         authority = Authority(spec["run"])
         with ExitStack() as stack:
             talks = {}

@@ -70,10 +70,10 @@ def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: A
 
 def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:
     """Who it is nobody knows any more: by what it was given it is found all the same."""
-    script = f"{ONCE}; {HERE}; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
+    script = f"{ONCE}; {HERE}; sleep 2; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
     spec = host.spec(shell("worker:0", script), recovery=budget(1))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
-    eventually(lambda: "-1" in (host.attempt(spec, "worker:0") / "start.json").read_text())
+    eventually(lambda: (host.attempt(spec, "worker:0") / "start.json").read_text() == '{"pid": -1}\n')
     kill(host.supervisor(spec))
     entry = host.wait_state(spec, "worker:0", "running", attempt=2)
     assert entry["restarts"] == 1
@@ -83,7 +83,7 @@ def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host:
 
 
 def test_a_trainer_that_removes_its_start_runs_beside_no_successor(host: AgentHost) -> None:
-    script = f"{ONCE}; {HERE}; rm $HERE/start.json; exec sleep 1000"
+    script = f"{ONCE}; {HERE}; sleep 2; rm $HERE/start.json; exec sleep 1000"
     spec = host.spec(shell("worker:0", script), recovery=budget(1))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
     eventually(lambda: not (host.attempt(spec, "worker:0") / "start.json").exists())

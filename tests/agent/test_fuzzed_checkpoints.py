@@ -8,13 +8,13 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent import checkpoint_mending, checkpoints
+from dtctl.agent.records.answers import CheckpointReport
 from dtctl.agent.tensor_table import Damaged, entries, fields
 from tests.agent import tables
 from tests.agent.test_checkpoints import DATA
@@ -44,7 +44,7 @@ def beside_it(place: Path, index: bytes, shard: bytes | None = None) -> None:
         (place / "model.ckpt-999.data-00000-of-00001").write_bytes(shard)
 
 
-def answers(place: Path) -> dict[str, Any]:
+def answers(place: Path) -> CheckpointReport:
     before = time.monotonic()
     [found] = checkpoints.report([str(place)])
     assert time.monotonic() - before < checkpoints.LOOK_S + 2

@@ -103,7 +103,7 @@ def test_a_port_that_cannot_be_had_is_told_once_and_so_is_its_end(
 def told(files: RunFiles) -> list[tuple[str, str]]:
     """Who, and what, in the story's lines about contact."""
     story = EventLog(files.path("history.jsonl")).since(0, 1000)
-    return [(line["host"], line["reason"]) for line in story if line["kind"] == "contact"]
+    return [(str(line["host"]), str(line["reason"])) for line in story if line["kind"] == "contact"]
 
 
 def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: Path, port: int) -> None:

@@ -63,7 +63,7 @@ class Example:
         """Steps of the complete checkpoints, the newest first."""
         (found,) = checkpoints.report([str(self.output / directory)])
         assert found["incomplete"] == []
-        return [each["step"] for each in found["all"] if each["complete"]]
+        return [each["step"] for each in found["all"] if each["complete"] and each["step"] is not None]
 
 
 def last(trainer: Trainee, pattern: str = r"^step (\d+)") -> int:

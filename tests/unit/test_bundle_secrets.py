@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, scan
 from dtctl.bundle.secret_files import BY_NAME, is_private, named_as_secret
-from dtctl.operations.credentials import make_credentials
+from dtctl.operations.credentials import Authority
 from dtctl.render.left_out import show_left_out
 from tests.fuzz import cases
 
-CERTIFICATE = make_credentials().certificate
+CERTIFICATE = Authority("run").issue("host", coordinates=False).certificate
 
 
 def private_key() -> str:

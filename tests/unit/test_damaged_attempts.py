@@ -32,6 +32,7 @@ JUNK: dict[str, Callable[[Path], object]] = {
     "empty": text(""),
     "cut off": text('{"started": 1.0, "pid'),
     "no object": text("[]"),
+    "nothing": text("null"),
     "no text": text(b"\xff\xfe\x00"),
     "too deep": text("[" * 100_000),
     "a long number": text('{"started": 1, "ended": %s}' % ("9" * 100_000)),

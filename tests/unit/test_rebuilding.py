@@ -21,6 +21,7 @@ JUNK = {
     "empty": b"",
     "cut off": b'{"serial": 1, "tasks": {"work',
     "no object": b"[]",
+    "nothing": b"null",
     "no text": b"\xff\xfe",
     "poison": b'{"serial": 1, "tasks": {"worker:0": {"attempt": "1", "want": 7}}, "run": "r", "host": "h1"}',
     "about other tasks": b'{"serial": 1, "tasks": {}, "run": "r", "host": "h1"}',
@@ -117,6 +118,16 @@ def test_a_damaged_state_is_told_again_by_the_events(host: Host, junk: bytes) ->
     for _, reason in host.told():
         assert f"{host.files.state_path} is damaged: " in str(reason)
         assert f"it was put aside as {host.files.path(aside)}" in str(reason)
+
+
+@pytest.mark.parametrize("name", ["state.json", "intent.json"])
+def test_a_directory_in_the_place_of_a_file_is_put_aside_too(host: Host, name: str) -> None:
+    before = host.supervise()
+    Path(host.files.path(name)).unlink()
+    Path(host.files.path(name), "x").mkdir(parents=True)
+    after = host.supervise()
+    assert told_of(after, *NOT_TOLD_BY_EVENTS) == told_of(before, *NOT_TOLD_BY_EVENTS)
+    assert len(host.aside()) == 1
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)

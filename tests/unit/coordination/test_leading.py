@@ -15,7 +15,7 @@ from dtctl.agent.coordination.quota import BURST_BYTES
 from dtctl.agent.intents import Followed
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
-from dtctl.agent.records.run_state import State
+from dtctl.agent.records.run_state import Process, State
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.runfiles import RunFiles
 from tests.unit.coordination.world import Fields, spec_of
@@ -55,7 +55,7 @@ class Desk:
     def __init__(self, directory: Path) -> None:
         self.files = RunFiles(str(directory / "runs" / "demo-1" / "lead"))
         self.spec = spec_of("async-ps", PLACES)
-        self.files.create(self.spec, {}, {}, made(processes_record(), **processes.myself()))
+        self.files.create(self.spec, {}, {}, made(Process, **processes.myself()))
         self.now, self.wall = 100.0, WALL
         self.open()
 
@@ -65,7 +65,7 @@ class Desk:
         self.links = Links()
         self.leading._hub = self.links  # type: ignore[assignment]
         self.state = self.files.state()
-        self.state["agent"] = {**made(processes_record(), **processes.myself()), "since": self.wall}
+        self.state["agent"] = {**made(Process, **processes.myself()), "since": self.wall}
         self.intent = Followed(self.files)
 
     def hear(self, host: str, *messages: Any) -> None:
@@ -98,12 +98,6 @@ class Desk:
 
     def contacts(self) -> list[str]:
         return [line["reason"] for line in self.story if line["kind"] == "contact"]
-
-
-def processes_record() -> Any:
-    from dtctl.agent.records.run_state import Process
-
-    return Process
 
 
 @pytest.fixture
@@ -163,7 +157,7 @@ def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> 
 def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> None:
     desk.hear("bad", {"type": "gone", "reason": "it ended", "heard": desk.now})
     event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
-    events = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
+    events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
     desk.hear("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
     assert "lie" not in [line["reason"] for line in desk.story]
     assert not desk.view["hosts"]["bad"]["connected"]
