@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: docs/commands.md and docs/cluster-yaml.md.
+"""Writes what is made from the code: docs/commands.md, docs/cluster-yaml.md, and the tables of docs/agent.md.
 
 python docs/generate.py            write them
 python docs/generate.py --check    exit 1 if they are not in step
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import record_tables
 import typer.main
 
 from dtctl.cli.app import app
@@ -61,7 +62,12 @@ def _table(params: list[Any]) -> str:
 
 
 def pages() -> dict[Path, str]:
-    return {DOCS / "commands.md": commands_markdown(), DOCS / "cluster-yaml.md": reference_markdown()}
+    agent = DOCS / "agent.md"
+    return {
+        DOCS / "commands.md": commands_markdown(),
+        DOCS / "cluster-yaml.md": reference_markdown(),
+        agent: record_tables.filled(agent.read_text("utf-8")),
+    }
 
 
 def main() -> None:

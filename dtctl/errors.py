@@ -97,6 +97,7 @@ _AGENT_EXITS = {
     "no_run": ExitCode.RUN_FAILED,
     "run_ended": ExitCode.RUN_FAILED,
     "internal": ExitCode.RUN_FAILED,
+    "damaged": ExitCode.RUN_FAILED,
     "bad_request": ExitCode.RUN_FAILED,
     "python_too_old": ExitCode.UNREACHABLE,
 }

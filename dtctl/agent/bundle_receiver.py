@@ -10,7 +10,7 @@ import zlib
 from . import file_locks, files
 from .bundle_manifest import MOST_BYTES, Manifest, by_hash
 from .bundle_tree import read_blocks
-from .conversation import Aborted
+from .conversation import Aborted, word
 from .errors import Refused
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional
 
     from .bundle_tree import Tree
+    from .records.answers import Need, Progress
     from .wire import Wire
 
 CHUNK = 256 * 1024
@@ -55,10 +56,11 @@ class Sources:
 
 
 def receive_manifest(wire: Wire) -> bytes:
-    wire.send({"type": "need", "manifest": True})
+    need: Need = {"manifest": True, "files": []}
+    wire.send(dict(need, type="need"))
     fields, payload = wire.receive()
-    if fields.get("type") != "manifest":
-        raise Refused("bad_request", f"expected the bundle's manifest, not {fields.get('type')!r}")
+    if word(fields, "manifest", "abort")["type"] == "abort":
+        raise Aborted()
     return _inflate(payload, MOST_BYTES)
 
 
@@ -89,7 +91,8 @@ def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: 
             asked.append(index)
     if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree.base):
         raise _disk_full(tree, asked + twins)
-    wire.send({"type": "need", "files": asked})
+    need: Need = {"manifest": False, "files": asked}
+    wire.send(dict(need, type="need"))
     progress = _Progress(tree, asked, wire, lock)
     for index in asked:
         path, _, _, sha256 = tree.manifest.files[index]
@@ -107,14 +110,15 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
     while True:
         fields, payload = wire.receive()
-        if fields.get("type") == "abort":
+        part = word(fields, "file", "abort")
+        if part["type"] == "abort":
             raise Aborted()
-        if fields.get("type") != "file" or fields.get("index") != index:
-            raise Refused("bad_request", f"expected file {index} of the bundle, not {fields}")
-        chunk = _inflate(payload, CHUNK) if fields.get("encoding") == "zlib" else payload
+        if part["index"] != index:
+            raise Refused("bad_request", f"expected file {index} of the bundle, not {part['index']}")
+        chunk = _inflate(payload, CHUNK) if part["encoding"] == "zlib" else payload
         progress.add(len(chunk))
         yield chunk
-        if fields.get("last"):
+        if part["last"]:
             return
 
 
@@ -133,9 +137,13 @@ class _Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + 0.1
-            self._wire.send(
-                {"type": "progress", "phase": "receive", "done_bytes": self._done, "total_bytes": self._total}
-            )
+            told: Progress = {
+                "phase": "receive",
+                "done_bytes": self._done,
+                "total_bytes": self._total,
+                "text": "",
+            }
+            self._wire.send(dict(told, type="progress"))
             if self._lock is not None:
                 file_locks.show_life(self._lock)
 

@@ -7,7 +7,9 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import Dict, List, Mapping, Optional
+
+    from .records.spec import Spec, TaskSpec
 
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "grpc_proxy")
@@ -50,16 +52,16 @@ def without_proxies(variables: Mapping[str, str]) -> Dict[str, str]:
 
 def of_task(
     inherited: Mapping[str, str],
-    spec: Mapping[str, Any],
-    task: Mapping[str, Any],
+    spec: Spec,
+    task: TaskSpec,
     secrets: Mapping[str, str],
     attempt: int,
     key: str,
 ) -> Dict[str, str]:
     """The whole environment of one attempt of a task, before marks are replaced."""
-    variables = dict(inherited) if task.get("keep_proxy") else without_proxies(inherited)
-    variables.update(task.get("env") or {})
-    variables.update({name: secrets[name] for name in task.get("secrets") or () if name in secrets})
+    variables = dict(inherited) if task["keep_proxy"] else without_proxies(inherited)
+    variables.update(task["env"])
+    variables.update({name: secrets[name] for name in task["secrets"] if name in secrets})
     variables.update(
         DTCTL_RUN=spec["run"],
         DTCTL_CLUSTER=spec["cluster"],
@@ -89,6 +91,12 @@ class Marks:
         return {name: self.text(value) for name, value in variables.items()}
 
 
-def has_stray_nul(text: str) -> bool:
-    """True for text that no process can be given."""
-    return "\0" in _MARK.sub("", text)
+def can_be_given(text: str) -> bool:
+    """False for text that no process can be given: with a NUL that is no mark's, or with half a character."""
+    if "\0" in text and "\0" in _MARK.sub("", text):
+        return False
+    try:
+        encode(text)
+    except UnicodeEncodeError:
+        return False
+    return True

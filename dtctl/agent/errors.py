@@ -18,6 +18,12 @@ class Refused(Exception):
         self.hint = hint
 
 
+def damaged(problem: str) -> Refused:
+    """`problem`: which file of a run does not hold what it should, and what is wrong with it."""
+    hint = "dtctl down    ends what is left of the run, and removes its files"
+    return Refused("damaged", "a file of the run on this host does not hold what it should", problem, hint)
+
+
 def from_os_error(error: OSError, doing: str) -> Refused:
     """What an operating system error means to the person at the controller. `doing` reads as in 'write the bundle'."""
     import errno

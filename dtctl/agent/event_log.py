@@ -7,10 +7,11 @@ import os
 from contextlib import suppress
 
 from . import files
+from .records import json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping
+    from typing import Dict, List, Mapping
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 256 * 1024 * 1024
@@ -32,7 +33,7 @@ class EventLog:
         """Of the lines in the file: an event that is not yet there has no index yet."""
         return len(self._starts) - 1
 
-    def add(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Mapping[str, object]) -> None:
         self._waiting.append(json.dumps(event).encode() + b"\n")
         self.write_waiting()
 
@@ -41,8 +42,8 @@ class EventLog:
         while self._waiting and self._append(self._waiting[0]):
             del self._waiting[0]
 
-    def since(self, index: int, most: int = 100) -> List[Dict[str, Any]]:
-        """At most so many events, from the one with this index on."""
+    def since(self, index: int, most: int = 100) -> List[Dict[str, object]]:
+        """At most so many events, from the one with this index on. They are as they stand there: nothing is checked."""
         last = min(self.count, index + most)
         if index >= last:
             return []
@@ -104,10 +105,10 @@ class EventLog:
             os.close(opened)
 
 
-def _event(line: bytes) -> Dict[str, Any]:
+def _event(line: bytes) -> Dict[str, object]:
     """Empty for a line that something else has damaged, which keeps its number."""
     try:
-        value = json.loads(line)
+        value = json_text.parse(line)
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {}

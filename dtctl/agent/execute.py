@@ -7,7 +7,6 @@ import select
 import time
 
 from . import environment, runs
-from .conversation import Conversation, field
 from .errors import Refused, from_os_error
 from .masks import Masks
 from .setup import end_tree
@@ -15,19 +14,20 @@ from .setup import end_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Dict, Iterable, List, Mapping
+    from typing import Iterable, List, Mapping, Optional
+
+    from .conversation import Conversation
+    from .records.answers import ExecResult, Output
+    from .records.requests import ExecRequest
 
 DRAIN_S = 0.5
 """How long output is still read after the command has ended, while something that it left behind holds the pipes."""
 
 
-def execute(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
-    argv = field(request, "argv", list)
-    if not argv or not all(isinstance(word, str) for word in argv):
-        raise Refused("bad_request", "exec: argv has to hold words")
+def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
     key = os.urandom(16).hex()
     place = _place(talk, request, key)
-    child = _spawn(place.marks.words(argv), place.env, place.cwd)
+    child = _spawn(place.marks.words(request["argv"]), place.env, place.cwd)
     try:
         code = _relay(talk, child, place.masks)
     except BaseException:
@@ -46,14 +46,17 @@ class Place:
         self.masks = Masks(secrets)
 
 
-def _place(talk: Conversation, request: Mapping[str, Any], key: str) -> Place:
-    wanted = field(request, "task", str, type(None))
-    run = runs.need(talk, request) if wanted else runs.find(talk, request)
+def _place(talk: Conversation, request: ExecRequest, key: str) -> Place:
+    wanted = request["task"]
+    if wanted is not None:
+        run: Optional[runs.Run] = runs.need(talk, request)
+    else:
+        run = runs.find(talk, request["cluster"], request["host"], request["run"])
     marks = environment.Marks(run.files.code_directory() if run else None)
-    code = request.get("cwd") == "code"
+    code = request["cwd"] == "code"
     if run is None or wanted is None:
         return Place(dict(environment.base(), DTCTL_KEY=key), code, marks, [])
-    run.tasks({"type": "exec", "tasks": [wanted]})
+    run.tasks([wanted])
     task = next(task for task in run.spec["tasks"] if task["id"] == wanted)
     attempt = run.state()["tasks"][wanted]["attempt"]
     secrets = run.files.secrets()
@@ -100,7 +103,8 @@ class Stream:
         cut = self._masks.cut(data) if chunk else len(data)
         self._kept = data[cut:]
         if cut:
-            talk.wire.send({"type": "output", "stream": self._number}, self._masks.hide(data[:cut]))
+            output: Output = {"stream": self._number}
+            talk.wire.send(dict(output, type="output"), self._masks.hide(data[:cut]))
 
 
 def _relay(talk: Conversation, child: subprocess.Popen[bytes], masks: Masks) -> int:

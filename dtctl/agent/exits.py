@@ -9,7 +9,10 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Optional
+    from typing import Optional
+
+    from .records.run_state import Ending, Exit
+    from .records.spec import RecoverySpec
 
 USAGE = 2
 """What argparse, absl and most programs answer to a wrong command line."""
@@ -35,8 +38,8 @@ class Verdict:
         self.because = because
 
 
-def verdict(ending: Mapping[str, Any], tail: str, recovery: Mapping[str, Any]) -> Verdict:
-    """Of an ending (as in exit.json) with the end of its log; `retry` and `permanent` of `recovery` come first."""
+def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:
+    """Of an ending with the end of its log; `retry` and `permanent` of `recovery` come first."""
     number = _number(ending)
     if number in recovery["retry"]:
         return Verdict(True)
@@ -56,9 +59,18 @@ def unmendable_error(tail: str) -> str:
     return ""
 
 
-def _number(ending: Mapping[str, Any]) -> Optional[int]:
+def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
+    """As state.json tells it."""
+    return {
+        "code": ending["code"],
+        "signal": ending["signal"],
+        "error": ending["error"],
+        "ended": ending["ended"],
+        "retry": verdict.retry,
+        "tail": tail,
+    }
+
+
+def _number(ending: Ending) -> Optional[int]:
     """None of an end that nobody has seen."""
-    if ending["signal"] is not None:
-        return 128 + int(ending["signal"])
-    code: Optional[int] = ending["code"]
-    return code
+    return ending["code"] if ending["signal"] is None else 128 + ending["signal"]

@@ -11,29 +11,39 @@ import time
 from contextlib import suppress
 from itertools import chain
 
-from . import bundle_incoming, bundles, file_locks, old_runs, paths, programs, reboot, runs, stop, strays
+from . import bundle_incoming, bundles, damaged_runs, file_locks, old_runs, paths, programs, reboot, runs, stop, strays
 from .bundle_manifest import is_bundle_id
 from .bundle_tree import remove_tree
-from .conversation import field
+from .records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from .records.words import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, Mapping, Optional, Set
+    from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from .conversation import Conversation
+    from .records.answers import DeadRun, GcResult, Orphan
+    from .records.requests import GcRequest
+
+    T = TypeVar("T")
 
 HALF_MADE_S = 3600.0
 """A run directory is made within milliseconds; one that has no spec after so long never will."""
 
 
-def collect(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def collect(talk: Conversation, request: GcRequest) -> GcResult:
     """Of one cluster, or of `all`; what belongs to no cluster is looked for in any case."""
-    cluster = None if request.get("all") else field(request, "cluster", str)
-    sweep = _Sweep(talk, bool(request.get("dry_run")))
-    sweep.end_strays(cluster)
-    sweep.remove_runs(cluster)
-    sweep.remove_files()
-    sweep.remove_bundles()
+    cluster = None if request["all"] else request["cluster"]
+    sweep = _Sweep(talk, request["dry_run"])
+    with talk.at("processes of dead runs"):
+        sweep.end_strays(cluster)
+    with talk.at("runs"):
+        sweep.remove_runs(cluster)
+        sweep.remove_damaged_runs(cluster)
+    with talk.at("files"):
+        sweep.remove_files()
+    with talk.at("bundles"):
+        sweep.remove_bundles()
     if not sweep.dry_run:
         reboot.withdraw(talk.root)
     return sweep.result
@@ -44,13 +54,14 @@ class _Sweep:
 
     def __init__(self, talk: Conversation, dry_run: bool) -> None:
         self.dry_run = dry_run
-        self.result: Dict[str, Any] = {
+        self.result: GcResult = {
             "dry_run": dry_run,
             "processes": [],
             "survivors": [],
             "runs": [],
             "bundles": [],
             "files": [],
+            "omitted": 0,
             "freed_bytes": 0,
         }
         self._talk = talk
@@ -61,38 +72,67 @@ class _Sweep:
         found = [stray for stray in strays.find(self._talk.root) if cluster in (None, stray.cluster)]
         left = [] if self.dry_run else strays.end(found)
         for stray in found:
-            told = {"pid": stray.process.pid, "command": stray.command, "run": stray.run}
-            self.result["survivors" if stray in left else "processes"].append(told)
+            told: Orphan = {"pid": stray.process.pid, "command": stray.command, "run": stray.run}
+            self._add(self.result["survivors" if stray in left else "processes"], told, MOST_PROCESSES)
 
     def remove_runs(self, cluster: Optional[str]) -> None:
         for run, reason in old_runs.expired_here(self._talk, cluster, time.time()):
             size = paths.used_bytes(run.files.directory)
             if self.dry_run or self._remove_run(run):
-                told = {"run": run.id, "cluster": run.spec["cluster"], "host": run.spec["host"], "reason": reason}
-                self.result["runs"].append(told)
-                self.result["freed_bytes"] += size
-                self._gone.add(run.files.directory)
+                self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
+
+    def remove_damaged_runs(self, cluster: Optional[str]) -> None:
+        """Those that are dead. Of others `runs` tells, and `down` ends them."""
+        for run in damaged_runs.every(self._talk):
+            if cluster in (None, run.cluster) and run.is_dead():
+                size = paths.used_bytes(run.directory)
+                if self.dry_run or self._remove_damaged(run):
+                    self._tell_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
+
+    def _tell_run(
+        self, run: str, cluster: Optional[str], host: str, reason: str, directory: str, size_bytes: int
+    ) -> None:
+        told: DeadRun = {"run": run, "cluster": cluster, "host": host, "reason": brief(reason)}
+        self._add(self.result["runs"], told, MOST_RUNS)
+        self.result["freed_bytes"] += size_bytes
+        self._gone.add(directory)
+
+    def _add(self, told: List[T], one: T, most: int) -> None:
+        if len(told) < most:
+            told.append(one)
+        else:
+            self.result["omitted"] += 1
 
     def _remove_run(self, run: runs.Run) -> bool:
-        directory = paths.cluster_directory(self._talk.root, run.spec["cluster"], run.spec["host"])
-        lock = stop.try_cluster_lock(directory)
+        return self._locked(run.spec["cluster"], run.spec["host"], lambda: old_runs.remove(run))
+
+    def _remove_damaged(self, run: damaged_runs.DamagedRun) -> bool:
+        def remove() -> bool:
+            dead = run.is_dead()
+            if dead:
+                run.remove()
+            return dead
+
+        return remove() if run.cluster is None else self._locked(run.cluster, run.host, remove)
+
+    def _locked(self, cluster: str, host: str, remove: Callable[[], bool]) -> bool:
+        lock = stop.try_cluster_lock(paths.cluster_directory(self._talk.root, cluster, host))
         if lock is None:
             return False  # a controller is at work on that cluster, and will see to it
         try:
-            return old_runs.remove(run)
+            return remove()
         finally:
             os.close(lock)
 
     def remove_bundles(self) -> None:
-        here = [run for run in runs.every(self._talk) if run.files.directory not in self._gone]
-        used = {str(run.spec["bundle"]) for run in here if run.spec["bundle"]}
+        used = runs.used_bundles(self._talk, without=self._gone)
         found = [base for base, written in bundles.unneeded(self._talk.root, used) if not written]
         sizes = {base: paths.used_bytes(base) for base in found}
         if not self.dry_run:
             bundles.prune(self._talk.root, used)
         for base in found:
             if self.dry_run or not os.path.lexists(base):
-                self.result["bundles"].append(os.path.basename(base))
+                self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
                 self.result["freed_bytes"] += sizes[base]
 
     def remove_files(self) -> None:
@@ -110,8 +150,8 @@ class _Sweep:
     def _idle_clusters(self) -> Iterator[str]:
         """Directories, and before them the files, of clusters that have no run here. Setups are remembered."""
         clusters = os.path.join(self._talk.root, "clusters")
-        for cluster in paths.entries(clusters):
-            for host in paths.entries(os.path.join(clusters, cluster)):
+        for cluster in filter(paths.is_component, paths.entries(clusters)):
+            for host in filter(paths.is_component, paths.entries(os.path.join(clusters, cluster))):
                 directory = os.path.join(clusters, cluster, host)
                 with suppress(FileNotFoundError):
                     lock = file_locks.hold(os.path.join(directory, "lock"), exclusive=True, create=False, certain=True)
@@ -122,8 +162,9 @@ class _Sweep:
                             os.close(lock)
 
     def _of_idle_cluster(self, cluster: str, host: str, directory: str) -> Iterator[str]:
-        here = [run for run in runs.every(self._talk, cluster) if run.files.directory not in self._gone]
-        if host not in [run.spec["host"] for run in here]:
+        here = [run.files.directory for run in runs.every(self._talk, cluster)]
+        here += [run.directory for run in damaged_runs.every(self._talk) if run.cluster == cluster]
+        if host not in [os.path.basename(run) for run in here if run not in self._gone]:
             yield from (os.path.join(directory, name) for name in ("current", "lock") if name in os.listdir(directory))
             for empty in (directory, os.path.dirname(directory)):
                 if not os.listdir(empty):
@@ -138,7 +179,7 @@ class _Sweep:
                 else:
                     os.unlink(path)
         if self.dry_run or not os.path.lexists(path):
-            self.result["files"].append(path)
+            self._add(self.result["files"], path, MOST_FILES)
             self.result["freed_bytes"] += size
 
 

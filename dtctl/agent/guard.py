@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
-from . import birth, programs, revival, wake
+from . import birth, paths, programs, revival, wake
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,6 +148,6 @@ def _is_over(files: RunFiles, supervisor: int) -> bool:
         state = files.state()
     except FileNotFoundError:
         return True
-    except (OSError, ValueError):
+    except (OSError, paths.Damaged):
         return False
-    return bool(state["finished"]) and state["agent"]["pid"] == supervisor
+    return state["finished"] and state["agent"] is not None and state["agent"]["pid"] == supervisor

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from . import processes, trouble
+from . import paths, processes, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping
+    from typing import Any, Callable, Dict, Mapping, Optional
 
     from .records.run_state import Intent, IntentFile, Intents
     from .runfiles import RunFiles
@@ -32,35 +32,52 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 class Followed:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
-    An order holds from the moment in which it is taken; on a full disk it is written later. Raises only when there has
-    never been anything to follow.
+    An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is
+    put aside, and what is followed is written in its place. Raises only when there has never been anything to follow.
     """
 
-    def __init__(self, files: RunFiles) -> None:
+    def __init__(
+        self, files: RunFiles, fallback: Optional[IntentFile] = None, told: Callable[[str], None] = trouble.note
+    ) -> None:
+        """`fallback` is followed where the file is damaged from the beginning. `told` hears of every damage."""
+        self.told = told
         self.lost_session = False
         """The session that began the run ended before it was told `keep`."""
         self._files = files
         self._seen: object = None
         self._unwritten: Intents = {}
-        self.value: IntentFile = files.intent()
+        self._tasks = list(fallback["tasks"]) if fallback is not None else []
+        try:
+            self.value = self._on_disk()
+        except paths.Damaged:
+            if fallback is None:
+                raise
+            self.value = fallback
+            self._mend()
 
     def read(self) -> None:
+        try:
+            self._follow()
+        except OSError as error:
+            trouble.note("intent: %s" % error)
+        if self._unwritten:
+            self._write()
+
+    def _follow(self) -> None:
         try:
             self._look()
             session = self.value["session"]
             if session is not None and processes.find(session) is None:
                 self._look()  # the last that it did may have been to write that the run is kept
                 self.lost_session = self.value["session"] is not None
-        except (OSError, ValueError) as error:
-            trouble.note("intent: %s" % error)
-        if self._unwritten:
-            self._write()
+        except paths.Damaged:
+            self._mend()
 
     def _look(self) -> None:
         found = os.stat(self._files.intent_path)
         seen = (found.st_ino, found.st_mtime_ns, found.st_size)
         if seen != self._seen:
-            self.value = self._files.intent()
+            self.value = self._on_disk()
             self.lost_session = False
             self._seen = seen
 
@@ -74,12 +91,34 @@ class Followed:
 
     def settled(self) -> bool:
         """True when intent.json is what is followed; asked with the intent lock held."""
-        return not self._unwritten and bool(self._files.intent()["serial"] == self.value["serial"])
+        try:
+            return not self._unwritten and self._on_disk()["serial"] == self.value["serial"]
+        except paths.Damaged:
+            return False
+
+    def _on_disk(self) -> IntentFile:
+        intent = self._files.intent()
+        lacking = [task for task in self._tasks if task not in intent["tasks"]]
+        if lacking:
+            raise paths.Damaged(
+                "%s is damaged: it does not say what is wanted of %s" % (self._files.intent_path, lacking[0])
+            )
+        return intent
+
+    def _mend(self) -> None:
+        with self._files.intent_lock():
+            try:
+                self.value = self._on_disk()  # a session has written since
+            except paths.Damaged as damage:
+                self.value["serial"] += 1
+                aside = self._files.replace_damaged(self._files.intent_path, self.value)
+                self.told("%s; it was put aside as %s" % (damage, aside))
+        self._seen = None
 
     def _write(self) -> None:
         try:
             with self._files.intent_lock():
-                intent = self._files.intent()
+                intent = self._on_disk()
                 orders = newer(intent["tasks"], self._unwritten)
                 intent["tasks"].update(orders)
                 if orders:
@@ -89,6 +128,6 @@ class Followed:
             self._unwritten = {}
             self.value = intent
             self._seen = None  # a session may have written since: the next reading tells
-        except (OSError, ValueError) as error:
+        except (OSError, paths.Damaged) as error:
             trouble.note("intent: %s" % error)
             self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))

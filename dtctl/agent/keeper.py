@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import signal
 import time
 
-from . import birth, environment, files, paths, processes, programs, revival, wake
+from . import birth, environment, files, paths, processes, programs, revival, trouble, wake
+from .records.words import brief
 from .runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, NoReturn, Optional
+    from typing import List, Mapping, NoReturn, Optional
+
+    from .records.run_state import Ending, Start
 
 CANNOT_RUN = 127
 """Exit code of a command that could not be run at all, as of a shell."""
 
-_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EIO)
-"""Errors that another attempt may not meet."""
-
 LOOK_S = 5.0
 """How often a keeper looks whether its agent is there."""
+
+_MOST_WORDS = 1000
+_LONGEST_WORD = 4096
+"""Of a command in start.json, where it stands for people."""
+
+_LONGEST_SHOWN = 500
+"""Of a path or word in an error."""
 
 
 class Launch:
@@ -37,6 +42,22 @@ class Launch:
         self.env = env
         self.cwd = cwd
         self.key = key
+
+
+class Fault:
+    """What was in the way of exec. `final`: another attempt would meet it, too."""
+
+    def __init__(self, text: str, final: bool) -> None:
+        self.text = text
+        self.final = final
+
+    def encode(self) -> bytes:
+        return (b"!" if self.final else b"?") + brief(self.text).encode("utf-8", "replace")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Optional[Fault]:
+        """None of nothing: exec has succeeded, or the child was killed before."""
+        return cls(data[1:].decode("utf-8", "replace"), data[:1] == b"!") if data else None
 
 
 def launch(what: Launch) -> None:
@@ -66,8 +87,8 @@ def _keep(what: Launch) -> None:
     if error is None:
         os.write(go_write, b"g")
     os.close(go_write)
-    fault = _read_all(fault_read)
-    if error is None and not fault:
+    fault = Fault.decode(_read_all(fault_read))
+    if error is None and fault is None:
         wake.ring(what.wake_path)
     run = RunFiles(os.path.dirname(what.wake_path))
     _record_exit(what, _wait(pid, run), fault, error)
@@ -91,19 +112,19 @@ def _wait(pid: int, run: RunFiles) -> int:
 
 
 def _become_trainer(what: Launch, go: int, fault: int) -> NoReturn:
-    error: Dict[str, Any] = {}
+    met = Fault("", False)
     try:
         if os.read(go, 1) != b"g":  # not recorded, or the keeper was killed: it must not run
             os._exit(CANNOT_RUN)
-        error = _prepare_and_exec(what)
+        met = _prepare_and_exec(what)
     except BaseException as bug:
-        error = {"text": repr(bug), "final": False}
+        met = Fault(repr(bug), False)
     finally:
-        os.write(fault, json.dumps(error).encode())
+        os.write(fault, met.encode())
         os._exit(CANNOT_RUN)
 
 
-def _prepare_and_exec(what: Launch) -> Dict[str, Any]:
+def _prepare_and_exec(what: Launch) -> Fault:
     """Returns only when something was in the way."""
     doing = "open the log"
     try:
@@ -122,24 +143,28 @@ def _prepare_and_exec(what: Launch) -> Dict[str, Any]:
             environment.encoded(what.env),
         )
     except OSError as error:
-        reason = error.strerror or os.strerror(error.errno or 0)
-        return {"text": "cannot %s: %s" % (doing, reason), "final": error.errno not in _PASSING}
+        reason = os.strerror(error.errno or 0)
+        return Fault("cannot %s: %s" % (_cut(doing), reason), not trouble.passes(error))
     except ValueError as unfit:
-        return {"text": "cannot %s: %s" % (doing, unfit), "final": True}
+        return Fault("cannot %s: %s" % (_cut(doing), unfit), True)
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= _LONGEST_SHOWN else word[:_LONGEST_SHOWN] + "..."
 
 
 def _record_start(what: Launch, pid: int, started: float) -> Optional[str]:
     """Writes start.json; a text when the trainer must not run."""
     trainer = processes.Process.read(pid)
     me = processes.myself()
-    value = {
+    value: Start = {
         "pid": pid,
         "start_time": trainer.start_time if trainer else None,
         "boot_id": me["boot_id"],
         "keeper": {"pid": me["pid"], "start_time": me["start_time"]},
         "started": started,
         "key": what.key,
-        "argv": what.argv,
+        "argv": [word[:_LONGEST_WORD] for word in what.argv[:_MOST_WORDS]],
     }
     try:
         if not paths.claim_json(os.path.join(what.directory, "start.json"), value):
@@ -149,26 +174,38 @@ def _record_start(what: Launch, pid: int, started: float) -> Optional[str]:
     return None
 
 
-def _record_exit(what: Launch, status: int, fault: bytes, error: Optional[str]) -> None:
+def _record_exit(what: Launch, status: int, fault: Optional[Fault], error: Optional[str]) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
-    ending = {
+    ending: Ending = {
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
         "error": error,
         "ended": time.time(),
     }
-    if fault:
-        told = json.loads(fault)
-        ending.update(code=CANNOT_RUN if told["final"] else None, error=told["text"])
+    if fault is not None:
+        ending["code"] = CANNOT_RUN if fault.final else None
+        ending["error"] = fault.text
     elif error is not None:
-        ending.update(code=None)
+        ending["code"] = None
+    path = os.path.join(what.directory, "exit.json")
     while os.path.isdir(what.directory):
         try:
-            paths.write_json(os.path.join(what.directory, "exit.json"), ending)
+            paths.write_json(path, ending)
             break
-        except OSError:
+        except OSError as in_the_way:
+            if not trouble.passes(in_the_way) and not _clears(path):
+                break  # the trainer has seen to it that nothing can be written
             time.sleep(1.0)
     wake.ring(what.wake_path)
+
+
+def _clears(path: str) -> bool:
+    """Moves what the trainer has put there out of the way; False when there is nothing, or it cannot be moved."""
+    try:
+        paths.put_aside(path)
+    except OSError:
+        return False
+    return True
 
 
 def _read_all(descriptor: int) -> bytes:

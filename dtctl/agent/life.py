@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from . import file_locks, guard, programs, revival, wake
+from . import file_locks, guard, paths, programs, revival, trouble, wake
 from .runfiles import RunFiles
 
 TYPE_CHECKING = False
@@ -54,7 +54,13 @@ def go_on_as_guard(directory: str, lock: int, pid: int, reads: int, holds: int) 
 def _supervise(bond: guard.Bond) -> None:
     from .supervisor import Supervisor  # not before: the guard is to stay small
 
-    Supervisor(bond.files).run(bond.renew)
+    try:
+        supervisor = Supervisor(bond.files)
+    except paths.Damaged as damage:  # the spec or the environment: nothing here can tell what was in it
+        trouble.note("%s: the agent ends until somebody asks for it" % damage)
+        revival.retire(bond.files)
+        return
+    supervisor.run(bond.renew)
 
 
 def _ignore_hang_up() -> None:

@@ -9,23 +9,27 @@ import time
 from .errors import Refused
 from .log_reader import AttemptLog, Selection
 from .masks import Masks
-from .paths import attempt_directory, read_json, task_directory
+from .paths import attempt_directory, read_record, task_directory
+from .policy import FINAL
+from .records.words import Variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Iterator, List, Optional, Pattern, Tuple
 
     from .log_reader import LogFrame
+    from .records import answers
+    from .records.requests import LogsRequest
+    from .records.run_state import State
     from .wire import Wire
 
-    States = Callable[[], Optional[Dict[str, Any]]]
+    States = Callable[[], Optional[State]]
 
 POLL_S = 0.2
-_FINAL = ("succeeded", "failed", "stopped")
 _ATTEMPT = re.compile(r"attempt-([0-9]{1,9})\Z")
 
 
-def serve(run_dir: str, request: Dict[str, Any], wire: Wire, states: States, gone: Callable[[], bool]) -> None:
+def serve(run_dir: str, request: LogsRequest, wire: Wire, states: States, gone: Callable[[], bool]) -> None:
     """Sends `log` frames, and `states` frames if asked to; returns when `result` is due, or nobody listens.
 
     `states` gives state.json as it is now (null before there is one), `gone` whether the controller has gone.
@@ -36,13 +40,14 @@ def serve(run_dir: str, request: Dict[str, Any], wire: Wire, states: States, gon
     logs = [TaskLog(run_dir, task, request, selection) for task in tasks]
     shown_serial = None
     while True:
-        if request.get("states") and state is not None and state.get("serial") != shown_serial:
-            shown_serial = state.get("serial")
-            wire.send({"type": "states", "run": state.get("run"), "state": state})
+        if request["states"] and state is not None and state["serial"] != shown_serial:
+            shown_serial = state["serial"]
+            told: answers.States = {"run": state["run"], "state": state, "coordination": None}
+            wire.send(dict(told, type="states"))
         for log in logs:
             for fields, data in log.read(_is_final(state, log.task)):
                 wire.send(fields, data)
-        if not request.get("follow") or all(log.ended for log in logs) or gone():
+        if not request["follow"] or all(log.ended for log in logs) or gone():
             return
         time.sleep(POLL_S)
         state = _now(states)  # before the logs are read: what is final by then has written all that it will
@@ -51,7 +56,7 @@ def serve(run_dir: str, request: Dict[str, Any], wire: Wire, states: States, gon
 class TaskLog:
     """The attempts of one task, one after the other."""
 
-    def __init__(self, run_dir: str, task: str, request: Dict[str, Any], selection: Selection) -> None:
+    def __init__(self, run_dir: str, task: str, request: LogsRequest, selection: Selection) -> None:
         self.task = task
         self.ended = False
         """Nothing more will come."""
@@ -59,7 +64,7 @@ class TaskLog:
         self._selection = selection
         self._directory = task_directory(run_dir, task)
         self._listed: Tuple[Any, List[int]] = (None, [])
-        self._only = bool(request.get("previous")) or request.get("attempt") is not None
+        self._only = request["previous"] or request["attempt"] is not None
         self._attempt, offset = self._first(request)
         self._log = self._open(offset) if self._attempt else None
 
@@ -81,19 +86,19 @@ class TaskLog:
             self._attempt = later[0]
             self._log = self._open(0)
 
-    def _first(self, request: Dict[str, Any]) -> Tuple[int, Optional[int]]:
+    def _first(self, request: LogsRequest) -> Tuple[int, Optional[int]]:
         """The attempt to begin with (0: there is none yet), and the offset when it is known already."""
         attempts = self._attempts()
-        resumed = (request.get("resume") or {}).get(self.task)
+        resumed = request["resume"].get(self.task)
         if resumed is not None:
             attempt, offset = resumed
             return (attempt, offset) if attempt in attempts else (0, 0)
         if self._only:
-            wanted = request.get("attempt")
+            wanted = request["attempt"]
             if wanted is None:
                 wanted = attempts[-2] if len(attempts) > 1 else 0
             if wanted not in attempts:
-                what = f"attempt {request['attempt']}" if request.get("attempt") is not None else "previous attempt"
+                what = f"attempt {request['attempt']}" if request["attempt"] is not None else "previous attempt"
                 known = ", ".join(map(str, attempts)) or "none"
                 raise Refused("bad_request", f"{self.task} has no {what}", hint=f"attempts so far: {known}")
             return wanted, None
@@ -129,26 +134,29 @@ class TaskLog:
         return self._listed[1]
 
 
-def _selection(run_dir: str, request: Dict[str, Any]) -> Selection:
-    grep = request.get("grep")
+def _selection(run_dir: str, request: LogsRequest) -> Selection:
+    pattern = _pattern(request["grep"]) if request["grep"] is not None else None
+    secrets = read_record(os.path.join(run_dir, "secrets.json"), Variables) or {}
+    return Selection(request["lines"], request["since"], pattern, Masks(secrets.values()))
+
+
+def _pattern(grep: str) -> Pattern[str]:
     try:
-        pattern = re.compile(grep) if grep is not None else None
-    except re.error as error:
-        raise Refused("bad_request", f"{grep!r} is not a regular expression", detail=str(error)) from error
-    secrets = read_json(os.path.join(run_dir, "secrets.json")) or {}
-    return Selection(request.get("lines"), request.get("since"), pattern, Masks(secrets.values()))
+        return re.compile(grep)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Refused("bad_request", f"{grep[:200]!r} is not a regular expression", detail=str(error)) from error
 
 
-def _now(states: States) -> Optional[Dict[str, Any]]:
+def _now(states: States) -> Optional[State]:
     try:
         return states()
     except FileNotFoundError:
         raise Refused("no_run", "the run has been removed from this host") from None
 
 
-def _tasks(request: Dict[str, Any], state: Optional[Dict[str, Any]]) -> List[str]:
+def _tasks(request: LogsRequest, state: Optional[State]) -> List[str]:
     known = list(state["tasks"]) if state is not None else []
-    if request.get("tasks") is None:
+    if request["tasks"] is None:
         return known
     for task in request["tasks"]:
         if state is not None and task not in known:
@@ -156,5 +164,6 @@ def _tasks(request: Dict[str, Any], state: Optional[Dict[str, Any]]) -> List[str
     return list(request["tasks"])
 
 
-def _is_final(state: Optional[Dict[str, Any]], task: str) -> bool:
-    return state is not None and state["tasks"].get(task, {}).get("state") in _FINAL
+def _is_final(state: Optional[State], task: str) -> bool:
+    entry = state["tasks"].get(task) if state is not None else None
+    return entry is not None and entry["state"] in FINAL

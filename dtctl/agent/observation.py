@@ -12,9 +12,10 @@ from .watchdog import Signs, Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Callable, Optional
 
     from .attempt import Attempt
+    from .records.run_state import Entry
 
 LOOK_S = 1.0
 
@@ -25,7 +26,7 @@ class Observation:
     def __init__(
         self,
         attempt: Attempt,
-        entry: Dict[str, Any],
+        entry: Entry,
         port: Optional[int],
         target_step: Optional[int],
         watchdog: Watchdog,
@@ -33,14 +34,14 @@ class Observation:
         mending: Callable[[], bool],
     ) -> None:
         """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet."""
-        self._start = attempt.start
+        self._trainer = attempt.trainer
         self._entry = entry
         self._target_step = target_step
         self._watchdog = watchdog
         self._checkpoints = checkpoints
         self._mending = mending
         self._saves: Optional[int] = None
-        self._readiness = Readiness(port, attempt.start)
+        self._readiness = Readiness(port, attempt.trainer, attempt.key)
         adopted = entry["progress"] is not None
         self._log = LogProgress(os.path.join(attempt.directory, "log"), adopted)
         self._next_look = 0.0
@@ -60,7 +61,7 @@ class Observation:
         if grew:
             self._entry["progress"] = wall
         if stepped:
-            self._entry.update(step=self._log.step, step_time=wall)
+            self._entry.update({"step": self._log.step, "step_time": wall})
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
     def look(self, now: float, wall: float) -> Optional[str]:
@@ -69,7 +70,7 @@ class Observation:
             return None
         self._next_look = now + LOOK_S
         signs = self.sees_progress(wall)
-        trainer = processes.find(self._start)
+        trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = self._is_done() or self._mending()
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
@@ -89,4 +90,4 @@ class Observation:
 
     def _is_done(self) -> bool:
         step, target = self._entry["step"], self._target_step
-        return step is not None and target is not None and bool(step >= target)
+        return step is not None and target is not None and step >= target

@@ -12,21 +12,22 @@ from .errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+    from typing import Dict, Iterable, List, Optional, Tuple
 
     from .conversation import Conversation
+    from .records.spec import Spec
 
     Part = Tuple[str, str]  # a run and a host of the inventory: several may be this machine
 
 
 REMOVED = ".removed-"
-"""How the name of a run's directory begins that is about to vanish."""
+"""How the name of a run's directory begins that is about to vanish. No run has such a name."""
 
 
 class Standing:
     """Of one run here. `ended` is None as long as it is live."""
 
-    def __init__(self, spec: Mapping[str, Any], ended: Optional[float], current: bool) -> None:
+    def __init__(self, spec: Spec, ended: Optional[float], current: bool) -> None:
         self.part: Part = (spec["run"], spec["host"])
         self.place: Tuple[str, str] = (spec["cluster"], spec["host"])
         self.created: float = spec["created"]
@@ -58,7 +59,7 @@ def expired_here(talk: Conversation, cluster: Optional[str], now: float) -> List
     found = {}
     standings = []
     for run in runs.every(talk, cluster):
-        with suppress(OSError, ValueError):  # being removed
+        with suppress(OSError, paths.Damaged):  # being removed; and of those that are damaged: damaged_runs.py
             if run.files.is_of_this_machine():
                 standings.append(_standing(talk, run))
                 found[(run.id, run.spec["host"])] = run
@@ -69,7 +70,7 @@ def _standing(talk: Conversation, run: runs.Run) -> Standing:
     state = run.state()
     over = state["finished"] and not run.supervised()
     ended = max((task["since"] or 0.0 for task in state["tasks"].values()), default=0.0)
-    current = paths.read_text(runs.current_path(talk.root, run.spec["cluster"], run.spec["host"]))
+    current = runs.current(talk.root, run.spec["cluster"], run.spec["host"])[0]
     return Standing(run.spec, ended if over else None, run.id == current)
 
 

@@ -26,11 +26,16 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 
+def is_component(name: object) -> bool:
+    """True for what can be one component of a path and nothing else."""
+    return isinstance(name, str) and len(name) <= 200 and _NAME.match(name) is not None
+
+
 def component(name: object, what: str) -> str:
     """`name` when it can be one component of a path and nothing else; else refuses it."""
-    if not isinstance(name, str) or not _NAME.match(name) or len(name) > 200:
-        raise Refused("bad_request", "%r is not the name of a %s" % (name, what))
-    return name
+    if not is_component(name):
+        raise Refused("bad_request", "%s is not the name of a %s" % (ascii(name)[:300], what))
+    return str(name)
 
 
 def make_directory(path: str) -> None:
@@ -69,7 +74,7 @@ def last_attempt(run_dir: str, task: str) -> int:
     """The number of the newest attempt that has a directory; 0 when there is none."""
     try:
         names = os.listdir(task_directory(run_dir, task))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
     numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
     return max([int(number) for number in numbers if _NUMBER.match(number)], default=0)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import signal
 
+from .records.words import brief
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Optional
+    from typing import Optional, Union
 
     from .exits import Verdict
+    from .records.run_state import Ending, Entry, Intent, Past
+    from .records.spec import RecoverySpec
+    from .records.words import TaskState
 
 FINAL = ("succeeded", "failed", "stopped")
 
@@ -21,7 +26,7 @@ class Decision:
 
     __slots__ = ("delay_s", "reason", "restarts", "state")
 
-    def __init__(self, state: str, reason: str, restarts: int, delay_s: Optional[float] = None) -> None:
+    def __init__(self, state: TaskState, reason: str, restarts: int, delay_s: Optional[float] = None) -> None:
         self.state = state
         self.reason = reason
         self.restarts = restarts
@@ -39,24 +44,24 @@ class Decision:
         return "Decision(%r, %r, %r, %r)" % self._fields()
 
 
-def replaced(intent: Mapping[str, Any], generation: int) -> bool:
+def replaced(intent: Intent, generation: int) -> bool:
     """True when an attempt of this generation is to give way to another; not once the run's outcome is decided."""
-    return intent["want"] in ("run", "hold") and bool(intent["generation"] > generation)
+    return intent["want"] in ("run", "hold") and intent["generation"] > generation
 
 
 def after_exit(
-    ending: Mapping[str, Any],
+    ending: Ending,
     verdict: Verdict,
-    entry: Mapping[str, Any],
-    intent: Mapping[str, Any],
+    entry: Entry,
+    intent: Intent,
     lived_s: float,
-    recovery: Mapping[str, Any],
+    recovery: RecoverySpec,
     own: bool,
     jitter: float,
 ) -> Decision:
-    """What follows an ending (as in exit.json).
+    """What follows an ending.
 
-    `entry` is the task's in state.json, as it was when the attempt ended. `own`: it is restarted here without asking.
+    `entry` is the task's as it was when the attempt ended. `own`: it is restarted here without asking.
     `jitter` lies between 0 and 1.
     """
     stalled = entry["state"] == "stalled"
@@ -67,7 +72,7 @@ def after_exit(
     if intent["want"] == "stop":
         return Decision("stopped", intent["reason"] or "stopped", restarts)  # any -> stopped
     if replaced(intent, entry["generation"]):
-        state = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
+        state: TaskState = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
         return Decision(state, intent["reason"] or "restart asked for", intent["restarts"])
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
@@ -83,7 +88,7 @@ def after_exit(
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
 
 
-def _permanent(what: str, ending: Mapping[str, Any], verdict: Verdict) -> str:
+def _permanent(what: str, ending: Ending, verdict: Verdict) -> str:
     if ending["error"]:
         return what
     because = " (%s)" % verdict.because if verdict.because else ""
@@ -96,17 +101,18 @@ def _past_budget(what: str, restarts: int) -> str:
     return "%s, after %d restart%s" % (what, restarts, "" if restarts == 1 else "s")
 
 
-def back_off(restarts: int, recovery: Mapping[str, Any], jitter: float) -> float:
+def back_off(restarts: int, recovery: RecoverySpec, jitter: float) -> float:
     """Seconds before restart number `restarts` (from 1): doubling, limited, and up to a tenth longer."""
     doublings = min(restarts - 1, 60)  # the limit is reached long before; floats end
     delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"])
     return delay * (1 + jitter / 10)
 
 
-def describe_exit(ending: Mapping[str, Any]) -> str:
+def describe_exit(ending: Union[Ending, Past]) -> str:
     """An exit in words."""
-    if ending.get("error"):
-        return str(ending["error"])
+    error = ending.get("error")
+    if error:
+        return str(error)
     if ending["signal"] is not None:
         return "killed by %s" % signal_name(ending["signal"])
     return "exit code %s" % ending["code"]
@@ -119,6 +125,6 @@ def signal_name(number: int) -> str:
         return "signal %d" % number
 
 
-def unknown_exit(ended: Optional[float], why: str) -> Mapping[str, Any]:
+def unknown_exit(ended: Optional[float], why: str) -> Ending:
     """The exit of a process that ended unseen."""
-    return {"code": None, "signal": None, "error": why, "ended": ended}
+    return {"code": None, "signal": None, "error": brief(why), "ended": ended}

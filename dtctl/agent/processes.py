@@ -8,10 +8,16 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+    from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+
+    from .records import run_state
+    from .records.answers import Survivor
 
 KILL_LIMIT_S = 5.0
 """What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
+
+LONGEST_COMMAND = 4096
+"""Characters of a command line that are told."""
 
 _boot_id = ""
 
@@ -65,19 +71,37 @@ def _read_proc(pid: int, name: str) -> bytes:
         os.close(descriptor)
 
 
-def myself() -> Dict[str, Any]:
-    """This process, as it is written to state files."""
-    process = Process.read(os.getpid())
-    assert process is not None
+def identify(pid: int) -> Optional[run_state.Process]:
+    """A process of now, as it is written to state files; None when there is none."""
+    process = Process.read(pid)
+    if process is None:
+        return None
     return {"pid": process.pid, "start_time": process.start_time, "boot_id": boot_id()}
 
 
-def find(identity: Mapping[str, Any]) -> Optional[Process]:
-    """The live process with this pid, start time and boot id (if it has one); None when it has ended."""
-    if not identity.get("pid") or identity.get("boot_id", boot_id()) != boot_id():
+def myself() -> run_state.Process:
+    me = identify(os.getpid())
+    assert me is not None
+    return me
+
+
+def trainer(start: run_state.Start) -> Optional[run_state.Process]:
+    """The one that a start.json tells of; None when it never ran."""
+    pid, start_time, boot = start["pid"], start["start_time"], start["boot_id"]
+    if pid is None or start_time is None or boot is None:
         return None
-    process = Process.read(identity["pid"])
-    if process is None or process.zombie or process.start_time != identity["start_time"]:
+    return {"pid": pid, "start_time": start_time, "boot_id": boot}
+
+
+def find(identity: run_state.Process) -> Optional[Process]:
+    """The live process that this was written of; None when it has ended."""
+    return living(identity["pid"], identity["start_time"]) if identity["boot_id"] == boot_id() else None
+
+
+def living(pid: int, start_time: int) -> Optional[Process]:
+    """The live process of this boot with this pid and start time; None when it has ended."""
+    process = Process.read(pid)
+    if process is None or process.zombie or process.start_time != start_time:
         return None
     return process
 
@@ -87,7 +111,7 @@ def command(pid: int) -> str:
     words = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
     if not words:
         words = b"[%s]" % _read_proc(pid, "comm").strip()
-    return words.decode("utf-8", "replace")
+    return words.decode("utf-8", "replace")[:LONGEST_COMMAND]
 
 
 def words(pid: int) -> List[str]:
@@ -119,7 +143,11 @@ def every() -> Dict[int, Process]:
 
 def bears(pid: int, key: str) -> bool:
     """True when the process was started by us with this key; so only once its exec has succeeded."""
-    return _bears(pid, {b"DTCTL_KEY=" + key.encode()})
+    return _bears(pid, {_mark(key)})
+
+
+def _mark(key: str) -> bytes:
+    return b"DTCTL_KEY=" + key.encode("utf-8", "surrogateescape")
 
 
 def _bears(pid: int, marks: Set[bytes]) -> bool:
@@ -131,19 +159,18 @@ def _bears(pid: int, marks: Set[bytes]) -> bool:
     return not marks.isdisjoint(_read_proc(pid, "environ").split(b"\0"))
 
 
-def tree(identity: Mapping[str, Any], keys: Iterable[str]) -> List[Process]:
+def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
     """Every live process that is proved to belong to a trainer, whatever session it has moved to.
 
-    Proved are: the trainer itself (`identity`: pid, start_time, boot_id), what bears one of its keys as DTCTL_KEY, what
+    Proved are: the trainer itself (None where nobody knows its pid), what bears one of its keys as DTCTL_KEY, what
     shares the session or group of a trainer of which a proved process is left (so its number cannot have been given
     away), and the descendants of all of these. After a restart of the machine nothing is.
     """
-    if identity.get("boot_id", boot_id()) != boot_id():
+    if trainer is not None and trainer["boot_id"] != boot_id():
         return []
     table = every()
-    marks = {b"DTCTL_KEY=" + key.encode() for key in keys if key}
-    leader = identity.get("pid") or -1
-    oldest = identity.get("start_time") or 0
+    marks = {_mark(key) for key in keys if key}
+    leader, oldest = (trainer["pid"], trainer["start_time"]) if trainer is not None else (-1, 0)
     ours = {
         pid
         for pid, process in table.items()
@@ -168,12 +195,12 @@ def add_descendants(ours: Set[int], table: Mapping[int, Process]) -> None:
 def send_signal(processes: Iterable[Process], number: int) -> None:
     """Signals each one that is still the process that was found; what has ended in between is passed over."""
     for process in processes:
-        if find({"pid": process.pid, "start_time": process.start_time}) is not None:
+        if living(process.pid, process.start_time) is not None:
             with suppress(OSError):  # ended just now, or has become another user's: the next look tells
                 os.kill(process.pid, number)
 
 
-def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[Dict[str, Any]]:
+def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[Survivor]:
     """Survivors as the protocol lists them."""
     return [{"task": task, "pid": process.pid, "command": command(process.pid)} for process in processes]
 
@@ -187,12 +214,12 @@ class Ladder:
     sent its own.
     """
 
-    def __init__(self, identity: Mapping[str, Any], keys: Iterable[str], grace_s: float, now: float) -> None:
+    def __init__(self, trainer: Optional[run_state.Process], keys: Iterable[str], grace_s: float, now: float) -> None:
         self.grace_s = grace_s
         self.left: List[Process] = []
         """What the last scan has found."""
         self._killed: Optional[float] = None
-        self._identity = dict(identity)
+        self._trainer = trainer
         self._keys = list(keys)
         self._began = now
         self._asked = False
@@ -202,11 +229,11 @@ class Ladder:
     def step(self, now: float) -> bool:
         """True when nothing of the tree is left."""
         overdue = now >= self._began + self.grace_s
-        if self._asked and not overdue and find(self._identity) is not None:
+        if self._asked and not overdue and self._trainer_lives():
             return False  # saves the scan while the trainer itself is still at work
-        self.left = left = tree(self._identity, self._keys)
+        self.left = left = tree(self._trainer, self._keys)
         if not self._asked:
-            self._leader_was_there = find(self._identity) is not None
+            self._leader_was_there = self._trainer_lives()
         if not overdue and (not self._asked or not self._leader_was_there):
             self._terminate([process for process in left if (process.pid, process.start_time) not in self._told])
         self._asked = True
@@ -219,9 +246,12 @@ class Ladder:
         """What is still there though it was sent SIGKILL some time ago."""
         return self.left if self._killed is not None and now - self._killed > KILL_LIMIT_S else []
 
+    def _trainer_lives(self) -> bool:
+        return self._trainer is not None and find(self._trainer) is not None
+
     def _terminate(self, left: List[Process]) -> None:
-        group = self._identity["pid"] if self._leader_was_there else -1
-        if self._leader_was_there:
+        group = self._trainer["pid"] if self._trainer is not None and self._leader_was_there else -1
+        if group > 0:
             with suppress(OSError):  # ended just now
                 os.killpg(group, signal.SIGTERM)  # at once, so that no child is forked past it
         send_signal([process for process in left if process.group != group], signal.SIGTERM)

@@ -6,7 +6,9 @@ from . import ports, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Optional
+    from typing import Optional
+
+    from .records.run_state import Process
 
 LOOK_S = 0.5
 
@@ -14,9 +16,10 @@ LOOK_S = 0.5
 class Readiness:
     """Of one attempt that runs. `port` None: it is ready as soon as it runs."""
 
-    def __init__(self, port: Optional[int], start: Mapping[str, Any]) -> None:
+    def __init__(self, port: Optional[int], trainer: Optional[Process], key: str) -> None:
         self._port = port
-        self._start = start
+        self._trainer = trainer
+        self._key = key
         self._next_look = 0.0
 
     def look(self, now: float) -> bool:
@@ -29,8 +32,7 @@ class Readiness:
         inodes = ports.listening(self._port)
         if not inodes:
             return False
-        pid = str(self._start["pid"])
-        if ports.holds(pid, inodes):
+        if self._trainer is not None and ports.holds(str(self._trainer["pid"]), inodes):
             return True
-        tree = processes.tree(self._start, [self._start["key"]])
+        tree = processes.tree(self._trainer, [self._key])
         return any(ports.holds(str(process.pid), inodes) for process in tree)

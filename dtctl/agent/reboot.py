@@ -58,7 +58,7 @@ def withdraw(root: str) -> None:
 def _comes_back(files: RunFiles) -> bool:
     try:
         return revival.comes_back(files)
-    except (OSError, ValueError):
+    except (OSError, paths.Damaged):
         return False
 
 

@@ -47,8 +47,10 @@ def is_orphaned(files: RunFiles) -> bool:
     """True for a run that has something to do here, and nobody who does it."""
     try:
         return not wake.is_read(files.wake_path) and not is_retired(files) and not files.state()["finished"]
-    except (OSError, ValueError):
-        return False  # removed; or a session that reads it will tell what is wrong with it
+    except paths.Damaged:
+        return True  # an agent writes it anew
+    except OSError:
+        return False  # removed
 
 
 def every(root: str) -> Iterator[RunFiles]:
@@ -60,16 +62,23 @@ def every(root: str) -> Iterator[RunFiles]:
 
 
 def comes_back(files: RunFiles) -> bool:
-    """Tells whether a restart of this machine is to bring the run back here. Raises RunRemoved."""
+    """Tells whether a restart of this machine is to bring the run back here. Raises RunRemoved, Damaged."""
     return files.is_of_this_machine() and files.spec()["recovery"]["reboot"] == "auto"
 
 
 def revive_all(root: str) -> None:
     """After a restart of the machine: starts an agent for every live run that was kept and is to come back."""
     for files in every(root):
-        with suppress(OSError, ValueError):  # half made, or being removed
-            if comes_back(files) and files.intent()["session"] is None and is_orphaned(files):
+        with suppress(OSError, paths.Damaged):  # half made, or being removed; or nothing can be done without its spec
+            if comes_back(files) and _is_kept(files) and is_orphaned(files):
                 start(files)
+
+
+def _is_kept(files: RunFiles) -> bool:
+    try:
+        return files.intent()["session"] is None
+    except paths.Damaged:
+        return True  # an agent writes it anew, and takes it for kept
 
 
 def start(files: RunFiles) -> None:

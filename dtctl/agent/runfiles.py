@@ -118,6 +118,16 @@ class RunFiles:
                 os.unlink(self.path("reserve"))
             paths.write_json(path, value)
 
+    def replace_damaged(self, path: str, value: Mapping[str, object]) -> str:
+        """Puts a damaged file aside and writes this in its place; where the damaged one is now."""
+        aside = paths.put_aside(path)
+        try:
+            self.write_urgent(path, value)
+        except OSError:
+            os.replace(aside, path)  # the next try does both
+            raise
+        return aside
+
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
         """Held by whoever changes the intent, and by a supervisor that is about to end."""

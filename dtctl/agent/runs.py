@@ -6,17 +6,20 @@ import os
 import time
 from contextlib import suppress
 
-from . import environment, logind, paths, policy, processes, revival, wake
-from .conversation import field
+from . import environment, files, logind, paths, policy, processes, revival, wake
 from .errors import Refused
+from .records.run_state import Start
 from .runfiles import RunFiles, RunRemoved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+    from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
 
     from .conversation import Conversation
+    from .records.answers import Survivor
+    from .records.requests import Request
+    from .records.run_state import AgentProcess, IntentFile, State
 
 BIRTH_LIMIT_S = 20.0
 SUPERVISOR_END_LIMIT_S = 10.0
@@ -28,20 +31,37 @@ _children: List[subprocess.Popen[bytes]] = []
 
 
 class Run:
-    """One run on this host, by its files."""
+    """One run on this host, by its files. Methods that read them raise RunRemoved and paths.Damaged."""
 
     def __init__(self, talk: Conversation, directory: str) -> None:
         self.files = RunFiles(directory)
         self.spec = self.files.spec()
-        self.id: str = self.spec["run"]
+        self.id = self.spec["run"]
         self._talk = talk
+        place = paths.run_directory(self.files.root, self.id, self.spec["host"])
+        if place != directory:
+            raise paths.Damaged(
+                "%s is of another run or host: it belongs in %s" % (self.files.path("spec.json"), place)
+            )
 
-    def state(self) -> Dict[str, Any]:
-        return self.files.state()
+    def state(self) -> State:
+        state = self.files.state()
+        self._refuse_lack(self.files.state_path, state["tasks"])
+        return state
+
+    def intent(self) -> IntentFile:
+        intent = self.files.intent()
+        self._refuse_lack(self.files.intent_path, intent["tasks"])
+        return intent
+
+    def _refuse_lack(self, path: str, tasks: Container[str]) -> None:
+        lacking = [task["id"] for task in self.spec["tasks"] if task["id"] not in tasks]
+        if lacking:
+            raise paths.Damaged("%s is damaged: it lacks %s" % (path, ", ".join(lacking[:10])))
 
     def finished(self) -> bool:
         """Its agent has gone, and nobody waits for it."""
-        return bool(self.state()["finished"])
+        return self.state()["finished"]
 
     def live(self) -> bool:
         """Something of it runs here, or may run again. An agent may be there still, and wait for other hosts."""
@@ -50,34 +70,32 @@ class Run:
         return not (state["finished"] or (ended and self._is_told_to_stop()))
 
     def _is_told_to_stop(self) -> bool:
-        return all(intent["want"] == "stop" for intent in self.files.intent()["tasks"].values())
+        return all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
 
     def supervised(self) -> bool:
         """Tells by the FIFO's reader whether there is an agent: a supervisor, or a guard about to replace it."""
         return wake.is_read(self.files.wake_path)
 
-    def tasks(self, request: Mapping[str, Any]) -> List[str]:
-        """The ids that a request names, in the order of the spec; null means all."""
+    def tasks(self, named: Optional[List[str]]) -> List[str]:
+        """The ids that are named, in the order of the spec; None means all. Refuses those that are not here."""
         known = [task["id"] for task in self.spec["tasks"]]
-        named = field(request, "tasks", list, type(None))
         if named is None:
             return known
-        unknown = [str(task) for task in named if task not in known]
+        unknown = [task for task in named if task not in known]
         if unknown:
-            raise Refused("bad_request", "%s: no such task on this host" % ", ".join(unknown))
+            raise Refused("bad_request", "%s: no such task on this host" % ", ".join(unknown[:10]))
         return [task for task in known if task in named]
 
-    def change(self, change: Callable[[Dict[str, Any]], None]) -> int:
+    def change(self, change: Callable[[IntentFile], None]) -> int:
         """Writes a changed intent and returns its serial; the run is supervised afterwards."""
         with self.files.intent_lock():
-            intent = self.files.intent()
+            intent = self.intent()
             change(intent)
             intent["serial"] += 1
             self.files.write_intent(intent)
             wake.ring(self.files.wake_path)
         self.supervise()
-        serial: int = intent["serial"]
-        return serial
+        return intent["serial"]
 
     def supervise(self) -> None:
         """Returns when a supervisor is at work, by its guard or by a new agent if there was none."""
@@ -93,13 +111,14 @@ class Run:
                 raise Refused("internal", "the agent's supervisor does not start", log)
             time.sleep(0.02)
 
-    def _at_work(self, before: Optional[Mapping[str, Any]]) -> bool:
+    def _at_work(self, before: Optional[AgentProcess]) -> bool:
         """One that has written `finished` is about to go; one that has come since `before` may have gone already."""
         state = self.state()
         agent = state["agent"]
         if agent != before:
             return True
-        return bool(agent) and not state["finished"] and processes.find(agent) is not None and self.supervised()
+        alive = agent is not None and processes.find(agent) is not None
+        return alive and not state["finished"] and self.supervised()
 
     def keep_supervised(self) -> None:
         """Gives a live run whose agent was killed a new one."""
@@ -125,12 +144,12 @@ class Run:
         _children.append(child)
         return child
 
-    def until(self, done: Callable[[Mapping[str, Any]], bool], limit_s: float) -> Optional[Dict[str, Any]]:
+    def until(self, done: Callable[[State], bool], limit_s: float) -> Optional[State]:
         """The first state for which `done`; None when the time is over. A supervisor that is killed is replaced.
 
         Raises as Conversation.pause.
         """
-        found: List[Dict[str, Any]] = []
+        found: List[State] = []
 
         def look() -> bool:
             state = self.state()
@@ -143,17 +162,21 @@ class Run:
         self._talk.wait(look, limit_s)
         return found[0] if found else None
 
-    def survivors(self, tasks: List[str]) -> List[Dict[str, Any]]:
+    def survivors(self, tasks: List[str]) -> List[Survivor]:
         """What is left of the newest attempts of these tasks, as /proc says now."""
-        left = []
+        left: List[Survivor] = []
         for task in tasks:
-            newest = paths.last_attempt(self.files.directory, task)
-            start = paths.read_json(
-                os.path.join(paths.attempt_directory(self.files.directory, task, newest), "start.json")
-            )
-            if start is not None and start["key"]:
-                left += processes.describe(processes.tree(start, [start["key"]]), task)
+            left += processes.describe(self._remains(task), task)
         return left
+
+    def _remains(self, task: str) -> List[processes.Process]:
+        newest = paths.last_attempt(self.files.directory, task)
+        attempt = paths.attempt_directory(self.files.directory, task, newest)
+        try:
+            start = paths.read_record(os.path.join(attempt, "start.json"), Start)
+        except paths.Damaged:  # then by what the trainers themselves were given
+            return processes.tree(None, [attempt])
+        return processes.tree(processes.trainer(start), [start["key"]]) if start is not None and start["key"] else []
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
         """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
@@ -176,7 +199,8 @@ class Run:
 
     def finish(self) -> None:
         """Of one whose supervisor was ended: it has nothing to wait for any more."""
-        state = dict(self.state(), finished=True)
+        state = self.state()
+        state["finished"] = True
         paths.write_json(self.files.state_path, state)
 
     def remove(self) -> None:
@@ -198,6 +222,18 @@ def current_path(root: str, cluster: str, host: str) -> str:
     return os.path.join(paths.cluster_directory(root, cluster, host), "current")
 
 
+def current(root: str, cluster: str, host: str) -> Tuple[Optional[str], str]:
+    """The id of the current run, None if there is none; and why it cannot be told, where it cannot."""
+    path = current_path(root, cluster, host)
+    try:
+        run = paths.read_text(path)
+    except files.Unfit as error:
+        return None, "%s %s" % (path, error.strerror)
+    if run and not paths.is_component(run):
+        return None, "%s does not name a run: %s" % (path, ascii(run[:60]))
+    return run or None, ""
+
+
 def set_current(root: str, cluster: str, host: str, run: Optional[str]) -> None:
     path = current_path(root, cluster, host)
     if run is not None:
@@ -206,12 +242,10 @@ def set_current(root: str, cluster: str, host: str, run: Optional[str]) -> None:
         os.unlink(path)
 
 
-def find(talk: Conversation, request: Mapping[str, Any]) -> Optional[Run]:
-    """The run that a request means, None when it means the current one and there is none. Raises Refused."""
-    cluster, host = field(request, "cluster", str), field(request, "host", str)
-    named = field(request, "run", str, type(None))
-    run = named or paths.read_text(current_path(talk.root, cluster, host))
-    if not run:
+def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> Optional[Run]:
+    """The run of this name, or the current one; None when there is no current one. Raises Refused."""
+    run = named or current(talk.root, cluster, host)[0]
+    if run is None:
         return None
     try:
         found = Run(talk, paths.run_directory(talk.root, run, host))
@@ -224,26 +258,45 @@ def find(talk: Conversation, request: Mapping[str, Any]) -> Optional[Run]:
     return found
 
 
-def need(talk: Conversation, request: Mapping[str, Any]) -> Run:
-    """As `find`, and refuses when there is none."""
-    run = find(talk, request)
+def need(talk: Conversation, request: Request) -> Run:
+    """The run that a request means. Raises Refused, also when there is none."""
+    cluster, host = request["cluster"], request["host"]
+    run = find(talk, cluster, host, request["run"])
     if run is None:
-        raise Refused("no_run", "there is no run of %s on this host" % request["cluster"])
+        why = current(talk.root, cluster, host)[1]
+        raise Refused("no_run", "there is no run of %s on this host" % cluster, why)
     return run
 
 
 def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
-    """All runs below the root, of one cluster or of all; oldest first."""
+    """All runs below the root, of one cluster or of all; oldest first. Of those that are damaged: damaged_runs.py."""
     found = []
-    runs = os.path.join(talk.root, "runs")
-    for run in paths.entries(runs):
-        for host in paths.entries(os.path.join(runs, run)):
-            try:
-                found.append(Run(talk, os.path.join(runs, run, host)))
-            except (OSError, ValueError):
-                continue  # being made, or being removed
+    for directory in directories(talk.root):
+        with suppress(OSError, paths.Damaged):  # OSError: being made, or being removed
+            found.append(Run(talk, directory))
     return sorted((run for run in found if cluster in (None, run.spec["cluster"])), key=lambda run: run.spec["created"])
 
 
-def used_bundles(talk: Conversation) -> Set[str]:
-    return {str(run.spec["bundle"]) for run in every(talk) if run.spec["bundle"]}
+def directories(root: str) -> Iterator[str]:
+    """Of the runs on this host, whatever is in them; what is on its way to vanish has another name."""
+    runs = os.path.join(root, "runs")
+    for run in filter(paths.is_component, paths.entries(runs)):
+        for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
+            yield os.path.join(runs, run, host)
+
+
+def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
+    """Of all runs but those in the directories `without`. One that does not tell its bundle may use any."""
+    used: Set[str] = set()
+    for directory in directories(talk.root):
+        if directory in without:
+            continue
+        try:
+            bundle = RunFiles(directory).spec()["bundle"]
+        except RunRemoved:
+            continue
+        except (paths.Damaged, OSError):
+            return set(paths.entries(os.path.join(talk.root, "bundles")))
+        if bundle is not None:
+            used.add(bundle)
+    return used

@@ -9,16 +9,22 @@ import time
 from importlib import import_module
 
 from . import machine, paths, programs
-from .conversation import Aborted, Conversation
-from .errors import Refused, from_os_error
+from .conversation import Aborted, Conversation, held
+from .errors import Refused, damaged, from_os_error
+from .records import requests
 from .runfiles import RunRemoved
 from .wire import START, Gone, Wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping
+    from typing import Any, Mapping
+
+    from .records import answers
 
 PROTOCOL = 1
+
+LONGEST_TEXT = 65_536
+"""Of an error, as records.answers.Text says."""
 
 REQUESTS = {
     "up": "up.up",
@@ -34,7 +40,10 @@ REQUESTS = {
     "events": "story.events",
     "gc": "garbage.collect",
 }
-"""Module and function of each request. A module is only imported, and so compiled, when it is asked for."""
+"""Module and function of each request, which is given it as records/requests.py says what it holds.
+
+A module is only imported, and so compiled, when it is asked for.
+"""
 
 
 def main(root: str, program: str) -> None:
@@ -55,19 +64,19 @@ def main(root: str, program: str) -> None:
 def converse(talk: Conversation) -> None:
     """Answers requests until the first error. Raises Gone."""
     try:
-        talk.wire.send(greeting(talk.root))
+        talk.send("greeting", greeting(talk.root))
         while True:
             request = talk.wire.receive()[0]
-            if request.get("type") == "abort":
-                continue  # it crossed the answer to what it was to end
-            answer = _function(request)(talk, request)
-            talk.wire.send(dict(answer, type="result"))
+            if request["type"] != "abort":  # one that crossed the answer to what it was to end
+                _answer(talk, request)
     except Refused as refused:
         _refuse(talk, refused)
     except Aborted:
         _refuse(talk, Refused("rolled_back", "given up at the controller's word"))
     except RunRemoved:
         _refuse(talk, Refused("no_run", "the run has been removed"))
+    except paths.Damaged as error:
+        _refuse(talk, damaged(str(error)))
     except OSError as error:
         _refuse(talk, from_os_error(error, "do what was asked"))
     except Gone:
@@ -78,24 +87,34 @@ def converse(talk: Conversation) -> None:
         _refuse(talk, Refused("internal", "the agent has a bug", traceback.format_exc()))
 
 
-def _function(request: Mapping[str, Any]) -> Any:
-    place = REQUESTS.get(str(request.get("type")))
-    if place is None:
-        raise Refused("bad_request", "this agent knows no request %r" % request.get("type"))
-    module, _, name = place.partition(".")
-    return getattr(import_module("." + module, __package__), name)
+def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
+    """Here, and nowhere else, a request is checked: what its function is given holds."""
+    name = raw["type"]
+    if name not in REQUESTS:
+        raise Refused("bad_request", "this agent knows no request %s" % ascii(name)[:60])
+    kind: Any = requests.REQUESTS[name]
+    request = held(kind, raw, name)
+    module, _, function = REQUESTS[name].partition(".")
+    talk.beats.at(name)
+    answer = getattr(import_module("." + module, __package__), function)(talk, request)
+    talk.beats.at(None)
+    talk.send("result", answer)
 
 
 def _refuse(talk: Conversation, error: Refused) -> None:
-    fields = {"type": "error", "code": error.code, "summary": error.summary}
-    talk.wire.send(dict(fields, detail=error.detail, hint=error.hint))
+    told: answers.Refused = {
+        "code": error.code,
+        "summary": error.summary[:LONGEST_TEXT],
+        "detail": error.detail[-LONGEST_TEXT:],
+        "hint": error.hint[:LONGEST_TEXT],
+    }
+    talk.send("error", told)
 
 
-def greeting(root: str) -> Dict[str, Any]:
+def greeting(root: str) -> answers.Greeting:
     paths.make_directory(root)
     disk = os.statvfs(root)
     return {
-        "type": "greeting",
         "protocol": PROTOCOL,
         "python": ".".join(str(number) for number in sys.version_info[:3]),
         "hostname": os.uname().nodename,

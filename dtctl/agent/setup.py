@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from . import checks, environment, file_locks, files, paths, processes
-from .conversation import field
+from . import environment, file_locks, files, paths, processes
 from .errors import Refused, from_os_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Dict, Iterable, Mapping, Optional
+    from typing import Dict, Iterable, Mapping, Optional
 
     from .conversation import Conversation
+    from .records.answers import Progress
+    from .records.spec import Spec
 
 TAIL_BYTES = 2000
 
@@ -23,7 +24,7 @@ _READ_IT = '. "$DTCTL_SETUP"'
 in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
 
 
-def make_directories(spec: Mapping[str, Any], marks: environment.Marks) -> None:
+def make_directories(spec: Spec, marks: environment.Marks) -> None:
     """The user's own directories, with the user's own umask."""
     for directory in marks.words(spec["dirs"]):
         try:
@@ -44,21 +45,21 @@ def look_for(directories: Iterable[str]) -> None:
             raise Refused("permission_denied", "cannot read the directory %s" % directory)
 
 
-def run_setup(talk: Conversation, spec: Mapping[str, Any], code: Optional[str], marks: environment.Marks) -> None:
+def run_setup(talk: Conversation, spec: Spec, code: Optional[str], marks: environment.Marks) -> None:
     """Runs `setup` unless it has succeeded here before with the same bundle, text and environment.
 
     Its output goes to setup.log beside the mark of success, and to the controller. Raises as Conversation.pause; the
     command and all that it has started are ended then.
     """
-    setup = spec.get("setup")
-    if not setup:
+    setup = spec["setup"]
+    if setup is None:
         return
-    text, own = field(setup, "text", str), field(setup, "env", dict, type(None)) or {}
-    checks.check_variables(own, "setup env")
+    text, own = setup["text"], setup["env"]
     place = os.path.dirname(code) if code else paths.cluster_directory(talk.root, spec["cluster"], spec["host"])
     paths.make_directory(place)
     done = os.path.join(place, "setup-%s.done" % _digest(text, own))
-    lock = _turn(talk, os.path.join(place, "setup.lock"))
+    with talk.at("waiting for another setup"):
+        lock = _turn(talk, os.path.join(place, "setup.lock"))
     try:
         if not os.path.exists(done):
             _run(talk, marks.text(text), marks.values(own), marks.code, place)
@@ -103,7 +104,8 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
             start_new_session=True,
         )
         try:
-            _follow(talk, shell, log)
+            with talk.at("setup"):
+                _follow(talk, shell, log)
         except BaseException:
             end_tree(shell, key)
             raise
@@ -123,11 +125,12 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
 def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> None:
     offset = 0
     ended = False
+    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
     while True:
         chunk = os.pread(log, 65536, offset)
         if chunk:
             offset += len(chunk)
-            talk.wire.send({"type": "progress", "phase": "setup"}, chunk)
+            talk.wire.send(dict(progress, type="progress"), chunk)
         elif ended:
             return
         else:
@@ -139,9 +142,8 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
     """Ends at once a command that the session has started, with all that it has started."""
     import time
 
-    identity = {"pid": child.pid, "start_time": None}
     deadline = time.monotonic() + 5.0
-    ladder = processes.Ladder(identity, [key], 0.0, time.monotonic())
+    ladder = processes.Ladder(processes.identify(child.pid), [key], 0.0, time.monotonic())
     while not ladder.step(time.monotonic()) and time.monotonic() < deadline:
         child.poll()
         time.sleep(0.02)
@@ -149,8 +151,8 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
 
 
 def _ending(returncode: int) -> str:
-    from .policy import describe_exit
+    from .policy import signal_name
 
     if returncode < 0:
-        return describe_exit({"code": None, "signal": -returncode}).replace("killed by ", "")
+        return signal_name(-returncode)
     return "exit code %d" % returncode

@@ -15,7 +15,9 @@ from . import files, paths, processes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import Dict, List, Optional
+
+    from .records.run_state import Process
 
 PY_SPY_LIMIT_S = 5.0
 ABORT_LIMIT_S = 3.0
@@ -24,10 +26,11 @@ ABORT_LIMIT_S = 3.0
 class StackDump:
     """In steps that do not wait."""
 
-    def __init__(self, directory: str, start: Mapping[str, Any], now: float) -> None:
+    def __init__(self, directory: str, trainer: Process, key: str, now: float) -> None:
         self._path = os.path.join(directory, "stack")
-        self._start = start
-        self._environment = processes.environment(start["pid"])
+        self._trainer = trainer
+        self._key = key
+        self._environment = processes.environment(trainer["pid"])
         self._until = now + PY_SPY_LIMIT_S
         self._aborted = False
         self._write_facts()
@@ -56,19 +59,19 @@ class StackDump:
 
     def _write_facts(self) -> None:
         with suppress(OSError), open(self._path, "w", encoding="utf-8", opener=files.private) as file:
-            for process in processes.tree(self._start, [self._start["key"]]):
+            for process in processes.tree(self._trainer, [self._key]):
                 file.write("process %d: %s" % (process.pid, processes.proc_text(process.pid, "status")))
                 for thread in paths.entries("/proc/%d/task" % process.pid):
                     file.write(_thread(process.pid, thread))
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
-        program = _py_spy(processes.words(self._start["pid"]), self._environment)
+        program = _py_spy(processes.words(self._trainer["pid"]), self._environment)
         if program is None:
             return None
         import subprocess
 
-        line = [program, "dump", "--nonblocking", "--pid", str(self._start["pid"])]
+        line = [program, "dump", "--nonblocking", "--pid", str(self._trainer["pid"])]
         try:
             with open(self._path, "ab", opener=files.private) as file:
                 return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
@@ -78,7 +81,7 @@ class StackDump:
     def _abort(self) -> None:
         import resource
 
-        tree = processes.tree(self._start, [self._start["key"]])
+        tree = processes.tree(self._trainer, [self._key])
         for process in tree:
             with suppress(OSError, ValueError):  # it has ended, or is not ours to limit: its core is its user's affair
                 resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import time
 
-from . import paths, ports
+from . import paths, ports, whole_run
 from .errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional
-
     from .conversation import Conversation
+    from .records.answers import Progress
+    from .records.run_state import Entry, State
+    from .records.spec import Spec, TaskSpec
     from .runs import Run
 
 MARGIN_S = 60.0
 """Beyond the run's own limits for its start: the coordinator's decision has to get here, and be carried out."""
 
 TELL_S = 1.0
+LONGEST_TEXT = 65_536
+"""As records.answers.Text says."""
 
 _HELD = ("pending", "starting")
 
 
-def refuse_taken_ports(spec: Mapping[str, Any]) -> None:
+def refuse_taken_ports(spec: Spec) -> None:
     """Binds the port of each task, and on the coordinator's host that of the coordinator."""
-    tasks = [task for task in spec["tasks"] if task.get("port") and ports.taken(task["port"])]
-    led = _coordinators_port(spec)
-    named = ["port %s" % ", ".join(str(task["port"]) for task in tasks)] if tasks else []
-    lines = ["port %d of %s is held by %s" % (task["port"], task["id"], _holder(task["port"])) for task in tasks]
+    wanted = [(task["id"], task["port"]) for task in spec["tasks"]]
+    taken = [(task, port) for task, port in wanted if port is not None and ports.taken(port)]
+    led = whole_run.coordinators_port(spec)
+    named = ["port %s" % ", ".join(str(port) for _, port in taken)] if taken else []
+    lines = ["port %d of %s is held by %s" % (port, task, _holder(port)) for task, port in taken]
     hint = ""
     if led is not None and ports.taken(led):
         named.insert(0, "the coordinator's port %d" % led)
@@ -37,14 +41,14 @@ def refuse_taken_ports(spec: Mapping[str, Any]) -> None:
         raise Refused("port_taken", "%s is in use on this host" % " and ".join(named), "\n".join(lines), hint)
 
 
-def wait(talk: Conversation, run: Run) -> Dict[str, Any]:
+def wait(talk: Conversation, run: Run) -> State:
     """The state in which every task has begun, or has failed to. Tells the controller what is awaited.
 
     Raises as Conversation.pause, and Refused when the time is over.
     """
     teller = _Teller(talk)
 
-    def begun(state: Mapping[str, Any]) -> bool:
+    def begun(state: State) -> bool:
         if has_begun(state, run.spec):
             return True
         teller.tell(standing(state, run.spec))
@@ -57,17 +61,11 @@ def wait(talk: Conversation, run: Run) -> Dict[str, Any]:
     return state
 
 
-def _coordinators_port(spec: Mapping[str, Any]) -> Optional[int]:
-    """None on the hosts that it does not listen on."""
-    coordinator = spec.get("coordinator")
-    return coordinator["port"] if coordinator and coordinator["host"] == spec["host"] else None
-
-
 def _holder(port: int) -> str:
     return ports.holder(port) or "a process that cannot be seen (another user's)"
 
 
-def has_begun(state: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+def has_begun(state: State, spec: Spec) -> bool:
     """No task is still to start. Those that the coordinator holds count no more once another here has failed."""
     states = [task["state"] for task in state["tasks"].values()]
     if "failed" in states and spec["coordinator"] is not None:
@@ -75,17 +73,17 @@ def has_begun(state: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
     return not any(name in _HELD for name in states)
 
 
-def standing(state: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+def standing(state: State, spec: Spec) -> str:
     """What the tasks of this host do while the start goes on: `ps:0 running, waits to listen; worker:0 held`."""
     return "; ".join("%s %s" % (task["id"], _doing(state["tasks"][task["id"]], task)) for task in spec["tasks"])
 
 
-def _doing(entry: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+def _doing(entry: Entry, task: TaskSpec) -> str:
     if entry["state"] == "pending":
         return "held"
     if entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
         return "running, waits to listen"
-    return str(entry["state"])
+    return entry["state"]
 
 
 class _Teller:
@@ -99,5 +97,6 @@ class _Teller:
     def tell(self, text: str) -> None:
         now = time.monotonic()
         if text != self._told and now >= self._next:
-            self._talk.send("progress", phase="start", text=text)
+            progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": text[:LONGEST_TEXT]}
+            self._talk.send("progress", progress)
             self._told, self._next = text, now + TELL_S

@@ -4,93 +4,115 @@ from __future__ import annotations
 
 import time
 
-from . import environment, policy, runs, whole_run
-from .conversation import field
+from . import damaged_runs, environment, paths, policy, runs, whole_run
+from .records.answers import MOST_DAMAGED, MOST_RUNS
+from .records.spec import inventory_of
+from .records.words import brief
 from .runfiles import RunRemoved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping
+    from typing import Optional
 
     from .conversation import Conversation
+    from .records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
+    from .records.requests import LogsRequest, RunsRequest, StatusRequest, WatchRequest
+    from .records.run_state import State
 
 
-def status(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
-    from . import checkpoints
-
-    run = runs.find(talk, request)
+def status(talk: Conversation, request: StatusRequest) -> StatusResult:
+    run = runs.find(talk, request["cluster"], request["host"], request["run"])
     if run is None:
-        return {"run": None, "spec": None, "state": None, "agent_alive": False, "checkpoints": [], "time": time.time()}
+        return _none(runs.current(talk.root, request["cluster"], request["host"])[1])
     run.keep_supervised()
-    marks = environment.Marks(run.files.code_directory())
-    as_a_whole = request.get("whole") and whole_run.coordinates(run)
+    as_a_whole = request["whole"] and whole_run.coordinates(run)
     return {
         "run": run.id,
-        "coordination": whole_run.WholeRun(talk, run).view() if as_a_whole else None,
-        "spec": without_environment(run.spec),
-        "state": run.state(),
-        "agent_alive": run.supervised(),
-        "checkpoints": checkpoints.report(marks.words(run.spec["checkpoint_dirs"])),
         "time": time.time(),
+        "problem": None,
+        "agent_alive": run.supervised(),
+        "inventory": inventory_of(run.spec) if run.spec["coordinator"] is not None else None,
+        "state": run.state(),
+        "coordination": whole_run.WholeRun(talk, run).view() if as_a_whole else None,
+        "checkpoints": _checkpoints(talk, run),
     }
 
 
-def without_environment(spec: Mapping[str, Any]) -> Dict[str, Any]:
-    tasks = [{name: value for name, value in task.items() if name != "env"} for task in spec["tasks"]]
-    setup = spec.get("setup")
-    return dict(spec, tasks=tasks, setup={"text": setup["text"]} if setup else None)
+def _none(problem: str) -> StatusResult:
+    return {
+        "run": None,
+        "time": time.time(),
+        "problem": brief(problem) or None,
+        "agent_alive": False,
+        "inventory": None,
+        "state": None,
+        "coordination": None,
+        "checkpoints": [],
+    }
 
 
-def watch(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
+    from . import checkpoints
+
+    with talk.at("checkpoints"):
+        marks = environment.Marks(run.files.code_directory())
+        return checkpoints.report(marks.words(run.spec["checkpoint_dirs"]))
+
+
+def watch(talk: Conversation, request: WatchRequest) -> RunResult:
     """Sends the state whenever it has changed; with `until_final` it ends when every task is final."""
-    if request.get("whole"):
+    if request["whole"]:
         return whole_run.watch(talk, request)
     run = runs.need(talk, request)
-    sent = field(request, "since_serial", int, type(None)) or 0
-    until_final = bool(request.get("until_final"))
+    sent = request["since_serial"] or 0
     run.keep_supervised()
 
-    def look(state: Mapping[str, Any]) -> bool:
+    def look(state: State) -> bool:
         nonlocal sent
         if state["serial"] > sent:
             sent = state["serial"]
-            talk.send("states", run=run.id, state=state)
-        return until_final and all(task["state"] in policy.FINAL for task in state["tasks"].values())
+            states: States = {"run": run.id, "state": state, "coordination": None}
+            talk.send("states", states)
+        return request["until_final"] and all(task["state"] in policy.FINAL for task in state["tasks"].values())
 
     run.until(look, float("inf"))
     return {"run": run.id}
 
 
-def logs(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def logs(talk: Conversation, request: LogsRequest) -> RunResult:
     from . import logs as reading
 
     run = runs.need(talk, request)
-    run.tasks(request)
+    run.tasks(request["tasks"])
 
-    def state() -> Dict[str, Any]:
+    def state() -> State:
         run.keep_supervised()
         return run.state()
 
     talk.wire.start_listening()
-    reading.serve(run.files.directory, dict(request), talk.wire, state, talk.wire.is_gone)
+    reading.serve(run.files.directory, request, talk.wire, state, talk.wire.is_gone)
     return {"run": run.id}
 
 
-def list_runs(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
-    found = []
-    for run in runs.every(talk, field(request, "cluster", str, type(None))):
-        try:
-            state = run.state()
-        except RunRemoved:
-            continue
-        found.append(
-            {
-                "run": run.id,
-                "cluster": run.spec["cluster"],
-                "host": run.spec["host"],
-                "created": run.spec["created"],
-                "live": not state["finished"],
-                "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
-            }
-        )
-    return {"runs": found}
+def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
+    cluster = request["cluster"]
+    known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
+    damaged = [run.told() for run in damaged_runs.every(talk) if cluster in (None, run.cluster)]
+    left_out = max(0, len(known) - MOST_RUNS) + max(0, len(damaged) - MOST_DAMAGED)
+    return {"runs": known[-MOST_RUNS:], "omitted": left_out, "damaged": damaged[:MOST_DAMAGED]}
+
+
+def _known(run: runs.Run) -> Optional[KnownRun]:
+    """None of one that is being removed, or is damaged."""
+    try:
+        state = run.state()
+    except (RunRemoved, paths.Damaged):
+        return None
+    return {
+        "run": run.id,
+        "cluster": run.spec["cluster"],
+        "host": run.spec["host"],
+        "created": run.spec["created"],
+        "live": not state["finished"],
+        "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
+    }

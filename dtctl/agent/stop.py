@@ -7,15 +7,20 @@ import os
 import time
 from contextlib import suppress
 
-from . import bundles, file_locks, intents, paths, policy, reboot, runs, whole_run
-from .conversation import field
+from . import bundles, damaged_runs, file_locks, intents, paths, policy, reboot, runs, strays, whole_run
 from .errors import Refused
+from .records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from .records.run_state import Holder
+from .records.words import MOST_TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import Dict, List, Optional
 
     from .conversation import Conversation
+    from .records.answers import DownResult, RestartResult, StopResult, Survivor
+    from .records.requests import DownRequest, RestartRequest, StopRequest
+    from .records.run_state import How, IntentFile, State
 
 END_LIMIT_S = 15.0
 """How long a stop waits after SIGKILL before it tells what is left."""
@@ -34,16 +39,16 @@ class ClusterLock:
         os.close(self._descriptor)
 
 
-def hold_cluster(talk: Conversation, request: Mapping[str, Any], by: str) -> ClusterLock:
+def hold_cluster(talk: Conversation, cluster: str, host: str, by: str) -> ClusterLock:
     """Refuses when another controller holds it, with who and since when. A holder that has died holds nothing."""
-    cluster = field(request, "cluster", str)
-    directory = paths.cluster_directory(talk.root, cluster, field(request, "host", str))
+    directory = paths.cluster_directory(talk.root, cluster, host)
     path = os.path.join(directory, "lock")
     descriptor = try_cluster_lock(directory)
     if descriptor is None:
         raise Refused("locked", "another dtctl is at work on %s" % cluster, _holder(path))
+    holder: Holder = {"by": by, "since": time.time()}
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"by": by, "since": time.time()}).encode(), 0)
+    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
     return ClusterLock(descriptor)
 
 
@@ -57,49 +62,46 @@ def try_cluster_lock(directory: str) -> Optional[int]:
 
 def _holder(path: str) -> str:
     try:
-        holder = json.loads(paths.read_text(path) or "{}")
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["since"]))
-        return "%s, since %s" % (holder["by"], when)
-    except (ValueError, KeyError):
+        holder = paths.read_record(path, Holder)
+    except paths.Damaged:
+        holder = None
+    if holder is None:
         return "it has begun just now"
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["since"]))
+    return "%s, since %s" % (holder["by"], when)
 
 
-def stop(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
-    if request.get("whole"):
+def stop(talk: Conversation, request: StopRequest) -> StopResult:
+    if request["whole"]:
         return whole_run.stop(talk, request)
     run = runs.need(talk, request)
-    grace_s = field(request, "grace_s", int, float, type(None))
-    reason = field(request, "reason", str, type(None)) or "stopped"
-    how = {"reason": reason, "by": str(request.get("by") or ""), "grace_s": grace_s}
-    return stop_tasks(talk, run, run.tasks(request), how, bool(request.get("everything")))
+    how: How = {"reason": request["reason"] or "stopped", "by": request["by"], "grace_s": request["grace_s"]}
+    return stop_tasks(run, run.tasks(request["tasks"]), how, request["everything"])
 
 
-def stop_run(talk: Conversation, run: runs.Run, how: Mapping[str, Any]) -> Dict[str, Any]:
+def stop_run(run: runs.Run, how: How) -> StopResult:
     """Ends what this host has of a run that ends everywhere."""
-    return stop_tasks(talk, run, run.tasks({"tasks": None}), how, everything=True)
+    return stop_tasks(run, run.tasks(None), how, everything=True)
 
 
-def stop_tasks(
-    talk: Conversation, run: runs.Run, tasks: List[str], how: Mapping[str, Any], everything: bool
-) -> Dict[str, Any]:
+def stop_tasks(run: runs.Run, tasks: List[str], how: How, everything: bool) -> StopResult:
     """Returns when nothing is left of the tasks, or when it is clear that something stays.
 
-    `how`: reason, by and grace_s. `everything`: the run is to end, on other hosts as well, which is left as a word for
-    its coordinator.
+    `everything`: the run is to end, on other hosts as well, which is left as a word for its coordinator.
     """
     before = run.state()["tasks"]
     to_stop = [task for task in tasks if before[task]["state"] not in policy.FINAL]
 
-    def ask(intent: Dict[str, Any]) -> None:
+    def ask(intent: IntentFile) -> None:
         for task in to_stop:
             intents.change(intent["tasks"][task], want="stop", **how)
         if everything:
-            intent["stop_run"] = dict(how)
+            intent["stop_run"] = how
 
     if to_stop or (everything and not run.finished()):
         serial = run.change(ask)
 
-        def ended(state: Mapping[str, Any]) -> bool:
+        def ended(state: State) -> bool:
             states = [state["tasks"][task]["state"] for task in to_stop]
             return state["intent_serial"] >= serial and all(name in policy.FINAL for name in states)
 
@@ -108,24 +110,38 @@ def stop_tasks(
     after = run.state()["tasks"]
     stopped = [task for task in to_stop if after[task]["state"] == "stopped"]
     already = [task for task in tasks if task not in to_stop or after[task]["state"] in ("succeeded", "failed")]
-    return {"run": run.id, "stopped": stopped, "already": already, "survivors": run.survivors(tasks)}
+    return stopped_result(run.id, stopped, already, run.survivors(tasks))
 
 
-def restart(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
-    if request.get("whole"):
+def stopped_result(run: str, stopped: List[str], already: List[str], survivors: List[Survivor]) -> StopResult:
+    """Of one host alone."""
+    return {
+        "run": run,
+        "stopped": stopped,
+        "already": already,
+        "survivors": survivors[:MOST_PROCESSES],
+        "omitted": max(0, len(survivors) - MOST_PROCESSES),
+        "unreached": [],
+        "coordination": None,
+        "inventory": None,
+    }
+
+
+def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
+    if request["whole"]:
         return whole_run.restart(talk, request)
     run = runs.need(talk, request)
-    tasks, by = run.tasks(request), str(request.get("by") or "")
+    tasks, by = run.tasks(request["tasks"]), request["by"]
     wanted: Dict[str, int] = {}
 
-    def ask(intent: Dict[str, Any]) -> None:
+    def ask(intent: IntentFile) -> None:
         for task in tasks:
             entry = intent["tasks"][task]
-            again = {"want": "run", "generation": entry["generation"] + 1, "restarts": 0}
+            generation = wanted[task] = entry["generation"] + 1
+            again = {"want": "run", "generation": generation, "restarts": 0}
             intents.change(entry, **again, grace_s=None, reason="restart", by=by)
-            wanted[task] = entry["generation"]
 
-    def begun(state: Mapping[str, Any]) -> bool:
+    def begun(state: State) -> bool:
         entries = [(state["tasks"][task], wanted[task]) for task in tasks]
         return all(
             entry["generation"] >= generation and entry["state"] not in ("pending", "starting")
@@ -136,34 +152,80 @@ def restart(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
     state = run.until(begun, run.spec["grace_s"] + RESTART_LIMIT_S)
     if state is None:
         raise Refused("internal", "the tasks do not start again", paths.tail(run.files.agent_log))
-    return {"run": run.id, "tasks": {task: state["tasks"][task] for task in tasks}}
+    entries = {task: state["tasks"][task] for task in tasks}
+    return {"run": run.id, "tasks": entries, "unreached": [], "coordination": None, "inventory": None}
 
 
-def down(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def down(talk: Conversation, request: DownRequest) -> DownResult:
     """Stops the named run, or all of the cluster on this host, and removes its files and the bundles that no run uses.
 
     A run of which something survives keeps its files.
     """
-    by = str(request.get("by") or "")
-    how = {"reason": "down", "by": by, "grace_s": field(request, "grace_s", int, float, type(None))}
-    lock = hold_cluster(talk, request, by)
+    how: How = {"reason": "down", "by": request["by"], "grace_s": request["grace_s"]}
+    lock = hold_cluster(talk, request["cluster"], request["host"], request["by"])
     try:
-        result: Dict[str, Any] = {"stopped": [], "already": [], "survivors": [], "removed": []}
-        for run in _to_remove(talk, request):
-            ended = stop_run(talk, run, how)
-            for name in ("stopped", "already", "survivors"):
-                result[name] += ended[name]
-            if not ended["survivors"]:
-                run.remove()
-                result["removed"].append(run.id)
+        damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
+        removal = _Removal()
+        for run in _to_remove(talk, request, [run.directory for run in damaged]):
+            removal.remove(run, how)
+        for each in damaged:
+            removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
-        return dict(result, kept=bundles.prune(talk.root, runs.used_bundles(talk)))
+        with talk.at("bundles"):
+            removal.result["kept"] = bundles.prune(talk.root, runs.used_bundles(talk))[:MOST_FILES]
+        return removal.told()
     finally:
         lock.release()
 
 
-def _to_remove(talk: Conversation, request: Mapping[str, Any]) -> List[runs.Run]:
-    named = runs.find(talk, request)
-    if request.get("run") is not None:
-        return [named] if named is not None else []
-    return [run for run in runs.every(talk, request["cluster"]) if run.spec["host"] == request["host"]]
+class _Removal:
+    """What `down` has done so far."""
+
+    def __init__(self) -> None:
+        self.result: DownResult = {
+            "stopped": [],
+            "already": [],
+            "survivors": [],
+            "omitted": 0,
+            "removed": [],
+            "kept": [],
+        }
+
+    def remove(self, run: runs.Run, how: How) -> None:
+        ended = stop_run(run, how)
+        self.result["stopped"] += ended["stopped"]
+        self.result["already"] += ended["already"]
+        self.result["survivors"] += ended["survivors"]
+        self.result["omitted"] += ended["omitted"]
+        if not ended["survivors"]:
+            run.remove()
+            self.result["removed"].append(run.id)
+
+    def remove_damaged(self, run: damaged_runs.DamagedRun, how: How) -> None:
+        """One that no agent can be asked to stop."""
+        left = run.end(strays.GRACE_S if how["grace_s"] is None else how["grace_s"])
+        for stray in left:
+            self.result["survivors"].append({"task": None, "pid": stray.process.pid, "command": stray.command})
+        if run.is_dead():
+            run.remove()
+            self.result["removed"].append(run.id)
+
+    def told(self) -> DownResult:
+        survivors = self.result["survivors"]
+        self.result["omitted"] += max(0, len(survivors) - MOST_PROCESSES)
+        del survivors[MOST_PROCESSES:]
+        del self.result["stopped"][MOST_TASKS:], self.result["already"][MOST_TASKS:]
+        del self.result["removed"][MOST_RUNS:]
+        return self.result
+
+
+def _to_remove(talk: Conversation, request: DownRequest, damaged: List[str]) -> List[runs.Run]:
+    """But for those in the directories `damaged`."""
+    cluster, host, named = request["cluster"], request["host"], request["run"]
+    if named is not None:
+        if paths.run_directory(talk.root, named, host) in damaged:
+            return []
+        found = runs.find(talk, cluster, host, named)
+        return [found] if found is not None else []
+    here = [run for run in runs.every(talk, cluster) if run.spec["host"] == host]
+    return [run for run in here if run.files.directory not in damaged]

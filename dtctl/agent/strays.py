@@ -13,7 +13,7 @@ import signal
 import time
 from contextlib import ExitStack, suppress
 
-from . import file_locks, processes, wake
+from . import file_locks, paths, processes, wake
 from .runfiles import RunFiles
 
 TYPE_CHECKING = False
@@ -62,6 +62,32 @@ def find(root: str, young_s: float = YOUNG_S) -> List[Stray]:
     return [found[pid] for pid in sorted(found) if dead[found[pid].directory] and pid not in spared]
 
 
+def of_directory(root: str, directory: str) -> List[Stray]:
+    """All that is left of one run, whether it is dead or not; without what only descends from it."""
+    found = []
+    for process in processes.every().values():
+        if not process.zombie and _is_like_us(process.pid, root):
+            stray = _claimed(process, root, 0.0)
+            if stray is not None and stray.directory == directory:
+                found.append(stray)
+    spared = _line_of(os.getpid(), processes.every())
+    return [stray for stray in found if stray.process.pid not in spared]
+
+
+def end_directory(root: str, directory: str, grace_s: float) -> List[Stray]:
+    """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
+    deadline = time.monotonic() + grace_s + KILL_LIMIT_S
+    _signal([stray for stray in of_directory(root, directory) if stray.cluster is None], signal.SIGKILL)
+    left = of_directory(root, directory)
+    _signal(left, signal.SIGTERM)
+    left = _wait(left, grace_s)
+    while left and time.monotonic() < deadline:  # what has been started in the meantime has to end as well
+        _signal(left, signal.SIGKILL)
+        _wait(left, 0.5)
+        left = of_directory(root, directory)
+    return left
+
+
 def _claimed(process: Process, root: str, young_s: float) -> Optional[Stray]:
     """The process as that of a run of this root, if it is one."""
     given = processes.environment(process.pid)
@@ -71,9 +97,15 @@ def _claimed(process: Process, root: str, young_s: float) -> Optional[Stray]:
         directory, cluster = _agents_directory(words, root), None
         if _age_s(process) < young_s:
             return None
-    if directory is None or os.path.dirname(os.path.dirname(directory)) != os.path.join(root, "runs"):
+    if directory is None or not _is_run_directory(directory, root):
         return None
     return Stray(process, directory, cluster)
+
+
+def _is_run_directory(directory: str, root: str) -> bool:
+    """By its form: it need not be there any more."""
+    store, run, host = directory.rpartition("/")[0].rpartition("/")[0], *directory.split("/")[-2:]
+    return store == os.path.join(root, "runs") and paths.is_component(run) and paths.is_component(host)
 
 
 def _agents_directory(words: List[str], root: str) -> Optional[str]:
@@ -157,4 +189,4 @@ def _wait(strays: List[Stray], limit_s: float) -> List[Stray]:
 
 
 def _lives(process: Process) -> bool:
-    return processes.find({"pid": process.pid, "start_time": process.start_time}) is not None
+    return processes.living(process.pid, process.start_time) is not None

@@ -8,16 +8,20 @@ import select
 import time
 from contextlib import suppress
 
-from . import intents, paths, processes, trouble, wake
+from . import intents, paths, processes, rebuilding, trouble, wake
+from .records.words import brief
 from .runfiles import RunFiles
 from .surroundings import Surroundings
 from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional
+    from typing import Callable, Dict, List, Optional
 
     from .coordination.part import Part
+    from .records.run_state import Intent
+    from .records.whole_run import Event
+    from .records.words import TaskState
 
 PROGRESS_S = 2.0
 """Between two states that differ in nothing but the tasks' progress."""
@@ -36,11 +40,12 @@ class Supervisor:
         self._progress = False
         self._unsaved = True
         self._published = 0.0
-        self._intent = intents.Followed(files)
-        self.state = files.state()
-        self._was_finished = bool(self.state["finished"])
-        me = processes.myself()
-        self.state.update(agent=dict(me, since=time.time()), finished=False)
+        now, wall = time.monotonic(), time.time()
+        damage: List[str] = []
+        self.state = rebuilding.state(files, self._spec, wall, damage.append)
+        self._intent = intents.Followed(files, rebuilding.intents(self._spec, self.state), damage.append)
+        self._was_finished = self.state["finished"]
+        self.state.update({"agent": {**processes.myself(), "since": wall}, "finished": False})
         self._around = Surroundings(
             files.directory,
             self._spec,
@@ -50,10 +55,11 @@ class Supervisor:
             self._changed,
             self._touched,
         )
-        self._tasks: List[Task] = []
-        now, wall = time.monotonic(), time.time()
-        for spec in self._spec["tasks"]:
-            self._tasks.append(Task(spec, self.state["tasks"][spec["id"]], self._around, now, wall))
+        entries = self.state["tasks"]
+        self._tasks = [Task(spec, entries[spec["id"]], self._around, now, wall) for spec in self._spec["tasks"]]
+        for text in damage:
+            self._tell_damage(text)
+        self._intent.told = self._tell_damage
         self._part = self._take_part(now)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
@@ -86,12 +92,10 @@ class Supervisor:
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
-        lost = self._intent.value["lost_session"]
         for task in self._tasks:
-            intent: Mapping[str, Any] = self._intent.value["tasks"][task.id]
-            if lost:
-                reason = "the controller was lost before the start was complete"
-                intent = dict(intent, want="stop", grace_s=0, reason=reason)
+            intent = self._intent.value["tasks"][task.id]
+            if self._intent.lost_session:
+                intent = _given_up(intent)
             try:
                 task.step(intent, now, wall)
             except OSError as error:
@@ -100,14 +104,27 @@ class Supervisor:
 
     def _has_new_orders(self, part: Part, now: float, wall: float) -> bool:
         """Tells the coordinator what is new here, and takes its orders."""
-        orders = part.step(now, wall, self.state, self._intent.value)
+        orders = part.step(now, wall, self.state, self._intent)
         self._around.mending = part.mending
         return orders is not None and self._intent.take(orders)
 
-    def _changed(self, task: str, before: str, after: str, attempt: int, reason: str) -> None:
+    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, reason: str) -> None:
         self._changes = True
-        event = {"time": time.time(), "task": task, "attempt": attempt, "from": before, "to": after, "reason": reason}
+        event: Event = {
+            "time": time.time(),
+            "task": task,
+            "attempt": attempt,
+            "from": before,
+            "to": after,
+            "reason": reason,
+        }
         self._files.events.add(event)
+
+    def _tell_damage(self, text: str) -> None:
+        """In agent.log, and in the run's story as an event of every task: it is their record."""
+        trouble.note(text)
+        for task, entry in self.state["tasks"].items():
+            self._changed(task, entry["state"], entry["state"], entry["attempt"], brief(text))
 
     def _touched(self, awaited: bool) -> None:
         self._changes = self._changes or awaited
@@ -116,7 +133,7 @@ class Supervisor:
     def _over(self) -> bool:
         if not all(task.final for task in self._tasks):
             return False
-        if self._part is None or self._part.over or self._intent.value["lost_session"]:
+        if self._part is None or self._part.over or self._intent.lost_session:
             return True
         wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
         return wants <= {"stop"} and not self._part.connected and not self._awaits_coordinator()
@@ -125,8 +142,8 @@ class Supervisor:
         """One that comes back has to hear that tasks were stopped meanwhile: it may wait for them, or go on itself."""
         if self._was_finished:  # it had told this host that nothing more would be asked
             return False
-        ended = max((entry["since"] for entry in self.state["tasks"].values()), default=0.0)
-        return bool(time.time() - ended < intents.AWAIT_S)
+        ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
+        return time.time() - ended < intents.AWAIT_S
 
     def _finish(self) -> bool:
         """Ends the run's life here, unless a session has changed the intent since it was read.
@@ -179,6 +196,11 @@ class Supervisor:
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wake, 65536)
+
+
+def _given_up(intent: Intent) -> Intent:
+    reason = "the controller was lost before the start was complete"
+    return {**intent, "want": "stop", "grace_s": 0.0, "reason": reason}
 
 
 def _events(part: Part) -> Dict[int, int]:

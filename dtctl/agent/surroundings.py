@@ -13,9 +13,12 @@ from .watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping, Optional
+    from typing import Callable, Mapping, Optional
 
     from .attempt import Attempt
+    from .records.run_state import Entry
+    from .records.spec import Spec, TaskSpec
+    from .records.words import TaskState
 
 WAIT_FOR_OTHERS = ("ps", "evaluator")
 """Roles whose silence says nothing: they serve, or evaluate what others have saved."""
@@ -30,11 +33,11 @@ class Surroundings:
     def __init__(
         self,
         run_dir: str,
-        spec: Mapping[str, Any],
+        spec: Spec,
         inherited: Mapping[str, str],
         secrets: Mapping[str, str],
         code: Optional[str],
-        changed: Callable[[str, str, str, int, str], None],
+        changed: Callable[[str, TaskState, TaskState, int, str], None],
         touched: Callable[[bool], None],
     ) -> None:
         self.run_dir = run_dir
@@ -50,9 +53,7 @@ class Surroundings:
         self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))
         self._roles = {member["task"]: member["role"] for member in spec["roster"]}
 
-    def observe(
-        self, task: str, attempt: Attempt, entry: Dict[str, Any], port: Optional[int], now: float
-    ) -> Observation:
+    def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
         """Of an attempt that runs; `entry` is the task's in state.json, `port` None where readiness needs none."""
         longest_gap_s = entry["longest_gap_s"]
         trains = self._roles.get(task) not in WAIT_FOR_OTHERS
@@ -61,12 +62,11 @@ class Surroundings:
         target_step = self.spec["target_step"]
         return Observation(attempt, entry, port, target_step, watchdog, self._checkpoints, lambda: self.mending)
 
-    def launch(self, task: Mapping[str, Any], attempt: int, directory: str) -> Launch:
-        """All that an attempt of a task (of the spec) needs."""
-        key = os.urandom(16).hex()
-        env = environment.of_task(self.inherited, self.spec, task, self.secrets, attempt, key)
+    def launch(self, task: TaskSpec, attempt: int, directory: str) -> Launch:
+        """All that an attempt of a task needs."""
+        env = environment.of_task(self.inherited, self.spec, task, self.secrets, attempt, key=directory)
         env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
         marks = environment.Marks(self.code, self.inherited)
         cwd = marks.code if task["code"] else marks.home
         wake_path = os.path.join(self.run_dir, "wake")
-        return Launch(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd, key)
+        return Launch(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd, key=directory)

@@ -24,18 +24,20 @@ from contextlib import suppress
 from . import exits, keeper, paths, policy, processes
 from .attempt import Attempt
 from .log_tail import last_lines
+from .records.run_state import HISTORY, MOST_LEFT
+from .records.words import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional
+    from typing import List, Optional
 
     from .observation import Observation
+    from .records.run_state import Ending, Entry, Intent, Left, Past
+    from .records.spec import TaskSpec
+    from .records.words import TaskState
     from .stack_dump import StackDump
     from .surroundings import Surroundings
 
-    Intent = Mapping[str, Any]
-
-HISTORY = 50
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
 READY_LOOK_S = 0.5
@@ -44,10 +46,8 @@ READY_LOOK_S = 0.5
 class Task:
     """`entry` is the task's part of state.json."""
 
-    def __init__(
-        self, spec: Mapping[str, Any], entry: Dict[str, Any], around: Surroundings, now: float, wall: float
-    ) -> None:
-        self.id: str = spec["id"]
+    def __init__(self, spec: TaskSpec, entry: Entry, around: Surroundings, now: float, wall: float) -> None:
+        self.id = spec["id"]
         self.entry = entry
         self._spec = spec
         self._around = around
@@ -128,7 +128,7 @@ class Task:
         """
         newest = paths.last_attempt(self._around.run_dir, self.id)
         if newest > self.entry["attempt"]:
-            self.entry.update(state="starting", attempt=newest, exit=None, asked=False, reason="")
+            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False, "reason": ""})
             self._forget_attempt()
         if self.entry["state"] in ("starting", "running", "stalled"):
             self._attempt = Attempt(self._directory, now)
@@ -138,7 +138,9 @@ class Task:
             self._start_at = now + min(max(left, 0.0), longest)
 
     def _set_running(self, attempt: Attempt, wall: float) -> None:
-        self.entry.update(pid=attempt.start["pid"], start_time=attempt.start["start_time"])
+        trainer = attempt.trainer
+        if trainer is not None:
+            self.entry.update({"pid": trainer["pid"], "start_time": trainer["start_time"]})
         self._move("running", "", wall)  # starting -> running
 
     def _observe(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
@@ -160,11 +162,12 @@ class Task:
 
     def _put_down(self, attempt: Attempt, now: float) -> None:
         """Asks what hangs for its stack, and then kills it: it cannot be expected to heed anything."""
-        if self._dump is None:
+        trainer = attempt.trainer
+        if self._dump is None and trainer is not None:
             from .stack_dump import StackDump  # rarely needed
 
-            self._dump = StackDump(attempt.directory, attempt.start, now)
-        if self._dump.step(now):
+            self._dump = StackDump(attempt.directory, trainer, attempt.key, now)
+        if self._dump is None or self._dump.step(now):
             attempt.end(0.0, now)
 
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
@@ -176,29 +179,36 @@ class Task:
         if self.entry["state"] == "stalled":
             return 0.0
         grace = intent["grace_s"]
-        return float(self._around.spec["grace_s"] if grace is None else grace)
+        return self._around.spec["grace_s"] if grace is None else grace
 
     def _tell_left(self, attempt: Attempt, now: float) -> None:
-        left = [{"pid": process.pid, "command": processes.command(process.pid)} for process in attempt.left(now)]
+        outlived = attempt.left(now)[:MOST_LEFT]
+        left: List[Left] = [{"pid": each.pid, "command": processes.command(each.pid)} for each in outlived]
         if left != self.entry["left"]:
             self.entry["left"] = left
             self._around.touched(True)
 
-    def _conclude(self, attempt: Attempt, ending: Mapping[str, Any], intent: Intent, now: float, wall: float) -> None:
+    def _conclude(self, attempt: Attempt, ending: Ending, intent: Intent, now: float, wall: float) -> None:
         """Writes the attempt into the history and decides what follows."""
         entry = self.entry
         if entry["state"] == "starting" and not ending["error"]:
             self._set_running(attempt, wall)  # it has ended before it was looked at
         self._observing(attempt, now).sees_progress(wall)
-        began = attempt.start.get("started") or entry["since"]
+        start = attempt.start
         ended = ending["ended"] or wall
+        began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
         tail = last_lines(os.path.join(attempt.directory, "log"), self._around.masks)
         verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
-        entry["exit"] = {name: ending.get(name) for name in ("code", "signal", "error", "ended")}
-        entry["exit"].update(retry=verdict.retry, tail=tail)
-        past = {"attempt": entry["attempt"], "started": began, "ended": ended, "asked": entry["asked"]}
-        past.update(code=ending["code"], signal=ending["signal"])
+        entry["exit"] = exits.told(ending, verdict, tail)
+        past: Past = {
+            "attempt": entry["attempt"],
+            "started": began,
+            "ended": ended,
+            "asked": entry["asked"],
+            "code": ending["code"],
+            "signal": ending["signal"],
+        }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
@@ -221,11 +231,11 @@ class Task:
         if self._dump is not None:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
-        self.entry.update(pid=None, start_time=None, next_start=None, ready=False, left=[])
+        self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
 
     def _hold(self, reason: str, intent: Intent, restarts: int, wall: float) -> None:
         self._forget_attempt()
-        self.entry.update(generation=intent["generation"], restarts=restarts, asked=False)
+        self.entry.update({"generation": intent["generation"], "restarts": restarts, "asked": False})
         self._move("pending", reason, wall)  # any -> pending
 
     def _begin(self, reason: str, intent: Intent, restarts: int, now: float, wall: float) -> None:
@@ -233,8 +243,8 @@ class Task:
         number = self.entry["attempt"] + 1
         with suppress(OSError):  # too many files, say: then the next number will do
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
-        self.entry.update(attempt=number, restarts=restarts, generation=intent["generation"], exit=None, asked=False)
-        self.entry.update(step=None, step_time=None, progress=None)
+        self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
+        self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
         self._move("starting", reason, wall)
         self._attempt = Attempt(self._directory, now)
         try:
@@ -247,7 +257,7 @@ class Task:
     def _directory(self) -> str:
         return paths.attempt_directory(self._around.run_dir, self.id, self.entry["attempt"])
 
-    def _move(self, state: str, reason: str, wall: float) -> None:
+    def _move(self, state: TaskState, reason: str, wall: float) -> None:
         before = self.entry["state"]
-        self.entry.update(state=state, reason=reason, since=wall)
-        self._around.changed(self.id, before, state, self.entry["attempt"], reason)
+        self.entry.update({"state": state, "reason": brief(reason), "since": wall})
+        self._around.changed(self.id, before, state, self.entry["attempt"], self.entry["reason"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Set
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EIO)
 
 _told: Set[str] = set()
 
@@ -18,3 +21,8 @@ def note(text: str) -> None:
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)
             _told.add(text)
+
+
+def passes(error: OSError) -> bool:
+    """True for what another try may not meet: a full disk, say."""
+    return error.errno in _PASSING

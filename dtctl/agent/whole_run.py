@@ -5,17 +5,23 @@ from __future__ import annotations
 import time
 
 from . import paths, policy, runs, wake
-from .conversation import field
 from .coordination import outcome
-from .errors import Refused
+from .errors import Refused, damaged
+from .records.answers import MOST_PROCESSES
+from .records.spec import inventory_of
+from .records.whole_run import MOST_REQUESTS, RequestBook, RunView
+from .seen import SeenRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional
+    from typing import Callable, List, Optional
 
     from .conversation import Conversation
-
-    View = Dict[str, Any]
+    from .records.answers import RestartResult, RunResult, States, StopResult, Survivor
+    from .records.requests import RestartRequest, StopRequest, WatchRequest
+    from .records.run_state import Entry, State
+    from .records.spec import Spec
+    from .records.whole_run import Contact, PostedRequest
 
 BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
@@ -41,21 +47,25 @@ class WholeRun:
 
     def __init__(self, talk: Conversation, run: runs.Run) -> None:
         self.id = run.id
-        self.grace_s = float(run.spec["grace_s"])
-        self.inventory = run.spec.get("inventory")
-        self.hosts: Dict[str, str] = {place["task"]: place["host"] for place in run.spec["roster"]}
+        self.grace_s = run.spec["grace_s"]
+        self.hosts = {member["task"]: member["host"] for member in run.spec["roster"]}
         self._talk = talk
         self._run = run
+        self._seen = SeenRecord(run.files.path("cluster.json"), RunView)
+        self._problem = ""
         if not coordinates(run):
             raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
+        self.inventory = inventory_of(run.spec)
 
-    def view(self) -> View:
+    def view(self) -> RunView:
         """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
         deadline = time.monotonic() + BIRTH_LIMIT_S
         found = self.peek()
         while found is None or found["time"] < since:
+            if time.monotonic() > deadline and self._problem:
+                raise damaged(self._problem)
             if time.monotonic() > deadline:
                 raise Refused("internal", "the coordinator does not start", paths.tail(self._run.files.agent_log))
             time.sleep(0.02)
@@ -65,28 +75,36 @@ class WholeRun:
             raise Refused("not_answering", "the coordinator has shown no sign of life for %.0f s" % silent_s)
         return found
 
-    def peek(self) -> Optional[View]:
-        """cluster.json as it is; None before the coordinator has written one."""
-        return paths.read_json(self._run.files.path("cluster.json"))
+    def peek(self) -> Optional[RunView]:
+        """cluster.json as it is; None before the coordinator has written one, or again one that holds."""
+        try:
+            found = self._seen.read()
+        except paths.Damaged as problem:
+            self._problem = str(problem)
+            return None
+        self._problem = ""
+        return found
 
-    def tasks(self, request: Mapping[str, Any]) -> List[str]:
-        """The ids that a request names, in the order of the roster; null means all."""
-        named = field(request, "tasks", list, type(None))
-        unknown = [str(task) for task in named or [] if task not in self.hosts]
+    def tasks(self, named: Optional[List[str]]) -> List[str]:
+        """The ids that are named, in the order of the roster; None means all. Refuses those that are not there."""
+        unknown = [task for task in named or [] if task not in self.hosts]
         if unknown:
-            raise Refused("bad_request", "%s: no such task in run %s" % (", ".join(unknown), self.id))
+            raise Refused("bad_request", "%s: no such task in run %s" % (", ".join(unknown[:10]), self.id))
         return [task for task in self.hosts if named is None or task in named]
 
-    def entry(self, view: View, task: str) -> Optional[Mapping[str, Any]]:
+    def entry(self, view: RunView, task: str) -> Optional[Entry]:
         """The task as its agent last told it; None when its host has never been heard."""
-        state = view["hosts"][self.hosts[task]]["state"]
+        state = self._contact(view, task)["state"]
         return state["tasks"].get(task) if state else None
 
-    def has_ended(self, view: View, task: str) -> bool:
+    def _contact(self, view: RunView, task: str) -> Contact:
+        return view["hosts"].get(self.hosts[task]) or _NONE_YET
+
+    def has_ended(self, view: RunView, task: str) -> bool:
         entry = self.entry(view, task)
         return entry is not None and entry["state"] in policy.FINAL
 
-    def is_over(self, view: View, now: float) -> bool:
+    def is_over(self, view: RunView, now: float) -> bool:
         """Nothing runs any more, but for tasks of hosts that have been away for long: those end when they are back."""
         contacts = view["hosts"].values()
         decided = view["condition"]["type"] in outcome.DECIDED
@@ -95,26 +113,29 @@ class WholeRun:
             for contact in contacts
         )
 
-    def unreached(self, view: View, tasks: List[str]) -> List[str]:
+    def unreached(self, view: RunView, tasks: List[str]) -> List[str]:
         """Hosts of these tasks that the coordinator has no contact with."""
-        hosts = dict.fromkeys(self.hosts[task] for task in tasks)
-        return [host for host in hosts if not view["hosts"][host]["connected"]]
+        return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(view, task)["connected"]))
 
-    def post(self, kind: str, tasks: Optional[List[str]], **fields: Any) -> int:
-        """Lays a request before the coordinator; it is carried out whatever becomes of this session."""
+    def post(self, request: PostedRequest) -> int:
+        """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""
         files = self._run.files
+        path = files.path("requests.json")
         with files.intent_lock():
-            book = paths.read_json(files.path("requests.json")) or {"serial": 0, "requests": []}
-            done = (self.peek() or {"request_serial": 0})["request_serial"]
+            book = _book(path)
+            view = self.peek()
+            done = view["request_serial"] if view is not None else 0
             open_ = [one for one in book["requests"] if one["serial"] > done]
-            serial: int = max(book["serial"], done) + 1
-            open_.append(dict(fields, serial=serial, kind=kind, tasks=tasks))
-            files.write_urgent(files.path("requests.json"), {"serial": serial, "requests": open_})
+            if len(open_) >= MOST_REQUESTS:
+                raise Refused("not_answering", "the coordinator has not taken the last %d requests" % len(open_))
+            request["serial"] = max(book["serial"], done) + 1
+            now: RequestBook = {"serial": request["serial"], "requests": [*open_, request]}
+            files.write_urgent(path, now)
             wake.ring(files.wake_path)
         self._run.supervise()
-        return serial
+        return request["serial"]
 
-    def until(self, done: Callable[[View], bool], limit_s: float) -> bool:
+    def until(self, done: Callable[[RunView], bool], limit_s: float) -> bool:
         """Whether cluster.json came to be so in time. A coordinator that is killed is replaced. Raises as `pause`."""
 
         def look() -> bool:
@@ -125,96 +146,133 @@ class WholeRun:
         return self._talk.wait(look, limit_s)
 
 
+def _book(path: str) -> RequestBook:
+    """requests.json. One that is damaged is put aside: what was in it nobody can carry out."""
+    try:
+        book = paths.read_record(path, RequestBook)
+    except paths.Damaged:
+        paths.put_aside(path)
+        book = None
+    return book or {"serial": 0, "requests": []}
+
+
+_NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "state": None}
+"""What the coordinator has of a host that it does not tell of."""
+
+
+def leads(spec: Spec) -> bool:
+    """Whether the lead task, which restores and saves, is on this host, and with it the coordinator."""
+    return coordinators_port(spec) is not None
+
+
+def coordinators_port(spec: Spec) -> Optional[int]:
+    """None on the hosts that it does not listen on."""
+    coordinator = spec["coordinator"]
+    return coordinator["port"] if coordinator is not None and coordinator["host"] == spec["host"] else None
+
+
 def coordinates(run: runs.Run) -> bool:
     """Whether this host is the one whose supervisor decides for the run."""
-    coordinator = run.spec.get("coordinator")
-    return coordinator is not None and bool(coordinator["host"] == run.spec["host"])
+    return leads(run.spec)
 
 
-def _all_final(state: Optional[Mapping[str, Any]]) -> bool:
-    return bool(state) and all(entry["state"] in policy.FINAL for entry in (state or {})["tasks"].values())
+def _all_final(state: Optional[State]) -> bool:
+    return state is not None and all(entry["state"] in policy.FINAL for entry in state["tasks"].values())
 
 
-def watch(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def watch(talk: Conversation, request: WatchRequest) -> RunResult:
     """Sends cluster.json whenever it has changed; with `until_final` it ends when there is nothing to wait for."""
     whole = WholeRun(talk, runs.need(talk, request))
-    sent = field(request, "since_serial", int, type(None)) or 0
-    until_final = bool(request.get("until_final"))
+    sent = request["since_serial"] or 0
 
-    def look(view: View) -> bool:
+    def look(view: RunView) -> bool:
         nonlocal sent
         if view["serial"] > sent:
             sent = view["serial"]
-            talk.send("states", run=whole.id, coordination=view)
-        return until_final and whole.is_over(view, time.time())
+            states: States = {"run": whole.id, "state": None, "coordination": view}
+            talk.send("states", states)
+        return request["until_final"] and whole.is_over(view, time.time())
 
     whole.view()
     whole.until(look, float("inf"))
     return {"run": whole.id}
 
 
-def stop(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def stop(talk: Conversation, request: StopRequest) -> StopResult:
     """Returns when the tasks have ended on every host that the coordinator reaches, or it is clear that some do not."""
     whole = WholeRun(talk, runs.need(talk, request))
-    grace_s = field(request, "grace_s", int, float, type(None))
-    tasks = whole.tasks(request)
+    tasks = whole.tasks(request["tasks"])
     before = whole.view()
     to_stop = [task for task in tasks if not whole.has_ended(before, task)]
     if to_stop:
-        fields = {name: str(request.get(name) or "") for name in ("reason", "by")}
-        serial = whole.post("stop", request.get("tasks"), grace_s=grace_s, **fields)
+        serial = whole.post(
+            {
+                "serial": 0,
+                "kind": "stop",
+                "tasks": request["tasks"],
+                "grace_s": request["grace_s"],
+                "reason": request["reason"],
+                "by": request["by"],
+            }
+        )
         patience = time.monotonic() + REACH_S
-        grace = whole.grace_s if grace_s is None else float(grace_s)
+        grace = whole.grace_s if request["grace_s"] is None else request["grace_s"]
 
-        def ended(view: View) -> bool:
+        def ended(view: RunView) -> bool:
             open_ = [task for task in to_stop if not whole.has_ended(view, task)]
             away = whole.unreached(view, open_)
             waiting = [task for task in open_ if whole.hosts[task] not in away]
             return view["request_serial"] >= serial and not waiting and not (away and time.monotonic() < patience)
 
-        if not whole.until(lambda view: bool(view["request_serial"] >= serial), ANSWER_S):
+        if not whole.until(lambda view: view["request_serial"] >= serial, ANSWER_S):
             raise Refused("not_answering", "the coordinator has not taken the request within %.0f s" % ANSWER_S)
         whole.until(ended, 2 * grace + END_LIMIT_S)  # ps tasks end after the others
     return _stopped(whole, tasks, to_stop)
 
 
-def _stopped(whole: WholeRun, tasks: List[str], to_stop: List[str]) -> Dict[str, Any]:
+def _stopped(whole: WholeRun, tasks: List[str], to_stop: List[str]) -> StopResult:
     after = whole.view()
-    entries = {task: whole.entry(after, task) or {"state": "pending"} for task in tasks}
-    stopped = [task for task in to_stop if entries[task]["state"] == "stopped"]
-    open_ = [task for task in tasks if entries[task]["state"] not in policy.FINAL]
+    open_ = [task for task in tasks if not whole.has_ended(after, task)]
+    entries = {task: entry for task in tasks for entry in [whole.entry(after, task)] if entry is not None}
+    stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
     unreached = whole.unreached(after, open_)
-    left = {task: entries[task].get("left") for task in tasks}
-    for task in open_:
-        if whole.hosts[task] not in unreached and entries[task].get("pid"):
-            left[task] = left[task] or [{"pid": entries[task]["pid"], "command": "(not ended in time)"}]
+    survivors: List[Survivor] = []
+    for task, entry in entries.items():
+        survivors += [{"task": task, "pid": one["pid"], "command": one["command"]} for one in entry["left"]]
+        silent = task not in open_ or whole.hosts[task] in unreached
+        if entry["pid"] is not None and not silent and not entry["left"]:
+            survivors.append({"task": task, "pid": entry["pid"], "command": "(not ended in time)"})
     return {
         "run": whole.id,
         "stopped": stopped,
         "already": [task for task in tasks if task not in stopped and task not in open_],
-        "survivors": [dict(one, task=task) for task in tasks for one in left[task] or ()],
+        "survivors": survivors[:MOST_PROCESSES],
+        "omitted": max(0, len(survivors) - MOST_PROCESSES),
         "unreached": unreached,
         "coordination": after,
         "inventory": whole.inventory,
     }
 
 
-def restart(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
+def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     """Returns when the tasks have new attempts; those of hosts that are away get theirs when they are back."""
     whole = WholeRun(talk, runs.need(talk, request))
-    tasks = whole.tasks(request)
+    tasks = whole.tasks(request["tasks"])
     before = whole.view()
     if before["condition"]["type"] in outcome.DECIDED:
         what = "%(type)s, %(reason)s" % before["condition"]
         raise Refused("run_ended", "run %s has ended: %s" % (whole.id, what), hint="dtctl up    starts a new one")
-    serial = whole.post("restart", tasks, grace_s=None, reason="restart", by=str(request.get("by") or ""))
+    serial = whole.post(
+        {"serial": 0, "kind": "restart", "tasks": tasks, "grace_s": None, "reason": "restart", "by": request["by"]}
+    )
 
-    def begun(view: View, task: str) -> bool:
-        entry = whole.entry(view, task)
-        fresh = entry is not None and entry["generation"] >= view["intents"][task]["generation"]
-        return fresh and entry is not None and entry["state"] not in ("pending", "starting")
+    def begun(view: RunView, task: str) -> bool:
+        entry, intent = whole.entry(view, task), view["intents"].get(task)
+        if entry is None or intent is None or entry["generation"] < intent["generation"]:
+            return False
+        return entry["state"] not in ("pending", "starting")
 
-    def all_begun(view: View) -> bool:
+    def all_begun(view: RunView) -> bool:
         open_ = [task for task in tasks if not begun(view, task)]
         away = whole.unreached(view, open_)
         # before the request is taken the intents are still the old ones
@@ -227,6 +285,10 @@ def restart(talk: Conversation, request: Mapping[str, Any]) -> Dict[str, Any]:
         why = after["missing"] or "it goes on trying"
         raise Refused("internal", "the tasks have not started again yet", why, "dtctl status    shows how far it is")
     here = [task for task in tasks if whole.hosts[task] not in unreached]
-    entries = {task: whole.entry(after, task) for task in here}
-    told = {"tasks": entries, "unreached": unreached, "coordination": after, "inventory": whole.inventory}
-    return dict(told, run=whole.id)
+    return {
+        "run": whole.id,
+        "tasks": {task: entry for task in here for entry in [whole.entry(after, task)] if entry is not None},
+        "unreached": unreached,
+        "coordination": after,
+        "inventory": whole.inventory,
+    }

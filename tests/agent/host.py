@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent import intents, wake
+from dtctl.agent.records.answers import FRAMES, RESULTS
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.runfiles import RunFiles
 from dtctl.transport.payload import LOADER, opening
 from tests.waiting import eventually
@@ -44,6 +47,7 @@ class Conversation:
         self.process = process
         self._to, self._from = process.stdin, process.stdout
         self.noise = b""
+        self._asked = ""
         self._to.write(opening())
         self._to.flush()
         while (byte := self._from.read(1)) != b"\x1e":
@@ -54,9 +58,14 @@ class Conversation:
 
     def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
         fields["type"] = type_
+        if type_ in RESULTS:
+            self._asked = type_
         if payload:
             fields["bytes"] = len(payload)
-        self._to.write(json.dumps(fields).encode() + b"\n" + payload)
+        self.write(json.dumps(fields).encode() + b"\n" + payload)
+
+    def write(self, data: bytes) -> None:
+        self._to.write(data)
         self._to.flush()
 
     def receive(self) -> Fields:
@@ -64,15 +73,21 @@ class Conversation:
         if not line:
             raise Ended
         frame: Fields = json.loads(line)
+        self._hold(frame)
         frame["payload"] = self._from.read(frame.get("bytes", 0))
         if frame["type"] == "error":
             raise AgentRefused(frame)
         return frame
 
+    def _hold(self, frame: Fields) -> None:
+        """Whatever an agent says in whatever test is what its records say, and nothing else."""
+        record: Any = RESULTS[self._asked] if frame["type"] == "result" else FRAMES[frame["type"]]
+        assert frame.keys() - {"type", "bytes"} <= checked(record, frame).keys(), frame
+
     def await_type(self, type_: str) -> Fields:
         """The next frame of a type; progress on the way is passed over."""
         while (frame := self.receive())["type"] != type_:
-            assert frame["type"] in ("progress", "output", "states"), frame
+            assert frame["type"] in ("progress", "output", "states", "beat"), frame
         return frame
 
     def ask(self, type_: str, **fields: Any) -> Fields:
@@ -104,8 +119,8 @@ class AgentHost:
         self.mark = f"TEST_MARK={uuid.uuid4().hex}"
         self._open: list[Conversation] = []
         binaries = directory / "bin"
-        for made in (directory, self.home, binaries):
-            made.mkdir(exist_ok=True)
+        for place in (directory, self.home, binaries):
+            place.mkdir(exist_ok=True)
         wrapper = binaries / "python3"
         wrapper.write_text(f'#!/bin/sh\nexec "{python}" "$@"\n')
         wrapper.chmod(0o755)
@@ -143,26 +158,19 @@ class AgentHost:
     def spec(self, *tasks: Fields, **fields: Any) -> Fields:
         run = fields.get("run") or f"r-{uuid.uuid4().hex[:8]}"
         spec = {
-            "version": 2,
+            "version": VERSION,
             "run": run,
             "cluster": "c",
             "host": self.name,
             "digest": run,
-            "bundle": None,
             "created": time.time(),
             "controller": "ada@laptop",
-            "roster": [],
             "lead": "worker:0",
-            "success": "lead",
             "tasks": list(tasks),
-            "dirs": [],
-            "setup": None,
             "recovery": {"max_restarts": 0, "backoff_min_s": 0.05, "backoff_max_s": 1.0, "reset_after_s": 600},
             "grace_s": 10,
-            "checkpoint_dirs": [],
-            "inventory": {},
         }
-        return {**spec, **fields}
+        return {**made(Spec, **{**spec, **fields})}
 
     def prepare(self, talk: Conversation, spec: Fields, **fields: Any) -> Fields:
         request = {"cluster": spec["cluster"], "host": spec["host"], "run": None, "bundle": spec["bundle"], **fields}
@@ -259,7 +267,7 @@ class AgentHost:
 
 
 def task(id_: str, *argv: str, **fields: Any) -> Fields:
-    return {"id": id_, "argv": list(argv), "env": {}, "secrets": [], "port": None, "code": False, **fields}
+    return {"id": id_, "argv": list(argv), "env": {}, "secrets": [], "code": False, **fields}
 
 
 def shell(id_: str, script: str, **fields: Any) -> Fields:

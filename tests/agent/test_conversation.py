@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.transport.payload import LOADER, agent_program, opening
-from tests.agent.host import AgentHost, AgentRefused, Conversation
+from tests.agent.host import AgentHost, AgentRefused, Conversation, task
 from tests.waiting import eventually
 
 
@@ -86,6 +87,15 @@ def test_a_conversation_holds_several_requests(host: AgentHost) -> None:
         ("status", {"cluster": "c", "host": "h1", "run": "a/b"}),
         ("status", {"cluster": None, "host": "h1"}),
         ("exec", {"cluster": "c", "host": "h1", "argv": []}),
+        ("exec", {"cluster": "c", "host": "h1", "argv": ["a\0b"]}),
+        ("exec", {"cluster": "c", "host": "h1", "argv": ["\ud800"]}),
+        ("logs", {"cluster": "c", "host": "h1", "resume": {"worker:0": [1]}}),
+        ("logs", {"cluster": "c", "host": "h1", "lines": -1}),
+        ("stop", {"cluster": "c", "host": "h1", "grace_s": "soon"}),
+        ("stop", {"cluster": "c", "host": "h1", "tasks": ["../worker:0"]}),
+        ("gc", {"host": "h1"}),
+        ("push", {"cluster": "c", "host": "h1", "bundle": "../" + "0" * 61}),
+        ("start", {}),
         ("up", {"cluster": "c", "host": "h1", "spec": {"version": 99}}),
     ],
 )
@@ -95,6 +105,54 @@ def test_a_request_that_makes_no_sense_is_refused(
     with host.open() as talk, pytest.raises(AgentRefused) as refused:
         talk.ask(request_type, **fields)
     assert refused.value.code == "bad_request"
+
+
+def test_a_refusal_names_the_request_and_the_field(host: AgentHost) -> None:
+    with pytest.raises(AgentRefused) as refused:
+        host.ask("stop", tasks=["worker:0", 7])
+    told = "stop: tasks.1: expected a task such as worker:1, found 7"
+    assert refused.value.frame["summary"] == told
+
+
+def test_a_refusal_shows_no_secret(host: AgentHost) -> None:
+    for secrets in ({"PASSWORD": 271828182}, {"PASSWORD": "271828182\0"}, {"PASSWORD": "271828182" * 200_000}):
+        with pytest.raises(AgentRefused) as refused:
+            host.ask("up", spec=host.spec(task("worker:0", "true")), secrets=secrets)
+        assert refused.value.frame["summary"].startswith("up: secrets")
+        assert "271828182" not in str(refused.value.frame)
+
+
+@pytest.mark.parametrize("line", [b"no json\n", b"[]\n", b'{"kind": 1}\n', b"[" * 1_000_000 + b"\n"])
+@pytest.mark.parametrize("within", [False, True])
+def test_what_is_no_frame_ends_the_conversation_with_a_refusal(host: AgentHost, line: bytes, within: bool) -> None:
+    with host.open() as talk:
+        if within:
+            talk.send("exec", cluster="c", host="h1", argv=["sleep", "1000"])
+        talk.write(line)
+        with pytest.raises(AgentRefused) as refused:
+            talk.await_type("result")
+    assert refused.value.code == "bad_request"
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+@pytest.mark.parametrize("word", [{"type": "keep"}, {"type": "file", "index": -1}, {"type": "start", "bytes": 10**12}])
+def test_a_word_that_was_not_awaited_undoes_what_was_begun(host: AgentHost, word: dict[str, object]) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    with host.open() as talk:
+        host.prepare(talk, spec)
+        talk.write(json.dumps(word).encode() + b"\n")
+        with pytest.raises(AgentRefused) as refused:
+            talk.await_type("started")
+    assert refused.value.code == "bad_request"
+    assert not host.run_directory(spec).exists()
+
+
+def test_a_session_that_has_nothing_to_tell_beats(host: AgentHost) -> None:
+    with host.open() as talk:
+        talk.send("exec", cluster="c", host="h1", argv=["sleep", "1000"])
+        first, second = talk.receive(), talk.receive()
+    assert [(frame["type"], frame["at"]) for frame in (first, second)] == [("beat", "exec")] * 2
+    assert 4 < second["for_s"] - first["for_s"] < 15
 
 
 def test_a_request_about_a_run_that_is_not_there_is_refused(host: AgentHost) -> None:

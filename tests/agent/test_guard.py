@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
 
+from dtctl.agent import keeper
 from tests.agent.host import AgentHost, Fields, alive, command, kill, shell, task
 from tests.waiting import eventually
 
@@ -120,17 +122,34 @@ def test_a_run_that_is_over_is_not_revived_by_what_is_left_of_it(host: AgentHost
 def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", "sleep", "1000"))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
-    path = host.run_directory(spec) / "spec.json"
-    whole = path.read_text()
-    path.write_text("{")
+    wake, hidden = host.run_directory(spec) / "wake", host.run_directory(spec) / "hidden"
+    wake.rename(hidden)
     old = host.supervisor(spec)
     kill(old)
     log = host.run_directory(spec) / "agent.log"
-    eventually(lambda: log.read_text().count("JSONDecodeError") >= 3)
-    path.write_text(whole)
+    eventually(lambda: log.read_text().count("FileNotFoundError") >= 3)
+    hidden.rename(wake)
     host.ask("stop", tasks=None, grace_s=None, reason="", by="")
     assert host.supervisor(spec) != old
     assert not alive(pid)
+
+
+def test_an_agent_whose_spec_is_damaged_ends_until_somebody_asks_for_it(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    path = host.run_directory(spec) / "spec.json"
+    whole = path.read_text()
+    path.write_text("{")
+    kill(host.supervisor(spec))
+    eventually(lambda: not named(host, "dtctl-guard") + named(host, "dtctl-agent"))
+    time.sleep(2.5 * keeper.LOOK_S)  # for keepers that might start one
+    log = (host.run_directory(spec) / "agent.log").read_text()
+    assert (log.count("spec.json is damaged"), log.count("Traceback")) == (1, 0)
+    assert not named(host, "dtctl-guard") + named(host, "dtctl-agent")
+    assert alive(pid)
+    path.write_text(whole)
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
 def test_there_are_never_two_supervisors_whatever_is_killed(host: AgentHost) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import crontab, machine, programs, reboot, user_unit
+from dtctl.agent import crontab, machine, processes, programs, reboot, user_unit
 from dtctl.agent.runfiles import RunFiles
+from tests.unit import supervised
 
 SYSTEMCTL = """\
 echo "systemctl $*" >> "$HOME/asked"
@@ -70,9 +71,8 @@ class Account:
 
     def keep_run(self, run: str, wanted: str = "auto") -> Path:
         files = RunFiles(str(self.root / "runs" / run / "h1"))
-        recovery = {"reboot": wanted}
-        spec: dict[str, object] = {"run": run, "host": "h1", "tasks": [], "bundle": None, "recovery": recovery}
-        files.create(spec, {}, {}, {"pid": 1})
+        spec = supervised.spec(run=run, recovery=supervised.recovery(reboot=wanted))
+        files.create(spec, {}, {}, processes.myself())
         return Path(files.directory)
 
     def offer(self) -> tuple[str | None, str]:

@@ -24,7 +24,8 @@ def credentials() -> Fields:
 def led(host: AgentHost, port: int, *tasks: Fields, **fields: object) -> Fields:
     """A spec with a coordinator on this host."""
     coordinator = {"host": host.name, "address": f"127.0.0.1:{port}", "port": port}
-    return host.spec(*tasks, coordinator=coordinator, **fields)
+    roster = [{"task": each["id"], "host": host.name} for each in tasks]
+    return host.spec(*tasks, **{"coordinator": coordinator, "roster": roster, **fields})
 
 
 def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_out(host: AgentHost) -> None:
@@ -62,10 +63,10 @@ def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
 
 
 def test_a_run_with_a_coordinator_is_refused_without_credentials(host: AgentHost) -> None:
-    with pytest.raises(AgentRefused, match="bad_request: a run with a coordinator needs credentials"):
+    with pytest.raises(AgentRefused, match="bad_request: up: credentials: expected those that a run with a coord"):
         host.up(led(host, 2221, task("worker:0", *SLEEP)))
     for name in CREDENTIAL_FILES:
-        with pytest.raises(AgentRefused, match=f"bad_request: credentials: {name} is no text"):
+        with pytest.raises(AgentRefused, match=f"bad_request: up: credentials.{name}: expected [^,]*$"):
             host.up(led(host, 2221, task("worker:0", *SLEEP)), credentials={**credentials(), name: 7})
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from tests.agent.host import AgentHost, kill, shell, task
+import pytest
+
+from tests.agent.host import AgentHost, AgentRefused, kill, shell, task
 from tests.waiting import eventually
 
 
-def test_status_tells_all_but_the_environment(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000", env={"PASSWORD": "hunter2"}), inventory={"file": "cluster.yaml"})
+def test_status_tells_nothing_of_commands_and_environments(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000", env={"PASSWORD": "hunter2"}))
     host.up(spec)
     status = host.ask("status")
     assert status["run"] == spec["run"]
     assert status["agent_alive"] is True
     assert status["checkpoints"] == []
-    assert status["spec"]["inventory"] == {"file": "cluster.yaml"}
-    assert status["spec"]["tasks"][0]["argv"] == ["sleep", "1000"]
+    assert status["inventory"] is None, "only a run with a coordinator has one"
+    assert "sleep" not in str(status)
     assert "hunter2" not in str(status)
 
 
@@ -68,7 +70,9 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
     host.up(mine)
     host.up(other)
     eventually(lambda: host.state(other)["finished"])
-    assert [run["run"] for run in host.ask("runs", cluster=None)["runs"]] == [mine["run"], other["run"]]
+    everything = host.ask("runs", cluster=None)
+    assert [run["run"] for run in everything["runs"]] == [mine["run"], other["run"]]
+    assert (everything["omitted"], everything["damaged"]) == (0, [])
     assert host.ask("runs")["runs"] == [
         {
             "run": mine["run"],
@@ -79,3 +83,16 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
             "tasks": {"worker:0": "running"},
         }
     ]
+
+
+def test_a_file_that_names_no_run_as_the_current_one_is_told_and_not_followed(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    (host.root / "clusters" / "c" / "h1" / "current").write_text("../../../etc\n")
+    status = host.ask("status")
+    assert status["run"] is None
+    assert "does not name a run: '../../../etc'" in status["problem"]
+    with pytest.raises(AgentRefused, match="does not name a run") as refused:
+        host.ask("stop")
+    assert refused.value.code == "no_run"
+    assert host.ask("status", run=spec["run"])["run"] == spec["run"]

@@ -47,6 +47,10 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
         "stopped": ["worker:0"],
         "already": [],
         "survivors": [],
+        "omitted": 0,
+        "unreached": [],
+        "coordination": None,
+        "inventory": None,
     }
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]

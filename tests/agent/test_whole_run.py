@@ -12,15 +12,27 @@ import pytest
 
 from dtctl.agent import runs, whole_run
 from dtctl.agent.errors import Refused
+from dtctl.agent.records.answers import StopResult
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.requests import RestartRequest, StopRequest, WatchRequest
+from dtctl.agent.records.run_state import Entry, State
+from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.whole_run import PostedRequest, RunView
 from dtctl.agent.runfiles import RunFiles
+from tests.unit.test_records import LED
 
 TASKS = {"ps:0": "b", "worker:0": "a", "worker:1": "c"}
 
 View = dict[str, Any]
 
 
-def entry(state: str = "running", generation: int = 1, **fields: Any) -> dict[str, Any]:
-    return {"state": state, "generation": generation, **fields}
+def condition(type_: str, reason: str) -> dict[str, Any]:
+    return {"type": type_, "reason": reason, "cause": None, "since": 1.0}
+
+
+def state_of(host: str) -> State:
+    own = {task: made(Entry, state="running") for task, place in TASKS.items() if place == host}
+    return made(State, run="r-1", host=host, tasks=own)
 
 
 class Coordinator:
@@ -29,19 +41,24 @@ class Coordinator:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.does: Callable[[Coordinator], None] = lambda _: None
-        self.view: View = {
-            "serial": 1,
-            "time": time.time(),
-            "phase": "running",
-            "missing": None,
-            "condition": {"type": "Running", "reason": "3 of 3 tasks run"},
-            "request_serial": 0,
-            "intents": {task: {"generation": 1} for task in TASKS},
-            "hosts": {
-                host: {"connected": True, "heard": time.time(), "state": {"tasks": {task: entry()}}}
-                for task, host in TASKS.items()
-            },
-        }
+        now = time.time()
+        self.view: Any = made(
+            RunView,
+            serial=1,
+            run="r-1",
+            time=now,
+            elapsed_s=1.0,
+            phase="running",
+            condition=condition("Running", "3 of 3 tasks run"),
+            conditions=[],
+            warnings=[],
+            hosts={host: {"connected": True, "heard": now, "state": state_of(host)} for host in TASKS.values()},
+            intents={task: {} for task in TASKS},
+            incidents=[],
+            restarts=0,
+            request_serial=0,
+            missing=None,
+        )
         self.save()
 
     def save(self) -> None:
@@ -68,8 +85,8 @@ class Run:
         self.id = "r-1"
         self.files = RunFiles(str(directory))
         roster = [{"task": task, "host": place} for task, place in TASKS.items()]
-        self.spec = {"run": "r-1", "host": host, "grace_s": 0.1, "roster": roster, "coordinator": {"host": "a"}}
-        self.spec["inventory"] = {"file": "x"}
+        led = {**LED, "run": "r-1", "host": host, "grace_s": 0.1, "roster": roster, "tasks": []}
+        self.spec = made(Spec, **led)
         self._coordinator = coordinator
 
     def keep_supervised(self) -> None:
@@ -93,8 +110,8 @@ class Talk:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
 
-    def send(self, kind: str, **fields: Any) -> None:
-        self.sent.append(dict(fields, type=kind))
+    def send(self, kind: str, frame: dict[str, Any]) -> None:
+        self.sent.append(dict(frame, type=kind))
 
     def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
         deadline = time.monotonic() + limit_s
@@ -115,8 +132,16 @@ def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     return made
 
 
-def ask(function: Callable[[Any, dict[str, Any]], dict[str, Any]], talk: Talk | None = None, **request: Any) -> Any:
-    return function(talk or Talk(), request)
+REQUESTS: dict[Any, tuple[str, Any]] = {
+    whole_run.stop: ("stop", StopRequest),
+    whole_run.restart: ("restart", RestartRequest),
+    whole_run.watch: ("watch", WatchRequest),
+}
+
+
+def ask(function: Callable[..., Any], talk: Talk | None = None, **fields: Any) -> Any:
+    name, record = REQUESTS[function]
+    return function(talk or Talk(), made(record, type=name, cluster="c", host="a", **fields))
 
 
 def obeys(coordinator: Coordinator) -> None:
@@ -196,7 +221,7 @@ def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator)
 
 
 def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
-    coordinator.view["condition"] = {"type": "Succeeded", "reason": "worker:0 came to its end"}
+    coordinator.view["condition"] = condition("Succeeded", "worker:0 came to its end")
     coordinator.save()
     with pytest.raises(Refused, match="has ended: Succeeded") as refused:
         ask(whole_run.restart, tasks=["worker:1"])
@@ -208,7 +233,7 @@ def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator)
 
     def ends(one: Coordinator) -> None:
         if next(looks) == 3:
-            one.view["condition"] = {"type": "Stopped", "reason": "by me"}
+            one.view["condition"] = condition("Stopped", "by me")
             for task in TASKS:
                 one.set(task, state="stopped")
 
@@ -239,14 +264,70 @@ def test_another_host_refuses(tmp_path: Path) -> None:
     assert refused.value.code == "not_coordinator"
 
 
+def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
+    return made(PostedRequest, serial=0, kind=kind, tasks=tasks)
+
+
+def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole_run, "BIRTH_LIMIT_S", 0.2)
+    whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
+    (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
+    with pytest.raises(Refused, match="does not hold what it should") as refused:
+        whole.view()
+    assert refused.value.code == "damaged"
+    assert "cluster.json is damaged: restarts: expected a whole number, 0 or more, found 'many'" in refused.value.detail
+    coordinator.save()
+    assert whole.view()["restarts"] == 0
+
+
+def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(coordinator: Coordinator) -> None:
+    coordinator.does = takes
+    del coordinator.view["hosts"]["c"], coordinator.view["intents"]["worker:1"]
+    answer = ask(whole_run.stop, tasks=["worker:1"], grace_s=0)
+    assert checked(StopResult, answer)["unreached"] == ["c"]
+
+
+def test_cluster_json_is_read_again_only_when_it_has_changed(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
+    assert whole.peek() is whole.peek()
+    coordinator.save()
+    second = whole.peek()
+    assert second is not None
+    assert second["serial"] == coordinator.view["serial"]
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"serial": -1, "requests": []}', '{"serial": 1, "requests": [7]}'])
+def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
+    coordinator: Coordinator, damaged: str
+) -> None:
+    (coordinator.directory / "requests.json").write_text(damaged)
+    whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    serial = whole.post(posted("stop", None))
+    assert [one["serial"] for one in coordinator.requests()] == [serial]
+    (aside,) = coordinator.directory.glob("requests.json.damaged-*")
+    assert aside.read_text() == damaged
+
+
+def test_a_coordinator_that_takes_nothing_is_not_asked_without_end(coordinator: Coordinator) -> None:
+    requests = [posted("stop", None) | {"serial": number} for number in range(1, 1001)]
+    (coordinator.directory / "requests.json").write_text(json.dumps({"serial": 1000, "requests": requests}))
+    whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="has not taken the last 1000 requests"):
+        whole.post(posted("stop", None))
+
+
 def test_requests_that_were_not_taken_yet_are_kept(coordinator: Coordinator) -> None:
     whole = whole_run.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
-    first = whole.post("stop", ["ps:0"], by="me")
-    second = whole.post("restart", ["ps:0"], by="me")
+    first = whole.post(posted("stop", ["ps:0"]))
+    second = whole.post(posted("restart", ["ps:0"]))
     assert [one["serial"] for one in coordinator.requests()] == [first, second]
     coordinator.view["request_serial"] = second
     coordinator.save()
-    third = whole.post("stop", None, by="me")
+    third = whole.post(posted("stop", None))
     assert [one["serial"] for one in coordinator.requests()] == [third]
 
 

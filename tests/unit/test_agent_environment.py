@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from dtctl.agent import checks, environment
-from dtctl.agent.errors import Refused
+from dtctl.agent import environment
+from tests.unit import supervised
 
-SPEC = {"run": "r", "cluster": "c", "host": "h"}
+SPEC = supervised.spec()
 
 
 def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() -> None:
-    task = {"id": "ps:0", "env": {"A": "2", "B": "2", "DTCTL_TASK": "mine"}, "secrets": ["B", "ABSENT"]}
+    task = supervised.task("ps:0", env={"A": "2", "B": "2", "DTCTL_TASK": "mine"}, secrets=["B", "ABSENT"])
     got = environment.of_task({"A": "1", "C": "1"}, SPEC, task, {"B": "3", "OTHER": "x"}, 4, "k")
     assert got == {
         "A": "2",
@@ -35,7 +35,7 @@ def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() ->
         "C": "1",
         "DTCTL_RUN": "r",
         "DTCTL_CLUSTER": "c",
-        "DTCTL_HOST": "h",
+        "DTCTL_HOST": "h1",
         "DTCTL_TASK": "ps:0",
         "DTCTL_ATTEMPT": "4",
         "DTCTL_KEY": "k",
@@ -44,7 +44,7 @@ def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() ->
 
 def test_proxies_of_the_host_are_dropped_and_those_of_the_task_stay() -> None:
     inherited = {"http_proxy": "h", "HTTPS_PROXY": "h", "no_proxy": "h"}
-    task = {"id": "ps:0", "env": {"no_proxy": "t"}, "secrets": []}
+    task = supervised.task("ps:0", env={"no_proxy": "t"})
     assert set(environment.of_task(inherited, SPEC, task, {}, 1, "k")) & {*inherited} == {"no_proxy"}
     kept = environment.of_task(inherited, SPEC, {**task, "keep_proxy": True}, {}, 1, "k")
     assert kept["HTTPS_PROXY"] == "h"
@@ -62,7 +62,11 @@ def test_bytes_that_are_no_text_come_through(monkeypatch: pytest.MonkeyPatch) ->
     assert environment.encoded(environment.base())[b"ODD"] == b"\xff\xfe"
 
 
-@pytest.mark.parametrize("variables", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0y"}, {"A": 1}])
-def test_what_cannot_be_an_environment_is_refused(variables: dict[str, object]) -> None:
-    with pytest.raises(Refused):
-        checks.check_variables(variables, "env")
+@pytest.mark.parametrize("text", ["a\0b", "\0", "\0HOM", "\ud800", "\0HOME\0"])
+def test_text_that_no_program_can_be_given_is_known(text: str) -> None:
+    assert not environment.can_be_given(text)
+
+
+@pytest.mark.parametrize("text", ["", "a b\n", "\0HOME/x:\0CODE", "\udcff", "\u8bad"])
+def test_marks_and_bytes_that_are_no_text_can_be_given(text: str) -> None:
+    assert environment.can_be_given(text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-from dtctl.agent import processes, shapes
+from dtctl.agent.attempt import Attempt
 from dtctl.agent.checkpoint_signs import CheckpointSigns
 from dtctl.agent.observation import Observation
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry
 from dtctl.agent.watchdog import Watchdog
 from tests.waiting import eventually
 
@@ -46,8 +46,8 @@ def test_a_directory_that_is_made_later_counts_too(tmp_path: Path) -> None:
 
 
 def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
-    attempt: Any = SimpleNamespace(directory=str(tmp_path), start=processes.myself())
-    entry = shapes.entry({"state": "running", "ready": True})
+    attempt = Attempt(str(tmp_path), 1000.0)
+    entry = made(Entry, state="running", ready=True)
     signs = CheckpointSigns([str(tmp_path / "out")])
     (tmp_path / "out").mkdir()
     now = 1000.0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 import pytest
 
 from dtctl.agent.exits import unmendable_error, verdict
+from dtctl.agent.policy import unknown_exit
+from dtctl.agent.records.run_state import Ending
+from tests.unit.supervised import code, killed, recovery
 
-USUAL: dict[str, Any] = {"retry": [], "permanent": []}
+USUAL = recovery()
 MISSING = "ModuleNotFoundError: No module named 'tensorfow'"
 TRACEBACK = f"""\
 Traceback (most recent call last):
@@ -25,14 +27,6 @@ tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence
 """
 
 
-def code(number: int, error: str | None = None) -> dict[str, Any]:
-    return {"code": number, "signal": None, "error": error}
-
-
-def killed(number: int) -> dict[str, Any]:
-    return {"code": None, "signal": number, "error": None}
-
-
 @pytest.mark.parametrize("number", [1, 3, 42, 127, 134, 137, 139, 143, 255])
 def test_most_exit_codes_may_be_tried_again(number: int) -> None:
     assert verdict(code(number), "", USUAL).retry
@@ -44,16 +38,16 @@ def test_signals_may_be_tried_again(number: int) -> None:
 
 
 @pytest.mark.parametrize("ending", [code(2), code(126), code(127, "cannot run x: No such file or directory")])
-def test_what_would_only_be_repeated_may_not(ending: Any) -> None:
+def test_what_would_only_be_repeated_may_not(ending: Ending) -> None:
     assert not verdict(ending, "", USUAL).retry
 
 
 def test_an_end_that_nobody_saw_may_be_tried_again() -> None:
-    assert verdict({"code": None, "signal": None, "error": "its keeper was killed"}, "", USUAL).retry
+    assert verdict(unknown_exit(None, "its keeper was killed"), "", USUAL).retry
 
 
 def test_the_users_lists_come_first_and_count_signals_from_128() -> None:
-    said = {"retry": [2, 127], "permanent": [1, 139, 42]}
+    said = recovery(retry=[2, 127], permanent=[1, 139, 42])
     assert verdict(code(2), "", said).retry
     assert verdict(code(127, "cannot run it"), "", said).retry
     assert not verdict(code(1), "", said).retry

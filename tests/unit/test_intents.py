@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dtctl.agent import intents, paths, processes, shapes
+from dtctl.agent import intents, paths, processes
+from dtctl.agent.records.run_state import IntentFile
 from dtctl.agent.runfiles import RunFiles
+from tests.unit.supervised import intent
 
-Fields = dict[str, Any]
-
-
-def intent(want: str, version: int) -> Fields:
-    return {**shapes.first_intent(want), "version": version}
+SESSION = {"pid": 7, "start_time": 1, "boot_id": "of another machine"}
 
 
 @pytest.fixture
@@ -26,9 +22,8 @@ def files(tmp_path: Path) -> RunFiles:
     return files
 
 
-def on_disk(files: RunFiles) -> Fields:
-    written: Fields = json.loads(Path(files.intent_path).read_text())
-    return written
+def on_disk(files: RunFiles) -> IntentFile:
+    return files.intent()
 
 
 def test_the_higher_version_holds() -> None:
@@ -95,20 +90,20 @@ def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
 
 
 def test_a_session_that_ended_without_a_word_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths.write_json(files.intent_path, {**on_disk(files), "session": {"pid": 7}})
-    living = {"pid": 7}
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
     followed = intents.Followed(files)
     followed.read()
-    assert followed.value["lost_session"] is False
+    assert followed.lost_session is False
     living.clear()
     followed.read()
-    assert followed.value["lost_session"] is True
+    assert followed.lost_session is True
 
 
 def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says `keep` and ends after its intent has been read, and before it is looked for."""
-    paths.write_json(files.intent_path, {**on_disk(files), "session": {"pid": 7}})
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
 
     def kept_and_gone(session: object) -> None:
         paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
@@ -116,4 +111,4 @@ def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkey
     monkeypatch.setattr(processes, "find", kept_and_gone)
     followed = intents.Followed(files)
     followed.read()
-    assert (followed.value["session"], followed.value["lost_session"]) == (None, False)
+    assert (followed.value["session"], followed.lost_session) == (None, False)

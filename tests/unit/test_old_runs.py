@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from dtctl.agent.old_runs import Standing, expired
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.spec import Spec
+from tests.unit.test_records import LED
+
+ALONE = {**LED, "coordinator": None}
 
 
 def standing(number: int, ended: float | None, *, current: bool = False, **fields: Any) -> Standing:
     """Of the run rNUMBER, the younger the higher."""
     spec = {"run": f"r{number}", "cluster": "c", "host": "h", "created": float(number), "ttl_s": None, "keep": 2}
-    return Standing({**spec, **fields}, ended, current)
+    return Standing(made(Spec, **{**ALONE, **spec, **fields}), ended, current)
 
 
 def gone(*standings: Standing, now: float = 1000.0) -> list[str]:

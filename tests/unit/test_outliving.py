@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dtctl.agent import processes, shapes
+from dtctl.agent import processes
 from dtctl.agent.attempt import Attempt
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry, Start
 from dtctl.agent.surroundings import Surroundings
 from dtctl.agent.task import ENDING_LOOK_S, LOOK_S, Task
+from tests.unit import supervised
 
-STOP = {**shapes.first_intent("stop"), "grace_s": 1.0}
+STOP = supervised.intent("stop", grace_s=1.0)
 
 
 @pytest.fixture
@@ -36,17 +38,18 @@ def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: process
 
 
 def test_a_task_tells_it_in_its_entry(tmp_path: Path, hanging: processes.Process) -> None:
-    told: list[Any] = []
-    spec = shapes.spec({"tasks": [{"id": "worker:0"}], "recovery": {}, "checkpoint_dirs": [], "grace_s": 10})
+    told: list[object] = []
+    spec = supervised.spec(supervised.task("worker:0"))
     around = Surroundings(
         str(tmp_path), spec, {"PATH": "/bin"}, {}, None, lambda *fields: told.append(fields), told.append
     )
-    entry = shapes.entry({"state": "running", "attempt": 1})
+    entry = made(Entry, state="running", attempt=1)
     directory = tmp_path / "tasks" / "worker-0" / "attempt-1"
     directory.mkdir(parents=True)
     task = Task(spec["tasks"][0], entry, around, 100.0, 0.0)
     attempt = Attempt(str(directory), 100.0)
-    attempt._start = {**processes.myself(), "key": "", "started": 0.0}
+    me = processes.myself()
+    attempt._start = made(Start, pid=me["pid"], start_time=me["start_time"], boot_id=me["boot_id"], started=0.0)
     task._attempt = attempt
     for now in (100.0, 101.0, 106.0):
         task.step(STOP, now, now)

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dtctl.agent.exits import verdict
 from dtctl.agent.policy import Decision, after_exit, back_off, describe_exit, unknown_exit
-
-RECOVERY = {
-    "max_restarts": 3,
-    "backoff_min_s": 1.0,
-    "backoff_max_s": 60.0,
-    "reset_after_s": 600.0,
-    "retry": [],
-    "permanent": [],
-}
-
-
-def intent(want: str, generation: int = 1, reason: str = "", restarts: int = 0) -> dict[str, Any]:
-    return {"want": want, "generation": generation, "reason": reason, "restarts": restarts}
-
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Ending, Entry, Intent
+from tests.unit.supervised import code, intent, killed, recovery
 
 RUN = intent("run")
 FINISH = intent("finish")
 STOP = intent("stop", reason="enough")
-RESTART = intent("run", 2)
-GANG = intent("hold", 2, "ps:0 was lost", 1)
-
-
-def code(number: int, error: str | None = None) -> dict[str, Any]:
-    return {"code": number, "signal": None, "error": error, "ended": 1.0}
-
-
-def killed(number: int) -> dict[str, Any]:
-    return {"code": None, "signal": number, "error": None, "ended": 1.0}
+RESTART = intent("run", generation=2)
+GANG = intent("hold", generation=2, reason="ps:0 was lost", restarts=1)
 
 
 def decide(
-    ending: Any,
-    wanted: Any = RUN,
+    ending: Ending,
+    wanted: Intent = RUN,
     *,
     asked: bool = False,
     restarts: int = 0,
@@ -51,10 +30,10 @@ def decide(
     stalled: str = "",
     max_restarts: int = 3,
 ) -> Decision:
-    entry: dict[str, Any] = {"state": "stalled" if stalled else "running", "reason": stalled, "asked": asked}
-    entry.update(generation=1, restarts=restarts)
-    recovery = {**RECOVERY, "max_restarts": max_restarts}
-    return after_exit(ending, verdict(ending, tail, recovery), entry, wanted, lived_s, recovery, own, jitter)
+    state = "stalled" if stalled else "running"
+    entry = made(Entry, state=state, reason=stalled, asked=asked, restarts=restarts)
+    policy = recovery(max_restarts=max_restarts)
+    return after_exit(ending, verdict(ending, tail, policy), entry, wanted, lived_s, policy, own, jitter)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +51,7 @@ def decide(
         (code(1), GANG, False, "pending", "ps:0 was lost"),  # of its own, while the others were being ended
         (code(1), FINISH, False, "failed", "exit code 1"),
         (code(0), FINISH, False, "succeeded", "exit code 0"),
-        (code(1), intent("finish", 2), False, "failed", "exit code 1"),
+        (code(1), intent("finish", generation=2), False, "failed", "exit code 1"),
         (code(2), RUN, False, "failed", "exit code 2, which is not tried again"),
         (code(1), RUN, False, "backoff", "exit code 1"),
         (killed(15), RUN, False, "backoff", "killed by SIGTERM"),
@@ -81,7 +60,7 @@ def decide(
         (unknown_exit(None, "exit status unknown"), RUN, False, "backoff", "exit status unknown"),
     ],
 )
-def test_the_next_state(ending: Any, wanted: Any, asked: bool, state: str, reason: str) -> None:
+def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str, reason: str) -> None:
     decision = decide(ending, wanted, asked=asked)
     assert (decision.state, decision.reason) == (state, reason)
 
@@ -122,8 +101,8 @@ def test_code_that_cannot_be_imported_says_so() -> None:
 
 
 def test_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
-    assert [back_off(count, RECOVERY, 0) for count in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
-    assert back_off(3, RECOVERY, 1) == pytest.approx(4.4)
+    assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
+    assert back_off(3, recovery(), 1) == pytest.approx(4.4)
 
 
 def test_without_a_budget_the_reason_counts_no_restarts() -> None:

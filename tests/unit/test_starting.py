@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import State
 from dtctl.agent.starting import has_begun, standing
+from tests.unit import supervised
 
-LISTENS = {"id": "ps:0", "ready": "listening"}
-RUNS = {"id": "worker:0", "ready": "started"}
-SPEC = {"tasks": [LISTENS, RUNS], "coordinator": {"host": "h1"}}
+TASKS = (supervised.task("ps:0", ready="listening"), supervised.task("worker:0"))
+SPEC = supervised.spec(*TASKS, coordinator={"host": "h1", "address": "10.0.0.1:2221", "port": 2221})
 
 
-def state(ps: str, worker: str, *, ready: bool = False) -> dict[str, Any]:
-    return {"tasks": {"ps:0": {"state": ps, "ready": ready}, "worker:0": {"state": worker, "ready": False}}}
+def state(ps: str, worker: str, *, ready: bool = False) -> State:
+    return made(State, run="r", host="h1", tasks={"ps:0": {"state": ps, "ready": ready}, "worker:0": {"state": worker}})
 
 
 @pytest.mark.parametrize(

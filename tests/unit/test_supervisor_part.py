@@ -6,17 +6,18 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dtctl.agent import intents, paths, processes, shapes, supervisor, wake
+from dtctl.agent import intents, paths, processes, supervisor, wake
+from dtctl.agent.intents import Followed
+from dtctl.agent.records.run_state import Intents, Process, State
 from dtctl.agent.runfiles import RunFiles
 from dtctl.agent.supervisor import Supervisor
 from dtctl.agent.task import Task
+from tests.unit import supervised
 from tests.waiting import eventually
 
-Fields = dict[str, Any]
 TASKS = ("ps:0", "worker:0")
 MANY_LOOKS = 50
 
@@ -24,7 +25,7 @@ MANY_LOOKS = 50
 class ScriptedPart:
     """Plays the coordinator: `script` is asked at each step what it wants."""
 
-    def __init__(self, script: Callable[[ScriptedPart, Fields], Fields | None]) -> None:
+    def __init__(self, script: Callable[[ScriptedPart, State], Intents | None]) -> None:
         self.over = False
         self.connected = True
         self.mending = False
@@ -33,7 +34,7 @@ class ScriptedPart:
         self.closed = False
         self._readable, self._writable = os.pipe()
 
-    def step(self, now: float, wall: float, state: Fields, intent: Fields) -> Fields | None:
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
         self.steps += 1
         return self._script(self, state)
 
@@ -57,23 +58,15 @@ class TooManyLooks(Exception):
 @pytest.fixture
 def files(tmp_path: Path) -> RunFiles:
     files = RunFiles(str(tmp_path / "runs" / "r" / "h1"))
-    spec = {
-        "run": "r",
-        "host": "h1",
-        "bundle": None,
-        "coordinator": {"host": "h2", "address": "10.0.0.2:2221", "port": 2221},
-        "tasks": [{"id": task} for task in TASKS],
-        "recovery": {},
-        "checkpoint_dirs": [],
-        "grace_s": 10,
-    }
+    coordinator = {"host": "h2", "address": "10.0.0.2:2221", "port": 2221}
+    spec = supervised.spec(*[supervised.task(task) for task in TASKS], coordinator=coordinator)
     files.create(spec, {}, {"PATH": "/bin"}, processes.myself())
     keep(files)
     return files
 
 
-def keep(files: RunFiles, **session: Any) -> None:
-    paths.write_json(files.intent_path, {**files.intent(), "session": session or None})
+def keep(files: RunFiles, session: Process | None = None) -> None:
+    paths.write_json(files.intent_path, {**files.intent(), "session": session})
 
 
 def supervise(files: RunFiles, part: ScriptedPart, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -94,8 +87,8 @@ def supervise(files: RunFiles, part: ScriptedPart, monkeypatch: pytest.MonkeyPat
     return True
 
 
-def stop(version: int) -> Fields:
-    return {task: {**shapes.first_intent("stop"), "version": version, "reason": "enough"} for task in TASKS}
+def stop(version: int) -> Intents:
+    return {task: supervised.intent("stop", version, reason="enough") for task in TASKS}
 
 
 def test_tasks_of_a_new_run_are_held(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,9 +101,9 @@ def test_tasks_of_a_new_run_are_held(files: RunFiles, monkeypatch: pytest.Monkey
 
 
 def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Fields] = []
+    seen: list[dict[str, str]] = []
 
-    def coordinator(part: ScriptedPart, state: Fields) -> Fields | None:
+    def coordinator(part: ScriptedPart, state: State) -> Intents | None:
         seen.append({task: entry["state"] for task, entry in state["tasks"].items()})
         part.over = part.steps == 2
         return stop(2)
@@ -129,7 +122,7 @@ def test_an_agent_stays_until_it_is_told_that_the_run_is_over(files: RunFiles, m
 
 
 def test_over_is_not_enough_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coordinator(part: ScriptedPart, state: Fields) -> None:
+    def coordinator(part: ScriptedPart, state: State) -> None:
         part.over = True
 
     assert not supervise(files, ScriptedPart(coordinator), monkeypatch)
@@ -139,7 +132,7 @@ def test_over_is_not_enough_while_tasks_are_not_final(files: RunFiles, monkeypat
 def test_an_agent_that_was_stopped_waits_for_the_coordinator_but_not_for_ever(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch, await_s: float, goes: bool
 ) -> None:
-    def cable_cut(part: ScriptedPart, state: Fields) -> Fields | None:
+    def cable_cut(part: ScriptedPart, state: State) -> Intents | None:
         part.connected = False
         return stop(2) if part.steps == 1 else None
 
@@ -148,11 +141,11 @@ def test_an_agent_that_was_stopped_waits_for_the_coordinator_but_not_for_ever(
 
 
 def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coordinator(part: ScriptedPart, state: Fields) -> Fields | None:
+    def coordinator(part: ScriptedPart, state: State) -> Intents | None:
         part.over = part.steps == 2
         return stop(2)
 
-    def nobody(part: ScriptedPart, state: Fields) -> None:
+    def nobody(part: ScriptedPart, state: State) -> None:
         part.connected = False
 
     assert supervise(files, ScriptedPart(coordinator), monkeypatch)
@@ -162,17 +155,17 @@ def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monk
 def test_an_agent_whose_controller_was_lost_during_the_start_goes(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cable_cut(part: ScriptedPart, state: Fields) -> None:
+    def cable_cut(part: ScriptedPart, state: State) -> None:
         part.connected = False
 
-    keep(files, **{**processes.myself(), "start_time": 1})
+    keep(files, {**processes.myself(), "start_time": 1})
     assert supervise(files, ScriptedPart(cable_cut), monkeypatch)
     reasons = {entry["reason"] for entry in files.state()["tasks"].values()}
     assert reasons == {"the controller was lost before the start was complete"}
 
 
 def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cable_cut(part: ScriptedPart, state: Fields) -> Fields | None:
+    def cable_cut(part: ScriptedPart, state: State) -> Intents | None:
         part.connected = False
         return {"ps:0": stop(2)["ps:0"], "worker:0": {**stop(2)["worker:0"], "want": "finish"}}
 

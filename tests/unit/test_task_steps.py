@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dtctl.agent import keeper, shapes
+from dtctl.agent import keeper, paths
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry, Intent, Start
 from dtctl.agent.surroundings import Surroundings
 from dtctl.agent.task import Task
+from tests.unit import supervised
 
-RECOVERY = {"max_restarts": 9, "backoff_min_s": 0.0, "backoff_max_s": 60.0, "reset_after_s": 600.0}
-RUN = shapes.first_intent("run")
-HOLD = shapes.first_intent("hold")
+RUN = supervised.intent("run")
+HOLD = supervised.intent("hold")
 
 
 class Failing:
     """A task whose attempts end with exit code 3 as soon as they are begun."""
 
     def __init__(self, directory: Path, **recovery: float) -> None:
-        given: dict[str, Any] = {"tasks": [{"id": "worker:0", "argv": ["x"], "code": False}]}
-        given.update(run="r", cluster="c", host="h1", checkpoint_dirs=[], grace_s=10)
-        spec = shapes.spec({**given, "recovery": {**RECOVERY, **recovery}})
+        given = supervised.recovery(**{"max_restarts": 9, "backoff_min_s": 0.0, **recovery})
+        spec = supervised.spec(supervised.task("worker:0"), recovery=given)
         around = Surroundings(str(directory), spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None)
-        self.task = Task(spec["tasks"][0], shapes.entry({}), around, 100.0, 0.0)
+        self.task = Task(spec["tasks"][0], made(Entry), around, 100.0, 0.0)
 
-    def step(self, intent: Any, now: float) -> tuple[str, int]:
+    def step(self, intent: Intent, now: float) -> tuple[str, int]:
         self.task.step(intent, now, now)
         return self.task.entry["state"], self.task.entry["attempt"]
 
@@ -35,10 +34,8 @@ class Failing:
 @pytest.fixture(autouse=True)
 def attempts_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(launch: keeper.Launch) -> None:
-        ending = {"code": 3, "signal": None, "error": None, "ended": 1.0}
-        start = {"pid": None, "start_time": None, "boot_id": None, "started": 1.0, "key": ""}
-        Path(launch.directory, "start.json").write_text(json.dumps(start))
-        Path(launch.directory, "exit.json").write_text(json.dumps(ending))
+        paths.write_json(f"{launch.directory}/start.json", made(Start, started=1.0))
+        paths.write_json(f"{launch.directory}/exit.json", supervised.code(3))
 
     monkeypatch.setattr(keeper, "launch", fail)
 

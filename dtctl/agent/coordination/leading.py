@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..intents import Followed
     from ..records.answers import Checkpoint
-    from ..records.messages import Hello, News
+    from ..records.messages import Events, Hello, News
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..records.whole_run import PostedRequest
@@ -168,27 +168,37 @@ class Leading:
             self._welcome.discard(host)
             self.coordinator.hear(host, message, now, wall)
             self._news()
-        elif message["type"] == "events" and host in self._welcome:
-            self._story.add_events(host, message["from"], message["events"], now, wall)
-        elif message["type"] == "hello" or (message["type"] == "state" and host in self._welcome):
-            self._hear_of(host, message, self._hub, now, wall)
+        elif message["type"] == "hello" or host in self._welcome:
+            problem = self._problem(host, message)
+            if problem is None:
+                self._believe(host, message, self._hub, now, wall)
+            else:
+                self._disbelieve(host, problem, self._hub, now, wall)
 
-    def _hear_of(self, host: str, told: Union[Hello, News], hub: Hub, now: float, wall: float) -> None:
-        """What cannot be so is not heard: its connection ends, and the genuine agent's next one heals it."""
-        problem = self._stranger(host, told) if told["type"] == "hello" else None
-        problem = problem or self.coordinator.view.problem(host, told)
-        if problem is not None:
-            self._welcome.discard(host)
-            hub.refuse(host, problem)
-            self.coordinator.accuse(host, problem, wall)
-            self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
-            self._news()
+    def _problem(self, host: str, message: Union[Hello, News, Events]) -> Optional[str]:
+        """Why it cannot be so, though it is a record."""
+        if message["type"] == "events":
+            return self.coordinator.view.problem_of_events(host, message)
+        stranger = self._stranger(host, message) if message["type"] == "hello" else None
+        return stranger or self.coordinator.view.problem(host, message)
+
+    def _believe(self, host: str, told: Union[Hello, News, Events], hub: Hub, now: float, wall: float) -> None:
+        if told["type"] == "events":
+            self._story.add_events(host, told["from"], told["events"], now, wall)
             return
         if told["type"] == "hello":
             self._welcome.add(host)
             hub.send(host, {"type": "welcome", "v": PROTOCOL, "events_from": self._story.received(host)})
         if self.coordinator.hear(host, told, now, wall):
             self._news()
+
+    def _disbelieve(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
+        """Its connection ends, and the genuine agent's next one heals it."""
+        self._welcome.discard(host)
+        hub.refuse(host, problem)
+        self.coordinator.accuse(host, problem, wall)
+        self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
+        self._news()
 
     def _stranger(self, host: str, hello: Hello) -> Optional[str]:
         if hello["run"] != self._spec["run"]:

@@ -67,4 +67,3 @@ def decode(line: bytes) -> Message:
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise Violation("a line that is no message was sent")
     return message
-

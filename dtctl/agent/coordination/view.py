@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Optional
 
-    from ..records.messages import Told
+    from ..records.messages import Events, Told
     from ..records.run_state import Intents
     from ..records.spec import Member, RecoverySpec, Spec, Stage
     from ..records.whole_run import Contact
@@ -90,6 +90,13 @@ class View:
             if tasks != own:
                 odd = sorted(tasks ^ own)
                 return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
+        return None
+
+    def problem_of_events(self, host: str, events: Events) -> Optional[str]:
+        """The same of what a host tells of the past."""
+        for event in events["events"]:
+            if event is not None and event["task"] not in self.tasks_on(host):
+                return "it tells of %s, which is not its own task" % event["task"]
         return None
 
     def host_of(self, task: str) -> str:

@@ -3,11 +3,30 @@
 from .kinds import AtMost, Dict, List, Optional, Record, Usual
 from .run_state import Entries, State
 from .spec import Inventory
-from .whole_run import RunView
-from .words import Count, Epoch, ExitCode, Line, Name, Pid, Reason, SignalNumber, TaskName, Tasks, TaskState
+from .whole_run import RunView, StoryLine
+from .words import (
+    Count,
+    Epoch,
+    ExitCode,
+    Line,
+    Name,
+    OptionalTask,
+    Pid,
+    Reason,
+    Seconds,
+    SignalNumber,
+    TaskName,
+    Tasks,
+    TaskState,
+)
+
+MOST_PROCESSES = 1000
+MOST_RUNS = 10_000
+MOST_DAMAGED = 100
+MOST_FILES = 10_000
 
 Text = AtMost[str, 65536]
-Files = AtMost[List[AtMost[str, 8192]], 10_000]
+Files = AtMost[List[AtMost[str, 8192]], MOST_FILES]
 
 
 class Greeting(Record):
@@ -36,6 +55,11 @@ class Refused(Record):
 
 class Alive(Record):
     """The frame `beat`: nothing to tell, and still at work."""
+
+    at: Usual[Line, ""]
+    """What it is at: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
+    for_s: Usual[Seconds, 0.0]
+    """Since when it has been at that. It may hang there: in a file system that does not answer, for example."""
 
 
 class Progress(Record):
@@ -128,7 +152,9 @@ class UpResult(Record):
     unchanged: bool
     reboot: Usual[Optional[Line], None]
     reboot_why: Usual[Optional[Reason], None]
+    """What brings it back after a restart of the machine: `systemd`, `cron` or nothing."""
     pruned: Usual[AtMost[List[Name], 10_000], []]
+    """Old runs that were removed."""
 
 
 class PushResult(Record):
@@ -143,6 +169,8 @@ class StatusResult(Record):
 
     run: Optional[Name]
     time: Epoch
+    problem: Usual[Optional[Reason], None]
+    """Why the host cannot tell which run is the current one, where it cannot."""
     agent_alive: Usual[bool, False]
     inventory: Usual[Optional[Inventory], None]
     state: Usual[Optional[State], None]
@@ -167,21 +195,34 @@ class KnownRun(Record):
     tasks: Dict[TaskName, TaskState]
 
 
+class DamagedRun(Record):
+    """A run whose files do not hold what they should. `down` and `gc` remove it."""
+
+    run: Name
+    host: Name
+    cluster: Optional[Name]
+    problem: Reason
+
+
 class RunsResult(Record):
     """All that the host has."""
 
-    runs: AtMost[List[KnownRun], 10_000]
+    runs: AtMost[List[KnownRun], MOST_RUNS]
+    """The newest, oldest first."""
+    omitted: Usual[Count, 0]
+    """Others that the list has no room for."""
+    damaged: Usual[AtMost[List[DamagedRun], MOST_DAMAGED], []]
 
 
 class Survivor(Record):
-    """A process that outlives SIGKILL."""
+    """A process that outlives SIGKILL. `task` null: of which one cannot be told."""
 
-    task: Usual[Optional[TaskName], None]
+    task: Usual[OptionalTask, None]
     pid: Pid
     command: Line
 
 
-Survivors = AtMost[List[Survivor], 10_000]
+Survivors = AtMost[List[Survivor], MOST_PROCESSES]
 
 
 class StopResult(Record):
@@ -190,7 +231,10 @@ class StopResult(Record):
     run: Name
     stopped: Tasks
     already: Tasks
+    """Had ended before, or end by themselves at that moment."""
     survivors: Survivors
+    omitted: Usual[Count, 0]
+    """Survivors that the list has no room for."""
     unreached: Usual[AtMost[List[Name], 4096], []]
     """Hosts that are away and where tasks have not ended."""
     coordination: Usual[Optional[RunView], None]
@@ -213,7 +257,10 @@ class DownResult(Record):
     stopped: Tasks
     already: Tasks
     survivors: Survivors
+    omitted: Usual[Count, 0]
+    """Survivors that the list has no room for."""
     removed: AtMost[List[Name], 10_000]
+    """Runs."""
     kept: Files
     """Files that a trainer wrote beside its code."""
 
@@ -230,6 +277,8 @@ class EventsResult(Record):
 
     run: Name
     next: Count
+    passed_over: Usual[Count, 0]
+    """Lines that were asked for and are damaged."""
 
 
 class Orphan(Record):
@@ -244,7 +293,8 @@ class DeadRun(Record):
     """A run that is not needed any more."""
 
     run: Name
-    cluster: Name
+    cluster: Optional[Name]
+    """null: its files do not tell any more."""
     host: Name
     reason: Reason
 
@@ -253,13 +303,31 @@ class GcResult(Record):
     """What was, or would be, removed."""
 
     dry_run: bool
-    processes: AtMost[List[Orphan], 10_000]
-    survivors: AtMost[List[Orphan], 10_000]
-    runs: AtMost[List[DeadRun], 10_000]
+    processes: AtMost[List[Orphan], MOST_PROCESSES]
+    survivors: AtMost[List[Orphan], MOST_PROCESSES]
+    """Not even SIGKILL has ended them."""
+    runs: AtMost[List[DeadRun], MOST_RUNS]
     bundles: AtMost[List[Line], 10_000]
     files: Files
+    omitted: Usual[Count, 0]
+    """Of whatever kind, that its list has no room for."""
     freed_bytes: Count
 
+
+FRAMES = {
+    "greeting": Greeting,
+    "error": Refused,
+    "beat": Alive,
+    "progress": Progress,
+    "need": Need,
+    "prepared": Prepared,
+    "started": Started,
+    "states": States,
+    "log": Log,
+    "output": Output,
+    "event": StoryLine,
+}
+"""By their types. That of a `result` is the request's."""
 
 RESULTS = {
     "up": UpResult,

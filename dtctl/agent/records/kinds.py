@@ -12,10 +12,10 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated as AtMost
-    from typing import Annotated as Form
-    from typing import Annotated as Usual
-    from typing import Annotated as Within
+    from typing import Annotated as AtMost  # novm
+    from typing import Annotated as Form  # novm
+    from typing import Annotated as Usual  # novm
+    from typing import Annotated as Within  # novm
     from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
     from typing import Literal as OneOf
     from typing import TypedDict as Record
@@ -60,6 +60,13 @@ class Wrong(Exception):
         self.expected = expected
         self.found = found
 
+    @classmethod
+    def at(cls, path: "Tuple[str, ...]", expected: str, found: object) -> "Wrong":
+        """For rules about several fields, which say themselves where it is."""
+        wrong = cls(expected, found)
+        wrong.path = list(reversed(path))
+        return wrong
+
     @property
     def field(self) -> str:
         """As in `tasks.worker:1.attempt`; empty for the record itself."""
@@ -89,13 +96,17 @@ def made(record: "Type[R]", **fields: "Any") -> "R":
 
 
 class Kind:
-    """`take` gives the checked value or raises Wrong; `words` names the kind for people."""
+    """`take` gives the checked value or raises Wrong; `words` names the kind for people.
 
-    __slots__ = ("take", "words")
+    `parts` is what it is made of, for those who make examples of it: what sort of kind it is, and its limits and kinds.
+    """
 
-    def __init__(self, words: str, take: "Take") -> None:
+    __slots__ = ("parts", "take", "words")
+
+    def __init__(self, words: str, take: "Take", *parts: "Any") -> None:
         self.words = words
         self.take = take
+        self.parts = parts
 
 
 _REQUIRED = Missing()
@@ -159,7 +170,7 @@ def _record(record: object) -> Kind:
             rule(whole)
         return whole
 
-    return Kind(record.__name__, take)  # type: ignore[attr-defined]
+    return Kind(record.__name__, take, "record", record)  # type: ignore[attr-defined]
 
 
 def _take_bool(raw: "Any") -> bool:
@@ -176,7 +187,7 @@ def _whole(low: int, high: int) -> Kind:
             return raw
         raise Wrong(words, raw)
 
-    return Kind(words, take)
+    return Kind(words, take, "whole", low, high)
 
 
 def _number(low: float, high: float) -> Kind:
@@ -187,7 +198,7 @@ def _number(low: float, high: float) -> Kind:
             return raw
         raise Wrong(words, raw)
 
-    return Kind(words, take)
+    return Kind(words, take, "number", low, high)
 
 
 def _text(most: int) -> Kind:
@@ -198,7 +209,7 @@ def _text(most: int) -> Kind:
             return raw
         raise Wrong(words, raw)
 
-    return Kind(words, take)
+    return Kind(words, take, "text", most)
 
 
 def _form(most: int, pattern: str, words: str) -> Kind:
@@ -209,7 +220,7 @@ def _form(most: int, pattern: str, words: str) -> Kind:
             return raw
         raise Wrong(words, raw)
 
-    return Kind(words, take)
+    return Kind(words, take, "form", most, pattern)
 
 
 def _one_of(names: "Tuple[str, ...]") -> Kind:
@@ -220,12 +231,12 @@ def _one_of(names: "Tuple[str, ...]") -> Kind:
             return raw
         raise Wrong(words, raw)
 
-    return Kind(words, take)
+    return Kind(words, take, "one of", names)
 
 
 def _optional(inner: Kind) -> Kind:
     take_inner = inner.take
-    return Kind("null or " + inner.words, lambda raw: None if raw is None else take_inner(raw))
+    return Kind("null or " + inner.words, lambda raw: None if raw is None else take_inner(raw), "optional", inner)
 
 
 def _list(inner: Kind, most: int) -> Kind:
@@ -244,7 +255,7 @@ def _list(inner: Kind, most: int) -> Kind:
             raise
         return whole
 
-    return Kind("%s: %s" % (words, inner.words), take)
+    return Kind("%s: %s" % (words, inner.words), take, "list", inner, most)
 
 
 def _mapping(names: Kind, inner: Kind, most: int) -> Kind:
@@ -264,7 +275,7 @@ def _mapping(names: Kind, inner: Kind, most: int) -> Kind:
             raise
         return whole
 
-    return Kind("an object {%s: %s}" % (names.words, inner.words), take)
+    return Kind("an object {%s: %s}" % (names.words, inner.words), take, "mapping", names, inner, most)
 
 
 def _brief(found: object) -> str:
@@ -289,7 +300,7 @@ class _Usual:
 if not TYPE_CHECKING:
     _kinds.update(
         {
-            bool: Kind("true or false", _take_bool),
+            bool: Kind("true or false", _take_bool, "bool"),
             int: _whole(0, MOST),
             float: _number(-1e15, 1e15),
             str: _text(LONGEST_TEXT),
@@ -348,7 +359,7 @@ if not TYPE_CHECKING:
 
         def __init__(self, make):
             whole = make(MOST_ENTRIES)
-            super().__init__(whole.words, whole.take)
+            super().__init__(whole.words, whole.take, *whole.parts)
             self.at_most = make
 
     class List:

@@ -1,12 +1,12 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
-from .spec import Spec
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .spec import Spec, refuse_unfit
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Reason, Seconds, TaskName, Tasks, Variables
 
 
 class Request(Record):
-    """What every request says; `run` null means the cluster's current run on this host."""
+    """What every request about a run says; `run` null means the cluster's current run on this host."""
 
     type: Line
     cluster: Name
@@ -27,7 +27,7 @@ class Credentials(Record):
 
 
 class UpRequest(Request):
-    """Prepares a run, starts it on the controller's word, and takes it back until that has said `keep`."""
+    """Prepares a run, starts it at the controller's word, and takes it back until that has said `keep`."""
 
     spec: Spec
     bundle: Usual[Optional[BundleId], None]
@@ -60,16 +60,20 @@ class LogsRequest(Request):
     """Part of what tasks have printed."""
 
     tasks: Usual[Optional[Tasks], None]
+    """null: all on this host."""
     lines: Usual[Optional[Count], None]
     """Of each task; null: all."""
     since: Usual[Optional[Epoch], None]
     grep: Usual[Optional[AtMost[str, 65536]], None]
+    """A regular expression."""
     previous: Usual[bool, False]
+    """Of the attempt before the newest."""
     attempt: Usual[Optional[Count], None]
     follow: Usual[bool, False]
     states: Usual[bool, False]
+    """`states` frames in between, as `watch` sends them."""
     resume: Usual[Dict[TaskName, AtMost[List[Count], 2]], {}]
-    """Attempt and offset to go on from."""
+    """Attempt and offset to go on from; this holds against `lines` and `since`."""
 
 
 class RunsRequest(Record):
@@ -112,6 +116,7 @@ class ExecRequest(Request):
 
     argv: List[str]
     task: Usual[Optional[TaskName], None]
+    """Its environment is used, and its secrets' values are masked."""
     cwd: Usual[OneOf["code", "home"], "home"]
 
 
@@ -127,7 +132,7 @@ EventsRequest = Record(
         "whole": Usual[bool, False],
     },
 )
-"""The story from line `from` on; a negative number counts from its end."""
+"""The story from line `from` on; a negative number counts from its end. Followed, it ends when the run has."""
 
 
 class GcRequest(Record):
@@ -138,6 +143,64 @@ class GcRequest(Record):
     host: Name
     dry_run: Usual[bool, False]
     all: Usual[bool, False]
+
+
+class Word(Record):
+    """`start`, `keep` or `abort`: nothing but its type."""
+
+
+class ManifestWord(Record):
+    """`manifest`: the bundle's, as the bytes of the frame (zlib)."""
+
+
+class FileWord(Record):
+    """`file`: a part of one of the bundle's files, as the bytes of the frame."""
+
+    index: Count
+    """In the manifest's list."""
+    encoding: Usual[OneOf["raw", "zlib"], "raw"]
+    """zlib: the bytes of each frame are a whole stream."""
+    last: Usual[bool, False]
+    """The file is complete."""
+
+
+@also(UpRequest)
+def _is_of_its_spec(request: UpRequest) -> None:
+    """What the request says is what its spec says."""
+    spec = request["spec"]
+    if spec["cluster"] != request["cluster"]:
+        raise Wrong.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])
+    if spec["host"] != request["host"]:
+        raise Wrong.at(("spec", "host"), "the request's host, %s" % request["host"], spec["host"])
+    if spec["bundle"] != request["bundle"]:
+        raise Wrong.at(("spec", "bundle"), "the request's bundle, %s" % request["bundle"], spec["bundle"])
+    if spec["coordinator"] is not None and request["credentials"] is None:
+        raise Wrong.at(("credentials",), "those that a run with a coordinator needs", None)
+    secrets = request["secrets"] or {}
+    refuse_unfit(("secrets",), secrets, secrets.values())
+    credentials = request["credentials"]
+    if credentials is not None:
+        refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
+
+
+@also(ExecRequest)
+def _is_a_command(request: ExecRequest) -> None:
+    if not request["argv"]:
+        raise Wrong.at(("argv",), "a command", request["argv"])
+    refuse_unfit(("argv",), request["argv"])
+
+
+@also(LogsRequest)
+def _resumes_at_places(request: LogsRequest) -> None:
+    for task, place in request["resume"].items():
+        if len(place) != 2:
+            raise Wrong.at(("resume", task), "an attempt and an offset", place)
+
+
+@also(GcRequest)
+def _is_of_one_or_all(request: GcRequest) -> None:
+    if not request["all"] and request["cluster"] is None:
+        raise Wrong.at(("cluster",), "the name of a cluster, or `all`", None)
 
 
 REQUESTS = {
@@ -154,3 +217,6 @@ REQUESTS = {
     "events": EventsRequest,
     "gc": GcRequest,
 }
+
+WORDS = {"start": Word, "keep": Word, "abort": Word, "manifest": ManifestWord, "file": FileWord}
+"""What a controller says within a request."""

@@ -1,6 +1,6 @@
 """What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
 
-from .kinds import AtMost, Dict, List, Optional, Record, Usual, Within
+from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
 from .words import (
     By,
     Count,
@@ -18,6 +18,10 @@ from .words import (
 )
 
 HISTORY = 50
+MOST_LEFT = 1000
+
+Key = Form[str, 4096, r"[^\0\ud800-\udc7f\udd00-\udfff]*", "text that an environment can hold"]
+"""DTCTL_KEY of an attempt."""
 
 
 class Process(Record):
@@ -129,7 +133,7 @@ class Entry(Record):
     """When its log last grew."""
     longest_gap_s: Usual[Seconds, 0.0]
     """Between two signs of progress."""
-    left: Usual[AtMost[List[Left], 1000], []]
+    left: Usual[AtMost[List[Left], MOST_LEFT], []]
     exit: Usual[Optional[Exit], None]
     """Until the next attempt begins."""
     reason: Usual[Reason, ""]
@@ -156,6 +160,13 @@ class State(Record):
     tasks: Entries
 
 
+class Holder(Record):
+    """The lock of a cluster on a host: which controller is at work there."""
+
+    by: By
+    since: Epoch
+
+
 class Keeper(Record):
     """The parent of a trainer."""
 
@@ -171,5 +182,5 @@ class Start(Record):
     boot_id: Usual[Optional[Line], None]
     keeper: Usual[Optional[Keeper], None]
     started: Epoch
-    key: Usual[Line, ""]
+    key: Usual[Key, ""]
     argv: Usual[List[str], []]

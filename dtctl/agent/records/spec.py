@@ -1,6 +1,8 @@
 """spec.json: what one host has of a run. It never changes."""
 
-from ..environment import has_stray_nul
+from itertools import chain
+
+from ..environment import can_be_given
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .words import (
     MOST_TASKS,
@@ -22,7 +24,7 @@ from .words import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Tuple
+    from typing import Iterable, Tuple
 
 VERSION = 3
 
@@ -166,13 +168,14 @@ class Inventory(Record):
 def _can_be_given_to_programs(spec: Spec) -> None:
     for task in spec["tasks"]:
         if not task["argv"]:
-            raise _wrong(("tasks", task["id"], "argv"), "a command", task["argv"])
-        for text in (*task["argv"], *task["env"].values()):
-            _refuse_nul(("tasks", task["id"]), text)
-    for text in (*spec["dirs"], *spec["checkpoint_dirs"], *spec["brought_along"]):
-        _refuse_nul(("dirs",), text)
-    for text in spec["setup"]["env"].values() if spec["setup"] else ():
-        _refuse_nul(("setup", "env"), text)
+            raise Wrong.at(("tasks", task["id"], "argv"), "a command", task["argv"])
+        refuse_unfit(("tasks", task["id"], "argv"), task["argv"])
+        refuse_unfit(("tasks", task["id"], "env"), task["env"], task["env"].values())
+    for name in ("dirs", "checkpoint_dirs", "brought_along"):
+        refuse_unfit((name,), spec[name])
+    if spec["setup"]:
+        refuse_unfit(("setup", "env"), spec["setup"]["env"], spec["setup"]["env"].values())
+        refuse_unfit(("setup", "text"), [spec["setup"]["text"]])
 
 
 @also(Spec)
@@ -180,17 +183,17 @@ def _is_of_one_piece(spec: Spec) -> None:
     """Tasks, roster, stages and lead are about the same tasks."""
     own = [task["id"] for task in spec["tasks"]]
     if len(set(own)) < len(own):
-        raise _wrong(("tasks",), "each task once", own)
+        raise Wrong.at(("tasks",), "each task once", own)
     if spec["coordinator"] is None:
         return
     _check_roster(spec["roster"], spec["lead"])
     hosts = {member["task"]: member["host"] for member in spec["roster"]}
     for task in own:
         if hosts.get(task) != spec["host"]:
-            raise _wrong(("tasks", task), "a task of the roster on this host", hosts.get(task))
+            raise Wrong.at(("tasks", task), "a task of the roster on this host", hosts.get(task))
     for index, stage in enumerate(spec["stages"]):
         if not all(task in hosts for task in stage["tasks"]) or not all(before < index for before in stage["after"]):
-            raise _wrong(
+            raise Wrong.at(
                 ("stages", str(index)), "tasks of the roster, after stages that stand before it", stage["after"]
             )
 
@@ -203,20 +206,23 @@ def _has_its_lead(inventory: Inventory) -> None:
 def _check_roster(roster: List[Member], lead: Optional[TaskName]) -> None:
     names = [member["task"] for member in roster]
     if len(set(names)) < len(names):
-        raise _wrong(("roster",), "each task once", names)
+        raise Wrong.at(("roster",), "each task once", names)
     if lead not in names:
-        raise _wrong(("lead",), "a task of the roster", lead)
+        raise Wrong.at(("lead",), "a task of the roster", lead)
 
 
-def _refuse_nul(path: "Tuple[str, ...]", text: str) -> None:
-    if has_stray_nul(text):
-        raise _wrong(path, "text without a NUL", text)
+def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
+    """Of arguments, names and values of variables, and paths."""
+    for text in chain(*texts):
+        if not can_be_given(text):
+            raise Wrong.at(path, "text that a program can be given", _Unfit())
 
 
-def _wrong(path: "Tuple[str, ...]", expected: str, found: object) -> Wrong:
-    wrong = Wrong(expected, found)
-    wrong.path = list(reversed(path))
-    return wrong
+class _Unfit:
+    """Found in place of a text that may be a secret."""
+
+    def __repr__(self) -> str:
+        return "one with a NUL or half a character"
 
 
 def inventory_of(spec: Spec) -> Inventory:

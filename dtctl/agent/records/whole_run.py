@@ -23,6 +23,7 @@ MOST_HOSTS = 4096
 MOST_INCIDENTS = 200
 MOST_CONDITIONS = 200
 MOST_WARNINGS = 100
+MOST_REQUESTS = 1000
 
 
 class Condition(Record):
@@ -126,7 +127,7 @@ class RequestBook(Record):
     """requests.json."""
 
     serial: Count
-    requests: AtMost[List[PostedRequest], 1000]
+    requests: AtMost[List[PostedRequest], MOST_REQUESTS]
 
 
 Event = Record(

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent import logs
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.requests import LogsRequest
+from dtctl.agent.records.run_state import State
 from dtctl.agent.wire import Wire
 from dtctl.transport import wire as frames
 from dtctl.transport.seam import Message
@@ -44,19 +47,19 @@ class Run:
         self.states[task] = "succeeded"
         self.serial += 1
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         tasks = {task: {"state": state} for task, state in self.states.items()}
-        return {"serial": self.serial, "run": "r", "tasks": tasks}
+        return made(State, serial=self.serial, run="r", host="h", tasks=tasks)
 
     def serve(self, **request: Any) -> list[Message]:
         """The frames of a request that does not follow."""
         writer = BytesIO()
-        logs.serve(str(self.directory), {"tasks": ["worker:0"], **request}, Wire(BytesIO(), writer), self.state, bool)
+        logs.serve(str(self.directory), asked(**request), Wire(BytesIO(), writer), self.state, bool)
         return decoded(writer.getvalue())
 
     @contextmanager
     def follow(self, **request: Any) -> Iterator[Following]:
-        following = Following(self, {"tasks": ["worker:0"], "follow": True, **request})
+        following = Following(self, asked(follow=True, **request))
         following.thread.start()
         try:
             yield following
@@ -66,10 +69,14 @@ class Run:
             assert not following.thread.is_alive()
 
 
+def asked(**fields: Any) -> LogsRequest:
+    return made(LogsRequest, **{"type": "logs", "cluster": "c", "host": "h", "tasks": ["worker:0"], **fields})
+
+
 class Following:
     """A request that follows, in a thread; what has been sent can be looked at while it does."""
 
-    def __init__(self, run: Run, request: dict[str, Any]) -> None:
+    def __init__(self, run: Run, request: LogsRequest) -> None:
         self._written = BytesIO()
         wire = Wire(BytesIO(), self._written)
         arguments = (str(run.directory), request, wire, run.state, lambda: run.gone)

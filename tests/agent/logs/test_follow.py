@@ -127,10 +127,14 @@ def test_an_agent_process_of_its_own_follows(run: Run, agent_python: str) -> Non
     body = """
 import json, os
 from dtctl.agent import logs
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.requests import LogsRequest
 def states():
     with open(args[0] + "/state.json") as file:
         return json.load(file)
-logs.serve(args[0], {"tasks": ["worker:0"], "follow": True, "lines": 1, "grep": "[0-9]"}, wire, states, lambda: False)
+wanted = {"tasks": ["worker:0"], "follow": True, "lines": 1, "grep": "[0-9]"}
+request = made(LogsRequest, type="logs", cluster="c", host="h", **wanted)
+logs.serve(args[0], request, wire, states, lambda: False)
 """
     run.log(b"x\n1\n2\n")
     (run.attempt(1) / "times").write_text("100.0 2\n101.0 6\n")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from typing import Any
 
 import pytest
 
 from dtctl.agent import logs
 from dtctl.agent.errors import Refused
+from dtctl.agent.records.run_state import State
 from dtctl.agent.wire import Wire
-from tests.agent.logs.run import LINES, Run, text
+from tests.agent.logs.run import LINES, Run, asked, text
 from tests.waiting import eventually
 
 
@@ -131,11 +131,11 @@ def test_no_tasks_named_means_all(run: Run) -> None:
 
 
 def test_a_run_that_is_removed_meanwhile_is_told(run: Run) -> None:
-    def states() -> dict[str, Any]:
+    def states() -> State:
         raise FileNotFoundError("state.json")
 
     with pytest.raises(Refused) as refused:
-        logs.serve(str(run.directory), {"tasks": []}, Wire(BytesIO(), BytesIO()), states, bool)
+        logs.serve(str(run.directory), asked(tasks=[]), Wire(BytesIO(), BytesIO()), states, bool)
     assert refused.value.code == "no_run"
 
 

@@ -181,6 +181,13 @@ def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(de
     assert desk.story[-1]["host"] == "good"
 
 
+def test_an_event_of_a_foreign_task_is_not_taken_into_the_story(desk: Desk) -> None:
+    event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
+    assert "lie" not in [line["reason"] for line in desk.story]
+    assert desk.links.refused == [("bad", "it tells of worker:0, which is not its own task")]
+
+
 def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:
     desk.hear("other", desk.hello("bad"))
     assert desk.links.refused == [("other", "other has no part in this run")]

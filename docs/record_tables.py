@@ -1,0 +1,132 @@
+"""Tables of what the records of dtctl hold, made from their classes: for the pages with marks such as
+
+<!-- records: requests -->
+<!-- /records -->
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from dtctl.agent.records import answers, messages, requests, run_state, spec, whole_run, words
+from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
+
+_MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
+_MODULES: dict[str, ModuleType] = {
+    "answers": answers,
+    "messages": messages,
+    "requests": requests,
+    "run_state": run_state,
+    "spec": spec,
+    "whole_run": whole_run,
+    "words": words,
+}
+_NAMES = {id(kind): name for name, kind in vars(words).items() if isinstance(kind, Kind)}
+"""Of the kinds that have one."""
+
+
+def filled(page: str) -> str:
+    """The page with a table of every record of a module between the marks that name the module."""
+    return _MARKED.sub(
+        lambda mark: mark.group(1) + "\n" + _tables(_MODULES[mark.group(2)]) + "\n" + mark.group(3), page
+    )
+
+
+def _tables(module: ModuleType) -> str:
+    if module is words:
+        rows = [(name, _spelled(getattr(words, name)), _told(words)[name][0]) for name in _NAMES.values()]
+        return _grid(("word", "is", "meaning"), rows)
+    return "\n".join(_table(name, record, module) for name, record in _records(module))
+
+
+def _records(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Those that the module itself defines, in its order."""
+    for name in _told(module):
+        record = getattr(module, name, None)
+        if isinstance(record, type) and issubclass(record, Record):
+            yield name, record
+
+
+def _table(name: str, record: Any, module: ModuleType) -> str:
+    about, meanings = _told(module)[name]
+    own = inspect.get_annotations(record)
+    base = record.__bases__[0].__name__
+    also = f" Also every field of {base}." if base != "Record" else ""
+    lines = [f"**{_title(name, record, module)}**: {about}{also}", ""]
+    rows = [_row(field, *fields_of(record)[field], meanings.get(field, "")) for field in own if field != "type"]
+    return "\n".join([*lines, _grid(("field", "holds", "if absent", "meaning"), rows)])
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table without the columns that are empty."""
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    lines = [[row[index] for index in used] for row in [heads, ["---"] * len(heads), *rows]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) if rows else ""
+
+
+def _title(name: str, record: Any, module: ModuleType) -> str:
+    """With the words by which it goes over the wire."""
+    spoken = [
+        f"`{word}`"
+        for table in ("REQUESTS", "WORDS", "FRAMES", "RESULTS", "FROM_AGENT", "FROM_COORDINATOR")
+        for word, one in getattr(module, table, {}).items()
+        if one is record
+    ]
+    return f"{name} ({', '.join(dict.fromkeys(spoken))})" if spoken else name
+
+
+def _row(field: str, kind: Kind, usual: object, meaning: str) -> tuple[str, ...]:
+    absent = "" if isinstance(usual, Missing) else f"`{json.dumps(usual)}`"
+    return f"`{field}`", _holds(kind), absent, meaning
+
+
+def _holds(kind: Kind) -> str:
+    return _NAMES.get(id(kind)) or _spelled(kind)
+
+
+def _spelled(kind: Kind) -> str:
+    sort, *parts = kind.parts
+    return _WORDS[sort](kind, *parts) if sort in _WORDS else kind.words
+
+
+_WORDS: dict[str, Callable[..., str]] = {
+    "whole": lambda kind, low, high: f"{low} to {high}" if high < 2**53 else f"{low} or more",
+    "number": lambda kind, low, high: f"{low:g} to {high:g}",
+    "text": lambda kind, most: f"text, up to {most}",
+    "one of": lambda kind, names: ", ".join(f"`{name}`" for name in names),
+    "optional": lambda kind, inner: f"{_holds(inner)}; or null",
+    "list": lambda kind, inner, most: f"up to {most} of: {_holds(inner)}",
+    "mapping": lambda kind, names, inner, most: f"{{{_holds(names)}: {_holds(inner)}}}",
+    "record": lambda kind, record: record.__name__,
+}
+
+
+@cache
+def _told(module: ModuleType) -> dict[str, tuple[str, dict[str, str]]]:
+    """Of every name that the module defines: what it says about it, and about its fields."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    body = ast.parse(inspect.getsource(module)).body
+    for node, after in zip(body, [*body[1:], ast.Pass()], strict=True):
+        if isinstance(node, ast.ClassDef):
+            meanings = {
+                one.target.id: _text(text)
+                for one, text in zip(node.body, [*node.body[1:], ast.Pass()], strict=True)
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            }
+            found[node.name] = " ".join((ast.get_docstring(node) or "").split()), meanings
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = _text(after), {}
+    return found
+
+
+def _text(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return " ".join(node.value.value.split()).replace("|", "&#124;")
+    return ""

@@ -1,0 +1,105 @@
+"""Trainers that spoil their attempt's directory, and state files that a crash has spoilt."""
+
+from __future__ import annotations
+
+import json
+
+from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
+from tests.waiting import eventually
+
+HERE = "HERE=$DTCTL_RUN_DIR/tasks/worker-0/attempt-$DTCTL_ATTEMPT"
+ONCE = "[ $DTCTL_ATTEMPT = 1 ] || exec sleep 1000"
+
+
+def budget(max_restarts: int) -> Fields:
+    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
+
+
+def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:
+    """What the file of an idle agent then holds when its successor reads it; the agent that there was."""
+    old = host.supervisor(spec)
+    (host.run_directory(spec) / name).write_bytes(content)
+    kill(old)
+    return old
+
+
+def successor(host: AgentHost, spec: Fields, old: int) -> int:
+    def found() -> int:
+        try:
+            pid = host.supervisor(spec)
+        except (ValueError, FileNotFoundError):
+            return 0
+        return pid if pid != old else 0
+
+    return eventually(found, what="a successor that has written its state")
+
+
+def test_a_damaged_state_costs_no_attempt_and_is_told(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"), shell("worker:1", "exit 2"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    host.wait_state(spec, "worker:1", "failed")
+    successor(host, spec, spoil(host, spec, "state.json", b'{"serial": 3, "tasks": []'))
+    entry = host.wait_state(spec, "worker:0", "running")
+    assert (entry["pid"], entry["attempt"]) == (pid, 1)
+    failed = host.state(spec)["tasks"]["worker:1"]
+    assert (failed["state"], failed["exit"]["code"]) == ("failed", 2)
+    log = (host.run_directory(spec) / "agent.log").read_text()
+    assert (log.count("state.json is damaged"), log.count("Traceback")) == (1, 0)
+    lines = (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
+    told = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
+    assert told == ["worker:0", "worker:1"]
+
+
+def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    successor(host, spec, spoil(host, spec, "intent.json", b"\0" * 300))
+    assert host.wait_state(spec, "worker:0", "running")["pid"] == pid
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert not alive(pid)
+
+
+def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    path = host.run_directory(spec) / "intent.json"
+    path.write_text("{")
+    eventually(lambda: path.read_text() != "{")
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+
+
+def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:
+    """Who it is nobody knows any more: by what it was given it is found all the same."""
+    script = f"{ONCE}; {HERE}; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
+    spec = host.spec(shell("worker:0", script), recovery=budget(1))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    eventually(lambda: "-1" in (host.attempt(spec, "worker:0") / "start.json").read_text())
+    kill(host.supervisor(spec))
+    entry = host.wait_state(spec, "worker:0", "running", attempt=2)
+    assert entry["restarts"] == 1
+    assert not alive(pid)
+    assert sum("sleep 1000" in line for line in host.remains().splitlines() if "sh -c" not in line) == 1
+    assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()
+
+
+def test_a_trainer_that_removes_its_start_runs_beside_no_successor(host: AgentHost) -> None:
+    script = f"{ONCE}; {HERE}; rm $HERE/start.json; exec sleep 1000"
+    spec = host.spec(shell("worker:0", script), recovery=budget(1))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    eventually(lambda: not (host.attempt(spec, "worker:0") / "start.json").exists())
+    kill(host.supervisor(spec))
+    host.wait_state(spec, "worker:0", "running", attempt=2)
+    assert not alive(pid)
+
+
+def test_an_exit_is_known_whatever_the_trainer_has_put_in_its_place(host: AgentHost) -> None:
+    spec = host.spec(
+        shell("worker:0", f"{HERE}; mkdir -p $HERE/exit.json/x; exit 7"),
+        shell("worker:1", f"{HERE.replace('worker-0', 'worker-1')}; echo '[' > $HERE/exit.json; exit 7"),
+        shell("worker:2", f"{HERE.replace('worker-0', 'worker-2')}; rm -r $HERE; exit 7"),
+    )
+    host.up(spec)
+    for name in ("worker:0", "worker:1"):
+        assert host.wait_state(spec, name, "failed")["exit"]["code"] == 7
+    assert "exit status unknown" in host.wait_state(spec, "worker:2", "failed")["reason"]
+    assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()

@@ -1,0 +1,178 @@
+"""Runs whose files do not hold what they should: nobody asks them anything, and they can be ended and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.agent.host import AgentHost, AgentRefused, Fields, alive, kill, shell, task
+from tests.waiting import eventually
+
+FIFO = "a FIFO, for which somebody would wait"
+DAMAGES = [
+    ("spec.json", "{"),
+    ("spec.json", "[]"),
+    ("spec.json", '{"version": 3}'),
+    ("state.json", '{"run": "r", "host": "h1", "tasks": {"worker:0": {"attempt": "one"}}}'),
+    ("state.json", '{"run": "r", "host": "h1", "tasks": {}}'),
+    ("intent.json", '{"serial": 1, "tasks": {"worker:0": {"want": "dance"}}}'),
+    ("intent.json", "\0" * 100),
+    ("state.json", FIFO),
+]
+
+
+every_damage = pytest.mark.parametrize(
+    ("name", "text"), DAMAGES, ids=[f"{name}-{text[:12]!a}" for name, text in DAMAGES]
+)
+
+
+def ended(host: AgentHost, **fields: object) -> Fields:
+    spec = host.spec(shell("worker:0", "true"), **fields)
+    host.up(spec)
+    eventually(lambda: host.state(spec)["finished"])
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+    return spec
+
+
+def frozen(host: AgentHost) -> Fields:
+    """A run whose trainer lives, and whose agent cannot write its files again."""
+    spec = host.spec(shell("worker:0", "trap '' TERM; while :; do sleep 0.1; done"))
+    host.up(spec)
+    (host.run_directory(spec) / "retired").touch()
+    kill(host.supervisor(spec))
+    eventually(lambda: not alive(host.supervisor(spec)))
+    return spec
+
+
+def damage(host: AgentHost, spec: Fields, name: str, text: str) -> None:
+    path = host.run_directory(spec) / name
+    if text == FIFO:
+        path.unlink()
+        os.mkfifo(path)
+    else:
+        path.write_text(text)
+
+
+@every_damage
+def test_a_damaged_file_is_named_with_what_to_type_next(host: AgentHost, name: str, text: str) -> None:
+    spec = ended(host)
+    damage(host, spec, name, text)
+    with pytest.raises(AgentRefused) as refused:
+        host.ask("restart" if name == "intent.json" else "status")
+    assert refused.value.code == "damaged"
+    assert str(host.run_directory(spec) / name) in refused.value.frame["detail"]
+    assert "dtctl down" in refused.value.frame["hint"]
+
+
+@every_damage
+def test_down_ends_and_removes_a_damaged_run(host: AgentHost, name: str, text: str) -> None:
+    spec = frozen(host)
+    damage(host, spec, name, text)
+    assert host.processes()
+    answer = host.ask("down", grace_s=0.2)
+    assert (answer["removed"], answer["survivors"]) == ([spec["run"]], [])
+    assert host.processes() == []
+    assert not (host.root / "runs" / spec["run"]).exists()
+    assert host.ask("status")["run"] is None
+    host.up(host.spec(task("worker:0", "sleep", "1000")))
+
+
+def test_down_of_one_run_leaves_a_damaged_other_one(host: AgentHost) -> None:
+    damaged, other = ended(host), ended(host)
+    damage(host, damaged, "state.json", "{")
+    assert host.ask("down", run=other["run"])["removed"] == [other["run"]]
+    assert host.run_directory(damaged).exists()
+    assert host.ask("down", run=damaged["run"])["removed"] == [damaged["run"]]
+
+
+@every_damage
+def test_gc_removes_a_damaged_run_once_it_is_dead(host: AgentHost, name: str, text: str) -> None:
+    spec = frozen(host)
+    damage(host, spec, name, text)
+    assert host.ask("gc", all=True)["runs"] == []
+    assert host.run_directory(spec).exists()
+    for pid in host.processes():
+        kill(pid)
+    eventually(lambda: not host.processes())
+    (told,) = host.ask("gc", all=True, dry_run=True)["runs"]
+    assert (told["run"], told["cluster"], told["host"]) == (spec["run"], "c", "h1")
+    assert name in told["reason"]
+    assert host.run_directory(spec).exists()
+    assert [run["run"] for run in host.ask("gc", all=True)["runs"]] == [spec["run"]]
+    assert not (host.root / "runs" / spec["run"]).exists()
+    assert host.ask("status")["run"] is None
+
+
+def test_gc_leaves_a_damaged_run_of_another_cluster_or_machine(host: AgentHost) -> None:
+    spec = ended(host)
+    damage(host, spec, "spec.json", "{")
+    assert host.ask("gc", cluster="other")["runs"] == []
+    (host.run_directory(spec) / "machine").write_text("0123 elsewhere\n")
+    assert host.ask("gc", all=True)["runs"] == []
+    assert host.run_directory(spec).exists()
+
+
+def test_runs_tells_of_damaged_ones_beside_the_others(host: AgentHost) -> None:
+    damaged, other = ended(host), ended(host)
+    damage(host, damaged, "spec.json", "{")
+    answer = host.ask("runs", cluster=None)
+    assert [run["run"] for run in answer["runs"]] == [other["run"]]
+    (told,) = answer["damaged"]
+    assert (told["run"], told["host"]) == (damaged["run"], "h1")
+    assert "spec.json is damaged" in told["problem"]
+
+
+def test_a_spec_that_is_of_another_run_removes_nothing_of_that_one(host: AgentHost) -> None:
+    """As when somebody has copied it, or written it."""
+    victim, liar = ended(host), ended(host)
+    damage(host, liar, "spec.json", json.dumps(victim))
+    with pytest.raises(AgentRefused, match="is of another run"):
+        host.ask("status", run=liar["run"])
+    assert host.ask("down", run=liar["run"])["removed"] == [liar["run"]]
+    assert host.run_directory(victim).exists()
+
+
+def test_bundles_stay_as_long_as_a_damaged_run_may_use_them(host: AgentHost) -> None:
+    spec = frozen(host)
+    bundle = host.root / "bundles" / ("0" * 64)
+    bundle.mkdir(parents=True)
+    (bundle / "manifest.json").write_text("{}")
+    damage(host, spec, "spec.json", "{")
+    assert host.ask("gc", all=True)["bundles"] == []
+    assert bundle.exists()
+
+
+def test_a_damaged_start_record_hides_no_survivor(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    pid = host.start_record(spec, "worker:0")["pid"]
+    (host.run_directory(spec) / "retired").touch()
+    kill(host.supervisor(spec))
+    (host.attempt(spec, "worker:0") / "start.json").write_text('{"started": "yesterday"}')
+    state = host.state(spec)
+    state["tasks"]["worker:0"]["state"] = "stopped"
+    damage(host, spec, "state.json", json.dumps({**state, "finished": True}))
+    answer = host.ask("stop", grace_s=0)
+    assert [one["pid"] for one in answer["survivors"]] == [pid]
+
+
+def lines(path: Path, *more: str) -> None:
+    path.write_text("".join(line + "\n" for line in [*path.read_text().splitlines(), *more]))
+
+
+def test_lines_of_the_story_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
+    spec = ended(host)
+    path = host.run_directory(spec) / "events.jsonl"
+    good = path.read_text().splitlines()
+    lines(path, "{", "[]", '{"time": "now"}', "x" * (2 << 20), "\0", good[0])
+    with host.open() as talk:
+        talk.send("events", **host.about({"from": 0, "follow": False}))
+        told = []
+        while (frame := talk.receive())["type"] == "event":
+            told.append(frame)
+    assert (frame["passed_over"], frame["next"]) == (5, len(good) + 6)
+    assert [line["n"] for line in told] == [*range(len(good)), len(good) + 5]
+    assert {line["host"] for line in told} == {"h1"}

@@ -1,0 +1,166 @@
+"""What an agent with a genuine certificate may say that is not true: one line a lie.
+
+Each makes, of the genuine hello of its host, the lines that are sent in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+Message = dict[str, Any]
+Lie = Callable[[Message], list[bytes]]
+OWN, FOREIGN = "worker:0", "ps:0"
+NO_END = b"x" * (3 << 20)
+
+
+def line(message: Message) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def news(hello: Message) -> Message:
+    """What follows a hello."""
+    return {**{name: hello[name] for name in ("state", "intents", "kept", "lost_session")}, "type": "state"}
+
+
+def said(change: Callable[[Message], object]) -> Lie:
+    """A hello that was changed."""
+
+    def lie(hello: Message) -> list[bytes]:
+        told = copy.deepcopy(hello)
+        change(told)
+        return [line(told)]
+
+    return lie
+
+
+def after(change: Callable[[Message], object]) -> Lie:
+    """A genuine hello, and then a state that was changed."""
+
+    def lie(hello: Message) -> list[bytes]:
+        told = copy.deepcopy(news(hello))
+        change(told)
+        return [line(hello), line(told)]
+
+    return lie
+
+
+def raw(*lines: bytes) -> Lie:
+    return lambda hello: [line(hello), *lines]
+
+
+def text(old: str, new: str) -> Lie:
+    """Of the JSON itself, for what json.dumps does not write."""
+    return lambda hello: [line(hello).replace(old.encode(), new.encode(), 1)]
+
+
+def entry(**fields: Any) -> Callable[[Message], object]:
+    return lambda told: told["state"]["tasks"][OWN].update(fields)
+
+
+def intent(**fields: Any) -> Callable[[Message], object]:
+    return lambda told: told["intents"][OWN].update(fields)
+
+
+def whole(**fields: Any) -> Callable[[Message], object]:
+    return lambda told: told.update(fields)
+
+
+def foreign_intent(told: Message) -> None:
+    told["intents"][FOREIGN] = {"want": "stop", "generation": 9, "version": 99, "reason": "lie", "by": "liar"}
+
+
+def foreign_state(told: Message) -> None:
+    told["state"]["tasks"][FOREIGN] = {**told["state"]["tasks"][OWN], "state": "failed", "reason": "lie"}
+
+
+def event(**fields: Any) -> Message:
+    usual = {"time": 1e9, "task": OWN, "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    return {**usual, **fields}
+
+
+def events(first: Any, *told: Any) -> bytes:
+    return line({"type": "events", "from": first, "events": list(told)})
+
+
+PAST = {"attempt": 1, "started": 1.0, "ended": 2.0, "asked": False, "code": 1, "signal": None}
+
+LIES: dict[str, Lie] = {
+    "it is another host": said(whole(host="a")),
+    "it is the coordinator's host": said(whole(host="b")),
+    "it is a host that is not there": said(whole(host="z")),
+    "its name is a path": said(whole(host="../../c")),
+    "it is of another run": said(whole(run="other-1")),
+    "it speaks another version": said(whole(v=99)),
+    "it has no version": said(lambda told: told.pop("v")),
+    "no state": said(lambda told: told.pop("state")),
+    "a state that is null": said(whole(state=None)),
+    "a state that is a list": said(whole(state=[])),
+    "a state of another host": said(lambda told: told["state"].update(host="a")),
+    "a state of another run": said(lambda told: told["state"].update(run="other-1")),
+    "a state without its task": said(lambda told: told["state"].update(tasks={})),
+    "a state of a foreign task": said(foreign_state),
+    "a state of a foreign task, later": after(foreign_state),
+    "a state that does not exist": said(entry(state="exploded")),
+    "an attempt that is text": said(entry(attempt="1")),
+    "an attempt below zero": said(entry(attempt=-1)),
+    "an attempt that is true": said(entry(attempt=True)),
+    "a generation without end": said(entry(generation=10**40)),
+    "a step that is a fraction": said(entry(step=0.5)),
+    "a step that is a list": after(entry(step=[1])),
+    "an exit that is a number": said(entry(exit=7)),
+    "an exit code of a thousand": said(entry(exit={"code": 1000})),
+    "a tail of megabytes": said(entry(exit={"code": 1, "tail": "x" * 500_000})),
+    "a reason of megabytes": said(entry(reason="x" * 500_000)),
+    "a history that is null": said(entry(history=None)),
+    "a history of null": said(entry(history=[None])),
+    "a history without times": said(entry(history=[{"attempt": 1}])),
+    "an end that is null": said(entry(history=[{**PAST, "ended": None}])),
+    "a history of a thousand ends": said(entry(history=[{**PAST, "attempt": number} for number in range(1000)])),
+    "processes that are numbers": said(entry(left=[1, 2])),
+    "a time that is text": after(entry(since="now")),
+    "a time before all times": said(entry(since=-1e300)),
+    "a time without end": text('"finished": ', '"serial": 1e999, "finished": '),
+    "a time that is no number": text('"finished": ', '"serial": NaN, "finished": '),
+    "an agent that is null": said(whole(agent=None)),
+    "an agent without a pid": said(whole(agent={"boot_id": "b"})),
+    "no intents": said(lambda told: told.pop("intents")),
+    "intents that are a list": said(whole(intents=[])),
+    "intents of nothing": said(whole(intents={})),
+    "intents of a foreign task": said(foreign_intent),
+    "intents of a foreign task, later": after(foreign_intent),
+    "an intent that is null": said(lambda told: told["intents"].update({OWN: None})),
+    "an intent that is text": after(lambda told: told["intents"].update({OWN: "stop"})),
+    "a want that does not exist": said(intent(want="die")),
+    "a version that is text": said(intent(version="9")),
+    "a version below zero": said(intent(version=-9)),
+    "a version without end": said(intent(version=10**30)),
+    "a grace that is text": after(intent(grace_s="soon")),
+    "a grace below zero": said(intent(grace_s=-5)),
+    "kept that is a number": said(whole(kept=1)),
+    "a lost session that is null": after(whole(lost_session=None)),
+    "a stop of the run that is a list": said(whole(stop_run=[])),
+    "a stop of the run without a reason": said(whole(stop_run={"by": "liar"})),
+    "events that are a number": raw(line({"type": "events", "from": 0, "events": 7})),
+    "events from below zero": raw(events(-5, event())),
+    "an event of a foreign task": raw(events(0, event(task=FOREIGN))),
+    "an event of text": raw(events(0, "lie")),
+    "an event of a kind of its own": raw(events(0, event(to="exploded"))),
+    "an event of megabytes": raw(events(0, event(reason="x" * 500_000))),
+    "a thousand events at once": raw(events(0, *[event() for _ in range(1000)])),
+    "a type that does not exist": raw(line({"type": "shutdown"})),
+    "a type that is a list": raw(line({"type": ["state"]})),
+    "no type": raw(b"{}\n"),
+    "orders, as if it were the coordinator": raw(
+        line({"type": "orders", "intents": {}, "mending": False, "over": True})
+    ),
+    "hello twice": lambda hello: [line(hello), line(hello)],
+    "a state before hello": lambda hello: [line(news(hello)), line(hello)],
+    "no JSON": raw(b"GET / HTTP/1.1\r\n\r\n"),
+    "no UTF-8": raw(b'{"type": "\xff\xfe"}\n'),
+    "a number of a million digits": raw(b'{"type": "beat", "n": ' + b"9" * 900_000 + b"}\n"),
+    "brackets without end": raw(b'{"type": "beat", "n": ' + b"[" * 900_000 + b"\n"),
+    "a line without end": raw(NO_END),
+}

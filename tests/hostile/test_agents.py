@@ -1,0 +1,148 @@
+"""An agent that lies, with the genuine certificate of its host, to a real coordinator while a neighbour trains."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordination.quota import BURST_BYTES
+from dtctl.agent.records.messages import PROTOCOL
+from tests.agent.conftest import MakeHost
+from tests.agent.intruder import Intruder
+from tests.agent.test_coordination import Cluster
+from tests.hostile.agent_lies import LIES, Message, event, events, line
+from tests.waiting import eventually
+
+
+class Liar:
+    """On host c, whose genuine agent is there as well; host a trains on, and b coordinates."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.directory = cluster.hosts["c"].run_directory(cluster.specs["c"])
+        self.coordinator = cluster.hosts["b"].supervisor(cluster.specs["b"])
+
+    def hello(self) -> Message:
+        state, intent = (json.loads((self.directory / name).read_text()) for name in ("state.json", "intent.json"))
+        return {
+            "type": "hello",
+            "v": PROTOCOL,
+            "run": state["run"],
+            "host": "c",
+            "agent": state["agent"],
+            "events": 0,
+            "state": state,
+            "intents": intent["tasks"],
+            "kept": True,
+            "lost_session": False,
+        }
+
+    def connect(self) -> Intruder:
+        made = Intruder(self.cluster.port)
+        made.knock(self.directory)
+        made.start_tls(self.directory)
+        return made
+
+    def tell(self, *lines: bytes) -> bytes:
+        """Until the coordinator hangs up; what it has said by then."""
+        connection = self.connect()
+        try:
+            with suppress(OSError):  # it may hang up before it has heard all
+                for each in lines:
+                    connection.send(each)
+            return connection.hear()
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def agent_python() -> str:
+    """One interpreter is enough: what is lied about is checked by the same code on all."""
+    import sys
+
+    return sys.executable
+
+
+@pytest.fixture(scope="module")
+def liar(make_hosts: MakeHost) -> Iterator[Liar]:
+    cluster = Cluster(make_hosts)
+    cluster.up()
+    eventually(cluster.running, 60, "the start")
+    made = Liar(cluster)
+    yield made
+    for host in cluster.hosts.values():
+        for log in host.root.glob("runs/*/*/agent.log"):
+            assert "Traceback" not in log.read_text()
+
+
+def step_of(liar: Liar, task: str) -> int:
+    return int(liar.cluster.entry(task)["step"] or 0)
+
+
+def others(liar: Liar) -> Any:
+    """What no lie of host c may change: the intents, attempts and processes of the other hosts' tasks."""
+    view = liar.cluster.view()
+    entries = {task: liar.cluster.entry(task) for task in ("ps:0", "chief:0")}
+    told = {
+        task: [entry[name] for name in ("state", "attempt", "generation", "pid")] for task, entry in entries.items()
+    }
+    return told, {task: view["intents"][task] for task in told}, view["condition"]["type"]
+
+
+def files_of(liar: Liar) -> set[str]:
+    directory = Path(liar.cluster.hosts["b"].root)
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if ".new" not in path.name}
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_a_lie_ends_one_connection_and_reaches_nothing_else(liar: Liar, what: str) -> None:
+    before, files = others(liar), files_of(liar)
+    step = step_of(liar, "ps:0")
+    answer = liar.tell(*LIES[what](liar.hello()))
+    assert b'"refused"' in answer or not answer.endswith(b"}\n") or len(answer) == 0
+    eventually(lambda: liar.cluster.view()["hosts"]["c"]["connected"], 30, "the genuine agent to be back")
+    assert others(liar) == before
+    assert files_of(liar) <= files
+    assert liar.cluster.hosts["b"].supervisor(liar.cluster.specs["b"]) == liar.coordinator
+    eventually(lambda: step_of(liar, "ps:0") > step, 30, "the neighbour to train on")
+
+
+def test_lies_are_told_with_the_name_of_the_host(liar: Liar) -> None:
+    liar.tell(*LIES["intents of a foreign task"](liar.hello()))
+    told = [one["reason"] for one in liar.cluster.story() if one["kind"] == "contact" and one["host"] == "c"]
+    assert any(text.startswith("c was not believed, and hung up on: ") for text in told)
+    assert sum("not believed" in text for text in told) <= 10
+
+
+def test_a_flood_of_events_fills_no_disk_and_keeps_nobody_from_being_heard(liar: Liar) -> None:
+    connection = liar.connect()
+    hello = liar.hello()
+    connection.send(line({**hello, "events": 10**6}))
+    history = liar.cluster.file("history.jsonl")
+    flood, end, first = (
+        event(reason="x" * 4000),
+        time.monotonic() + 5.0,
+        len((liar.directory / "events.jsonl").read_text().splitlines()),
+    )
+    with suppress(OSError):
+        while time.monotonic() < end:
+            connection.send(events(first, *[flood] * 100))
+            first += 100
+    connection.close()
+    assert history.stat().st_size < 1.2 * BURST_BYTES
+    told = [one["reason"] for one in liar.cluster.story() if "more than the story takes" in one["reason"]]
+    assert told
+    assert told[0].startswith("c tells more")
+    eventually(lambda: liar.cluster.view()["hosts"]["c"]["connected"], 30, "the genuine agent to be back")
+
+
+def test_the_run_is_stopped_as_ever_after_all_the_lies(liar: Liar) -> None:
+    liar.cluster.stop("a", "b", "c")
+    eventually(liar.cluster.all_ended, 60, "every agent to be gone")
+    assert liar.cluster.view()["condition"]["type"] == "Stopped"

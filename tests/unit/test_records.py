@@ -1,0 +1,260 @@
+"""Every record against every value that JSON can hold."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.agent.records import answers, json_text, messages, requests, run_state, spec, whole_run, words
+from dtctl.agent.records.kinds import Kind, Missing, Wrong, checked, fields_of, kind_of, made
+from tests.fuzz import cases
+
+FILES = [
+    spec.Spec,
+    run_state.IntentFile,
+    run_state.State,
+    run_state.Start,
+    run_state.Ending,
+    run_state.Holder,
+    whole_run.RunView,
+    whole_run.RequestBook,
+    whole_run.Event,
+    whole_run.StoryLine,
+    words.Variables,
+]
+RECORDS: list[Any] = [
+    *requests.REQUESTS.values(),
+    *requests.WORDS.values(),
+    *answers.RESULTS.values(),
+    *answers.FRAMES.values(),
+    *messages.FROM_AGENT.values(),
+    *messages.FROM_COORDINATOR.values(),
+    *FILES,
+]
+RULED = (
+    "UpRequest",
+    "ExecRequest",
+    "LogsRequest",
+    "GcRequest",
+    "Spec",
+    "Inventory",
+    "StatusResult",
+    "StopResult",
+    "RestartResult",
+)
+"""Have rules about several fields, which few of the values below keep; or hold a record that has."""
+
+SOME = 3
+"""Entries of a list at most: what is wrong with a long one is wrong with a short one."""
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(
+        ["", "\0", "\ud800", "..", "a/b", "a\n", "\x1b]0;x\a", "x" * 10_000, 2**53 + 1, 10**400, -1, 1e308]
+    ),
+)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+seeds = st.integers(0, 2**32)
+
+
+def like(kind: Kind, dice: random.Random) -> Any:
+    """A value of a kind. By dice: hypothesis itself would need a second for a state with all that is in it."""
+    sort, *parts = kind.parts
+    return _MAKERS[sort](dice, *parts)
+
+
+def _record(dice: random.Random, record: Any) -> Any:
+    return {
+        name: like(kind, dice)
+        for name, (kind, usual) in fields_of(record).items()
+        if isinstance(usual, Missing) or dice.random() < 0.7
+    }
+
+
+def _text(dice: random.Random, most: int) -> str:
+    return "".join(dice.choices("az09 .:/-_\0\n\x1b\xe4\u8bad\ud800", k=dice.randint(0, min(most, 8))))
+
+
+def _form(dice: random.Random, most: int, pattern: str) -> str:
+    """One of some examples: between them they have every form."""
+    fitting = [text for text in EXAMPLES if re.fullmatch(pattern, text) and len(text) <= most]
+    return dice.choice(fitting)
+
+
+def _several(dice: random.Random, inner: Kind, most: int) -> list[Any]:
+    return [like(inner, dice) for _ in range(dice.randint(0, min(most, SOME)))]
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "bool": lambda dice: dice.random() < 0.5,
+    "whole": lambda dice, low, high: dice.choice([low, high, dice.randint(low, high)]),
+    "number": lambda dice, low, high: dice.choice([low, high, dice.uniform(low, high)]),
+    "text": _text,
+    "form": _form,
+    "one of": lambda dice, names: dice.choice(names),
+    "optional": lambda dice, inner: None if dice.random() < 0.3 else like(inner, dice),
+    "list": _several,
+    "mapping": lambda dice, names, inner, most: {like(names, dice): one for one in _several(dice, inner, most)},
+    "record": _record,
+}
+EXAMPLES = ["r-1", "a" * 200, "0", "worker:1", "chief:999999", "0" * 64, "0123456789abcdef" * 4, "PATH", "A B"]
+
+
+def name_of(record: Any) -> str:
+    return kind_of(record).words.partition("{")[0].strip()
+
+
+def accepted(record: Any, raw: object) -> bool:
+    """Whether it holds; then it is accepted again as it is, and JSON takes it, and gives it back."""
+    try:
+        value = checked(record, raw)
+    except Wrong as wrong:
+        text = str(wrong)
+        assert text.isprintable(), text
+        assert len(text) < 2_000, text[:2_000]
+        return False
+    assert checked(record, value) == value
+    assert checked(record, json_text.parse(json.dumps(value, allow_nan=False))) == value
+    return True
+
+
+@cases
+@given(raw=anything)
+def test_whatever_comes_is_refused_in_words_or_holds(raw: object) -> None:
+    for record in RECORDS:
+        accepted(record, raw)
+
+
+@cases
+@given(seed=seeds)
+def test_what_is_made_of_the_kinds_holds(seed: int) -> None:
+    for record in RECORDS:
+        raw = like(kind_of(record), random.Random(seed))
+        assert accepted(record, raw) or name_of(record) in RULED, (name_of(record), raw)
+
+
+@cases
+@given(seed=seeds, other=anything)
+def test_a_record_with_anything_in_the_place_of_one_value_is_refused_in_words_or_holds(
+    seed: int, other: object
+) -> None:
+    for record in RECORDS:
+        dice = random.Random(seed)
+        raw = {"": 0, **like(kind_of(record), dice)}
+        holder, key = dice.choice(list(_places(raw)))
+        if dice.random() < 0.8:
+            holder[key] = other
+        else:
+            del holder[key]
+        accepted(record, raw)
+
+
+def _places(value: Any) -> Any:
+    """Every list or object within a value, with every index or name in it."""
+    if isinstance(value, (list, dict)):
+        for key, inner in enumerate(value) if isinstance(value, list) else list(value.items()):
+            yield value, key
+            yield from _places(inner)
+
+
+@cases
+@given(data=st.binary(max_size=200) | st.text(max_size=200) | anything.map(json.dumps))
+def test_the_reader_of_json_gives_a_value_or_says_that_it_is_none(data: str | bytes) -> None:
+    try:
+        value = json_text.parse(data)
+    except ValueError:
+        return
+    assert json_text.parse(json.dumps(value, allow_nan=False)) == value
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "9" * 5_000, "[" * 100_000, "{", "", b"\xff", "1 2"])
+def test_what_is_no_json_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ValueError):
+        json_text.parse(text)
+
+
+RECOVERY = {"max_restarts": 0, "backoff_min_s": 1, "backoff_max_s": 1, "reset_after_s": 1}
+WORKER = {"id": "worker:0", "argv": ["true"], "env": {}, "secrets": [], "code": False}
+MEMBER = {"task": "worker:0", "host": "a"}
+LED: dict[str, Any] = {
+    "version": spec.VERSION,
+    "run": "r",
+    "cluster": "c",
+    "host": "a",
+    "digest": "",
+    "created": 0,
+    "controller": "",
+    "tasks": [WORKER],
+    "grace_s": 1,
+    "recovery": RECOVERY,
+    "coordinator": {"host": "a", "address": "a:1", "port": 1},
+    "lead": "worker:0",
+    "roster": [MEMBER],
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"version": 2}, "version"),
+        ({"run": "../r"}, "run"),
+        ({"tasks": [WORKER, WORKER]}, "tasks"),
+        ({"tasks": [{**WORKER, "argv": []}]}, "tasks.worker:0.argv"),
+        ({"tasks": [{**WORKER, "argv": ["a\0b"]}]}, "tasks.worker:0.argv"),
+        ({"tasks": [{**WORKER, "env": {"A": "\ud800"}}]}, "tasks.worker:0.env"),
+        ({"tasks": [{**WORKER, "env": {"A=B": "x"}}]}, "tasks.0.env.A=B"),
+        ({"tasks": [{**WORKER, "env": {"": "x"}}]}, "tasks.0.env."),
+        ({"tasks": [{**WORKER, "id": "worker:1"}]}, "tasks.worker:1"),
+        ({"dirs": ["/a\0b"]}, "dirs"),
+        ({"checkpoint_dirs": ["\0HOME/\0X"]}, "checkpoint_dirs"),
+        ({"setup": {"text": "a\0b"}}, "setup.text"),
+        ({"setup": {"text": "", "env": {"A": "\0"}}}, "setup.env"),
+        ({"lead": "worker:7"}, "lead"),
+        ({"roster": [MEMBER, MEMBER]}, "roster"),
+        ({"stages": [{"name": "x", "tasks": [], "after": [0]}]}, "stages.0"),
+        ({"recovery": {**RECOVERY, "retry": [256]}}, "recovery.retry.0"),
+    ],
+)
+def test_a_spec_that_cannot_be_carried_out_is_refused_with_the_place(fields: dict[str, Any], where: str) -> None:
+    made(spec.Spec, **LED)
+    with pytest.raises(Wrong) as wrong:
+        made(spec.Spec, **{**LED, **fields})
+    assert wrong.value.field == where
+
+
+CREDENTIALS = {"key": "", "certificate": "", "authority": "", "knock": "0" * 64}
+UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CREDENTIALS}
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"cluster": "d"}, "spec.cluster"),
+        ({"host": "b"}, "spec.host"),
+        ({"bundle": "0" * 64}, "spec.bundle"),
+        ({"credentials": None}, "credentials"),
+        ({"credentials": {**CREDENTIALS, "key": "\ud800"}}, "credentials"),
+        ({"credentials": {**CREDENTIALS, "knock": "0" * 63}}, "credentials.knock"),
+        ({"secrets": {"A": "b\0"}}, "secrets"),
+    ],
+)
+def test_a_request_is_about_what_its_spec_is_about(fields: dict[str, Any], where: str) -> None:
+    checked(requests.UpRequest, UP)
+    with pytest.raises(Wrong) as wrong:
+        checked(requests.UpRequest, {**UP, **fields})
+    assert wrong.value.field == where
