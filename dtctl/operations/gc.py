@@ -31,7 +31,8 @@ class DeadRun:
     """A run's directory, and why it is not needed."""
 
     run: str
-    cluster: str
+    cluster: str | None
+    """None: its files do not tell any more."""
     host: str
     reason: str
 
