@@ -78,7 +78,7 @@ def _make_run(directory: Path) -> dict[str, Any]:
     file.write_text(CLUSTER.replace("%PORT%", str(port)))
     plan = make_plan(load_cluster(file), lambda ssh: ssh.target)
     fields = {"run": "many-1", "digest": "d", "bundle": None, "created": time.time(), "controller": "bench"}
-    spec = host_spec(plan, "n-1", **fields, inventory={})
+    spec = host_spec(plan, "n-1", **fields, replaced={})
     spec["tasks"] = [dict(task, code=False) for task in spec["tasks"]]
     authority = Authority(spec["run"])
     for place in spec["roster"]:

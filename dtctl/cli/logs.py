@@ -51,11 +51,9 @@ def logs(
     printer = LogPrinter(some, prefix=not no_prefix and len(some) > 1, timestamps=timestamps, raw=raw)
     if follow:
         finish(watch(scope, record, wanted, printer))
-    lines, failed = read_logs(record, scope.transport, wanted)
-    for chunk in lines:
-        printer.print(chunk)
-    errors.show_host_errors(failed)
-    exit_for(failed, others=lines)
+    found = read_logs(record, scope.transport, wanted, printer.print)
+    errors.show_host_errors(found.errors)
+    exit_for(found.errors, others=found.answered)
 
 
 def _lines(tail: str | None, since: str | None, *, follow: bool) -> int | None:

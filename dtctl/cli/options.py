@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dtctl.cli.completion import complete_runs, complete_tasks
-from dtctl.errors import ExitCode, UsageError
+from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
@@ -74,7 +74,8 @@ class Scope:
         from dtctl.transport.connect import Transports
         from dtctl.transport.passphrase import terminal_passphrase
 
-        return Transports(ssh_config=self.ssh_config, passphrase=terminal_passphrase(one_line))
+        passphrase = terminal_passphrase(one_line)
+        return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none."""
@@ -97,7 +98,7 @@ class Scope:
 
         record = self.memory.load(self.run) if self.run else None
         if record is not None:
-            return self._with_own_access(record)
+            return self._with_own_access(self._with_hosts_of_file(record))
         file = self.file() if self.run else self._file_here()
         if self.run is None:
             record = self.memory.newest_of(file) if file else self.memory.current()
@@ -111,7 +112,7 @@ class Scope:
                 hint="dtctl init    to make one, or name one with -c FILE",
             )
         # Without --run hosts are asked for their current run: somebody else may have started another since.
-        return self._with_own_access(dataclasses.replace(record, run=self.run))
+        return self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=self.run)))
 
     def _file_here(self) -> Path | None:
         """None: nothing was named and nothing lies here, so that the remembered run is meant."""
@@ -125,6 +126,20 @@ class Scope:
     def _with_own_access(self, record: RunRecord) -> RunRecord:
         return dataclasses.replace(record, hosts={name: self._reached(host) for name, host in record.hosts.items()})
 
+    def _with_hosts_of_file(self, record: RunRecord) -> RunRecord:
+        """The run may have moved to a host that the file has got since this machine has started it."""
+        if record.file is None or record.is_local:
+            return record
+        own, file = {name: self._reached(host) for name, host in record.others.items()}, record.file
+
+        def look() -> Mapping[str, Host]:
+            try:
+                return {**own, **self.cluster(file).hosts}
+            except DtctlError:
+                return own  # what the run was started with still counts
+
+        return dataclasses.replace(record, others=_Late(look))
+
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
         from dtctl.config.names import check_names
@@ -137,6 +152,33 @@ class Scope:
         check_names(own)
         given = {name: value for name, value in own.items() if value is not None}
         return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, **given)) if host.ssh and given else host
+
+
+class _Late(Mapping[str, "Host"]):
+    """Hosts that are looked for when somebody wants to know: few commands do, and a file takes time to read."""
+
+    def __init__(self, look: Callable[[], Mapping[str, Host]]) -> None:
+        self._look = look
+
+    @functools.cached_property
+    def _found(self) -> Mapping[str, Host]:
+        return self._look()
+
+    def __getitem__(self, name: str) -> Host:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
+    """Also with -q and -o json: it is on stderr, and nobody else says why nothing happens."""
+    from dtctl.render import errors
+
+    errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
 
 
 _RUN = Annotated[

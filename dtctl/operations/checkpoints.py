@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from dtctl.agent.records import answers
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Checkpoints:
     all: tuple[Checkpoint, ...]
 
 
-def read_checkpoints(host: str, reports: Iterable[Mapping[str, Any]]) -> list[Checkpoints]:
+def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> list[Checkpoints]:
     """Checkpoints of the `checkpoints` field of an agent's answer."""
     return [
         Checkpoints(
@@ -55,7 +56,7 @@ def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
     return max(complete, key=lambda one: one.newest_complete.time if one.newest_complete else 0.0)
 
 
-def _checkpoint(entry: Mapping[str, Any]) -> Checkpoint:
+def _checkpoint(entry: answers.Checkpoint) -> Checkpoint:
     return Checkpoint(
         prefix=entry["prefix"],
         step=entry["step"],

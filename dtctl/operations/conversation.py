@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from dtctl.errors import AgentError, DtctlError
+from dtctl.agent.records.answers import RESULTS
+from dtctl.agent.records.kinds import Wrong
+from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.operations.record import RunRecord
 from dtctl.transport.fanout import Outcomes, fan_out
+from dtctl.transport.frames import checked_result, untrue
 from dtctl.transport.seam import Message, Session, Transport
 
+R = TypeVar("R")
+
 Report = Callable[["Progress"], None]
+Fields = Mapping[str, Any]
+
+ANSWER_BYTES = 64 << 20
+"""Of an answer that is kept in memory as a whole."""
+
+PATIENCE_S = 120.0
+"""For an answer that needs no more than a look; a host that beats all the time is not waited for any longer."""
+
+_OVERHEAD_BYTES = 64
+"""What each frame counts at the least."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +47,42 @@ def silent(progress: Progress) -> None:
     """The report of a caller that shows no progress."""
 
 
-def ask(
-    record: RunRecord,
-    transport: Transport,
-    kind: str,
-    fields: Mapping[str, Any] | Callable[[Host], Mapping[str, Any]] | None = None,
-    *,
-    hosts: Iterable[str] | None = None,
-) -> Outcomes[Message]:
-    """One request to each of the hosts (all of the record's when None); the answer is its `result` frame."""
+@dataclass(frozen=True)
+class Request(Generic[R]):
+    """What is asked of each host, and what its answer has to be.
 
-    def work(host: Host) -> Message:
+    `check` raises Wrong for an answer that is about something else than what this host was asked.
+    """
+
+    kind: str
+    record: type[R]
+    fields: Callable[[Host], Fields]
+    check: Callable[[Host, R], None]
+    within_s: float | None = PATIENCE_S
+
+    def __post_init__(self) -> None:
+        assert RESULTS[self.kind] is self.record
+
+    def put(self, run: RunRecord, session: Session) -> R:
+        """Asks one host. Raises as `result`."""
+        host = session.host
+        session.send({**request(run, host, self.kind), **self.fields(host)})
+        return result(session, self.kind, self.record, lambda answer: self.check(host, answer), within_s=self.within_s)
+
+
+def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
+    """One request to each of the hosts (all of the record's when None)."""
+
+    def work(host: Host) -> R:
         session = transport.open(host)
         try:
-            own = fields(host) if callable(fields) else fields or {}
-            session.send({**request(record, host, kind), **own})
-            return result(session)
+            return wanted.put(record, session)
         finally:
             session.close()
 
-    names = record.hosts if hosts is None else hosts
-    return fan_out([record.hosts[name] for name in names], work)
+    known, unknown = record.ways_to(record.hosts if hosts is None else hosts)
+    outcomes = fan_out(known, work)
+    return Outcomes(outcomes.results, {**outcomes.errors, **unknown})
 
 
 class Conversations:
@@ -74,21 +105,19 @@ class Conversations:
         for session in self._sessions.values():
             session.close()
 
-    def ask(
-        self, kind: str, fields: Callable[[Host], Mapping[str, Any]], hosts: Iterable[str] | None = None
-    ) -> dict[str, Message]:
-        """The `result` of each host that gives one."""
+    def ask(self, wanted: Request[R], hosts: Iterable[str] | None = None) -> dict[str, R]:
+        """The answer of each host that gives one."""
 
-        def work(host: Host) -> Message:
+        def work(host: Host) -> R:
             session = self._sessions.get(host.name) or self._transport.open(host)
             self._sessions[host.name] = session
-            session.send({**request(self._record, host, kind), **fields(host)})
-            return result(session)
+            return wanted.put(self._record, session)
 
         refused = {name for name, error in self.errors.items() if not knows_no_run(error)}
-        wanted = set(self._hosts if hosts is None else hosts) - refused
-        outcomes = fan_out([self._record.hosts[name] for name in self._hosts if name in wanted], work)
-        for name, error in outcomes.errors.items():
+        named = set(self._hosts if hosts is None else hosts) - refused
+        known, unknown = self._record.ways_to(name for name in self._hosts if name in named)
+        outcomes = fan_out(known, work)
+        for name, error in {**outcomes.errors, **unknown}.items():
             self.errors[name] = error
             if (session := self._sessions.pop(name, None)) is not None:
                 session.close()  # an error ends a conversation
@@ -105,8 +134,71 @@ def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:
     return {"type": kind, "cluster": record.cluster, "host": host.name, "run": record.run}
 
 
-def result(session: Session) -> Message:
-    """The next `result`; what an agent says before it is not for this caller."""
-    while (message := session.receive()).type != "result":
+def said(
+    session: Session, *frames: str, most_bytes: int | None = ANSWER_BYTES, within_s: float | None = None
+) -> Iterator[Message]:
+    """What an agent says to a request: any number of these frames, and its `result` last.
+
+    Raises TransportError for any other frame, for more than `most_bytes` in all, and for an answer that takes too long,
+    besides what `Session.receive` raises.
+    """
+    host = session.host.name
+    deadline = None if within_s is None else time.monotonic() + within_s
+    size = 0
+    while True:
+        try:
+            message = session.receive(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            raise TransportError(
+                f"{host} gives no answer within {within_s:g} s",
+                detail="dtctl's agent there is at work on it all the time, or says so",
+                hint=f"dtctl ssh {host}    shows what is the matter there",
+            ) from None
+        size += message.size + _OVERHEAD_BYTES
+        if most_bytes is not None and size > most_bytes:
+            raise untrue(host, f"answers with more than {most_bytes >> 20} MiB")
+        if message.type != "result" and message.type not in frames:
+            raise untrue(host, f"sends a `{message.type}` that was not asked for")
+        yield message
+        if message.type == "result":
+            return
+
+
+def result(
+    session: Session,
+    kind: str,
+    record: type[R],
+    check: Callable[[R], None] = lambda answer: None,
+    *,
+    within_s: float | None = PATIENCE_S,
+) -> R:
+    """The answer to a request that has no other. Raises as `said`, and TransportError when it does not hold."""
+    for message in said(session, within_s=within_s):
+        return final(session, kind, message, record, check)
+    raise AssertionError("what is said ends with a result")
+
+
+def final(
+    session: Session, kind: str, message: Message, record: type[R], check: Callable[[R], None] = lambda answer: None
+) -> R:
+    """The `result` frame of a request as its record. Raises TransportError when it does not hold."""
+    host = session.host.name
+    answer = checked_result(host, kind, message, record)
+    with about(host, f"answers `{kind}` with a record that does not hold"):
+        check(answer)
+    return answer
+
+
+class about:
+    """Context manager that tells of a Wrong as what it is: a host's lie, or its damage."""
+
+    def __init__(self, host: str, what: str) -> None:
+        self._host = host
+        self._what = what
+
+    def __enter__(self) -> None:
         pass
-    return message
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Wrong):
+            raise untrue(self._host, f"{self._what}: {error}") from error

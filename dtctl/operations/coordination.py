@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from dtctl.agent.records import whole_run as records
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.tasks import TaskStatus
 from dtctl.operations.verdict import Outcome, Verdict
@@ -40,8 +40,8 @@ class Incident:
     """A loss, and what was done about it; times in epoch seconds, steps where the training tells them."""
 
     id: int
-    task: TaskId | None
-    host: str | None
+    task: TaskId
+    host: str
     noticed: float
     reason: str
     restarted: tuple[TaskId, ...]
@@ -96,36 +96,38 @@ class Coordination:
         return len(self.contacts) > 1 and sum(contact.connected for contact in others) <= 1 < len(others)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], roster: Mapping[TaskId, str]) -> Coordination:
-        """`roster`: task -> host, in the order to show them."""
+    def of(cls, view: records.RunView, roster: Mapping[TaskId, str]) -> Coordination:
+        """`roster`: task -> host, in the order to show them; of other hosts the coordinator may tell what it likes."""
         return cls(
-            run=data["run"],
-            time=data["time"],
-            phase=data["phase"],
-            condition=_condition(data["condition"]),
-            past=tuple(_condition(entry) for entry in data["conditions"]),
-            warnings=tuple(data["warnings"]),
-            contacts={host: _contact(entry) for host, entry in data["hosts"].items()},
-            tasks={task: _task(task, host, data["hosts"].get(host)) for task, host in roster.items()},
-            incidents=tuple(_incident(entry) for entry in data["incidents"]),
-            restarts=data["restarts"],
-            missing=data["missing"],
+            run=view["run"],
+            time=view["time"],
+            phase=view["phase"],
+            condition=_condition(view["condition"]),
+            past=tuple(map(_condition, view["conditions"])),
+            warnings=tuple(view["warnings"]),
+            contacts={
+                host: _contact(view["hosts"][host]) for host in dict.fromkeys(roster.values()) if host in view["hosts"]
+            },
+            tasks={task: _task(task, host, view["hosts"].get(host)) for task, host in roster.items()},
+            incidents=tuple(map(_incident, view["incidents"])),
+            restarts=view["restarts"],
+            missing=view["missing"],
         )
 
 
-def _condition(entry: Mapping[str, Any]) -> Condition:
+def _condition(entry: records.Condition) -> Condition:
     cause = TaskId.parse(entry["cause"]) if entry["cause"] else None
     return Condition(Verdict(Outcome(entry["type"]), entry["reason"], cause), entry["since"])
 
 
-def _contact(entry: Mapping[str, Any]) -> Contact:
+def _contact(entry: records.Contact) -> Contact:
     return Contact(entry["connected"], entry["heard"], entry["over"])
 
 
-def _incident(entry: Mapping[str, Any]) -> Incident:
+def _incident(entry: records.Incident) -> Incident:
     return Incident(
         id=entry["id"],
-        task=TaskId.parse(entry["task"]) if entry["task"] else None,
+        task=TaskId.parse(entry["task"]),
         host=entry["host"],
         noticed=entry["noticed"],
         reason=entry["reason"],
@@ -136,17 +138,20 @@ def _incident(entry: Mapping[str, Any]) -> Incident:
         begun=entry["begun"],
         tells_steps=any(step is not None for step in (entry["step"], *entry["told"].values())),
         recovered=entry["recovered"],
-        closed=entry.get("closed"),
+        closed=entry["closed"],
     )
 
 
-def _task(task: TaskId, host: str, known: Mapping[str, Any] | None) -> TaskStatus:
+def _task(task: TaskId, host: str, known: records.Contact | None) -> TaskStatus:
     """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
     if known is None:
         return TaskStatus(task, host, TaskState.LOST, reason="its host has no part in the run")
     if known["state"] is None:
         return TaskStatus(task, host, TaskState.PENDING, reason="its host has not been heard yet")
-    status = TaskStatus.from_json(task, host, known["state"]["tasks"][str(task)])
+    entry = known["state"]["tasks"].get(str(task))
+    if entry is None:
+        return TaskStatus(task, host, TaskState.LOST, reason="its host knows no such task")
+    status = TaskStatus.of(task, host, entry)
     if _contact(known).lost and not status.state.final:
         last = f"{host} is away; it was {status.state.value}"
         return dataclasses.replace(status, state=TaskState.LOST, since=known["heard"], reason=last)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from dtctl.errors import AgentError, DtctlError, TransportError
-from dtctl.operations.conversation import request, result
+from dtctl.operations.conversation import Request
 from dtctl.operations.record import RunRecord
-from dtctl.transport.seam import Message, Transport
+from dtctl.transport.seam import Transport
+
+R = TypeVar("R")
 
 _NOT_THERE = {
     "no_run": "has no run",
@@ -45,20 +47,16 @@ class CoordinatorAway(DtctlError):
         return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
 
 
-def ask_coordinator(
-    record: RunRecord, transport: Transport, kind: str, fields: Mapping[str, Any] | None = None
-) -> Message:
+def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R]) -> R:
     """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
-    host = record.hosts[record.coordinator]
     try:
-        session = transport.open(host)
+        session = transport.open(record.way_to(record.coordinator))
         try:
-            session.send({**request(record, host, kind), "whole": True, **(fields or {})})
-            return result(session)
+            return wanted.put(record, session)
         finally:
             session.close()
     except DtctlError as error:
-        raise away(host.name, error) from error
+        raise away(record.coordinator, error) from error
 
 
 def away(host: str, error: DtctlError) -> DtctlError:

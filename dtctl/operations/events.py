@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dtctl.agent.records.answers import EventsResult
+from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.conversation import request
+from dtctl.operations.conversation import ANSWER_BYTES, PATIENCE_S, about, final, request, said
 from dtctl.operations.coordinator import CoordinatorAway, away
+from dtctl.operations.plausible import check_run, wrong
 from dtctl.operations.record import RunRecord
 from dtctl.operations.status import status_of_hosts
 from dtctl.operations.streams import Away, Back, Streams
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.25
 
@@ -34,19 +37,18 @@ class Happening:
     by: str
 
     @classmethod
-    def of(cls, message: Message) -> Happening:
-        fields = message.fields
+    def of(cls, line: StoryLine) -> Happening:
         return cls(
-            number=fields["n"],
-            time=fields["time"],
-            kind=fields["kind"],
-            host=fields.get("host"),
-            task=fields.get("task"),
-            attempt=fields.get("attempt"),
-            before=fields.get("from"),
-            after=fields.get("to"),
-            reason=fields.get("reason") or "",
-            by=fields.get("by") or "",
+            number=line["n"],
+            time=line["time"],
+            kind=line["kind"],
+            host=line["host"],
+            task=line["task"],
+            attempt=line["attempt"],
+            before=line["from"],
+            after=line["to"],
+            reason=line["reason"],
+            by=line["by"],
         )
 
 
@@ -59,8 +61,11 @@ class Story:
     away: CoordinatorAway | None = None
 
 
-def read_events(record: RunRecord, transport: Transport, *, last: int | None) -> Story:
-    """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time."""
+def read_events(record: RunRecord, transport: Transport, *, last: int | None, moved: bool = False) -> Story:
+    """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
+
+    `moved`: hosts have said that the coordinator is where `record` has it.
+    """
     try:
         return Story(tuple(_ask(record, transport, record.coordinator, last, whole=True)))
     except DtctlError as error:
@@ -68,9 +73,9 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None) ->
         if not isinstance(cause, CoordinatorAway):
             raise
     known = status_of_hosts(record, transport, cause.unreachable).record
-    if known.coordinator != record.coordinator:
-        return read_events(known, transport, last=last)
-    names = [name for name in known.hosts if name not in cause.unreachable]
+    if known.coordinator != record.coordinator and not moved:
+        return read_events(known, transport, last=last, moved=True)
+    names = [name for name in dict.fromkeys(known.roster.values()) if name not in cause.unreachable]
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
     if not outcomes.results:
         raise cause.cause
@@ -80,7 +85,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None) ->
 
 def follow_events(record: RunRecord, transport: Transport, *, last: int | None) -> Iterator[Happening | Away | Back]:
     """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled."""
-    host = record.hosts[record.coordinator]
+    host = record.way_to(record.coordinator)
     with Streams(transport) as streams:
         streams.begin(host, _EventStream(record, host, last, streams).converse)
         for told in streams.all(TICK_S):
@@ -105,27 +110,44 @@ class _EventStream:
 
     def converse(self, session: Session) -> bool:
         session.send({**request(self._record, self._host, "events"), "from": self._from, "follow": True, "whole": True})
-        while (message := session.receive()).type != "result":
+        for message in said(session, "event", most_bytes=None):
             if message.type == "event":
-                self._from = message["n"] + 1
-                self._streams.tell(Happening.of(message))
+                line = message.of(StoryLine)
+                self._from = line["n"] + 1
+                self._streams.tell(Happening.of(line), message.size)
+        final(session, "events", message, EventsResult)
         self._streams.tell(_TheEnd())
         return False
 
 
 def _ask(record: RunRecord, transport: Transport, name: str, last: int | None, *, whole: bool) -> list[Happening]:
-    host = record.hosts[name]
+    host = record.way_to(name)
     session = transport.open(host)
     try:
         fields = {"from": _first(last), "follow": False, "whole": whole}
         session.send({**request(record, host, "events"), **fields})
-        told = []
-        while (message := session.receive()).type != "result":
+        told: list[Happening] = []
+        for message in said(session, "event", most_bytes=ANSWER_BYTES, within_s=PATIENCE_S):
             if message.type == "event":
-                told.append(Happening.of(message))
-        return told
+                with about(name, "sends an `event` that does not hold"):
+                    told.append(_line(message.of(StoryLine), name, whole=whole))
+        final(
+            session,
+            "events",
+            message,
+            EventsResult,
+            lambda answer: check_run(record.cluster, record.run, answer["run"]),
+        )
+        return told if last is None else told[-last:]
     finally:
         session.close()
+
+
+def _line(line: StoryLine, host: str, *, whole: bool) -> Happening:
+    """Raises Wrong when a host that does not tell the story of the whole run speaks of another host."""
+    if not whole and line["host"] not in (None, host):
+        raise wrong("host", host, line["host"])
+    return Happening.of(line)
 
 
 def _first(last: int | None) -> int:

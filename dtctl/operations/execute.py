@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import request
+from dtctl.operations.conversation import about, final, request, said
+from dtctl.operations.plausible import wrong
 from dtctl.operations.record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
@@ -56,15 +58,21 @@ def execute(
         session = transport.open(place.host)
         try:
             task = str(place.task) if place.task else None
-            session.send(
-                {**request(record, place.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd, "tty": False}
-            )
-            while (message := session.receive()).type != "result":
+            session.send({**request(record, place.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
+            for message in said(session, "output", most_bytes=None):
                 if message.type == "output":
-                    on_output(place.name, message["stream"], message.payload)
-            return Finished(message["exit_code"], message["signal"])
+                    with about(place.host.name, "sends an `output` that does not hold"):
+                        on_output(place.name, _stream(message.of(Output)), message.payload)
+            answer = final(session, "exec", message, ExecResult)
+            return Finished(answer["exit_code"], answer["signal"])
         finally:
             session.close()
 
     outcomes = fan_out(places, work, name=lambda place: place.name)
     return ExecuteResult(outcomes.results, outcomes.errors)
+
+
+def _stream(output: Output) -> int:
+    if output["stream"] not in (1, 2):
+        raise wrong("stream", "1 or 2", output["stream"])
+    return output["stream"]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dtctl.errors import DtctlError
-from dtctl.operations.conversation import request, result
+from dtctl.agent.records.answers import RunResult, States, StatusResult
+from dtctl.errors import AgentError, DtctlError
+from dtctl.operations.conversation import about, final, request, said
 from dtctl.operations.coordination import Coordination
 from dtctl.operations.coordinator import CoordinatorAway, away
 from dtctl.operations.log_stream import LogStream, Reading, Through
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
+from dtctl.operations.plausible import check_run, check_view, wrong
 from dtctl.operations.record import RunRecord
-from dtctl.operations.status import RunStatus, status, told_by_coordinator
+from dtctl.operations.status import RunStatus, request_of_status, status, told_by_coordinator
 from dtctl.operations.streams import Away, Back, Streams
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import Message, Session, Transport
 
 TICK_S = 0.25
 
@@ -72,11 +74,13 @@ class _Following:
 
     def begin(self, streams: Streams) -> None:
         record, self.restarted = self._record, False
-        streams.begin(record.hosts[record.coordinator], _Watch(record, streams).converse)
-        hosts = hosts_of(record, self._wanted.tasks)
+        streams.begin(record.way_to(record.coordinator), _Watch(record, streams).converse)
+        hosts, unknown = record.ways_to(hosts_of(record, self._wanted.tasks))
         self._unread = {host.name for host in hosts}
         for host in hosts:
             streams.begin(host, LogStream(record, host, self._wanted, streams).converse)
+        for name, error in unknown.items():
+            streams.tell(Away(name, error, final=True))
 
     @property
     def all_read(self) -> bool:
@@ -117,14 +121,33 @@ class _Watch:
         self._streams = streams
 
     def converse(self, session: Session) -> bool:
-        """Until the run is over; then the coordinator's last word, with the checkpoints."""
-        host = self._record.hosts[self._record.coordinator]
-        session.send({**request(self._record, host, "watch"), "whole": True, "since_serial": 0, "until_final": True})
-        while (message := session.receive()).type != "result":
+        """Until the run is over; then the coordinator's last word, with the checkpoints.
+
+        Its first word tells of the run's tasks: the cluster file may have changed since the run was started.
+        """
+        known, _ = self._ask(self._record, session)
+        session.send({**request(known, session.host, "watch"), "whole": True, "since_serial": 0, "until_final": True})
+        for message in said(session, "states", most_bytes=None):
             if message.type == "states":
-                self._streams.tell(Seen(Coordination.from_json(message["coordination"], self._record.roster)))
-        session.send({**request(self._record, host, "status"), "whole": True, "run": message["run"]})
-        answer = result(session)
-        known = self._record.as_known(answer["spec"]["inventory"])
+                self._streams.tell(Seen(self._seen(known, session, message)), message.size)
+        final(session, "watch", message, RunResult, lambda answer: check_run(known.cluster, known.run, answer["run"]))
+        known, answer = self._ask(known, session)
         self._streams.tell(Ended(told_by_coordinator(known, answer)))
         return False
+
+    def _ask(self, record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
+        answer = request_of_status(record, whole=True).put(record, session)
+        if answer["inventory"] is None:
+            raise AgentError("no_run", f"{session.host.name}: there is no run of {record.cluster} on this host")
+        if answer["coordination"] is None:
+            raise AgentError("not_coordinator", f"{session.host.name} does not coordinate run {answer['run']}")
+        return record.as_known(answer["inventory"]), answer
+
+    def _seen(self, known: RunRecord, session: Session, message: Message) -> Coordination:
+        told = message.of(States)
+        with about(session.host.name, "sends `states` that do not hold"):
+            if told["coordination"] is None:
+                raise wrong("coordination", "that of the run", None)
+            check_run(known.cluster, known.run, told["run"])
+            check_view(told["coordination"], told["run"], known.names_by_host())
+            return Coordination.of(told["coordination"], known.roster)

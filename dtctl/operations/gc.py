@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
-from dtctl.operations.conversation import ask
+from dtctl.model import Host
+from dtctl.operations.conversation import Request, ask
+from dtctl.operations.plausible import wrong
 from dtctl.operations.record import RunRecord
-from dtctl.transport.seam import Message, Transport
+from dtctl.transport.seam import Transport
+
+_PATIENCE_S = 600.0
+"""Strays are given time to end, and large directories take time to remove."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,8 @@ class DeadRun:
     """A run's directory, and why it is not needed."""
 
     run: str
-    cluster: str
+    cluster: str | None
+    """None: its files do not tell any more."""
     host: str
     reason: str
 
@@ -57,11 +64,17 @@ class GcResult:
 
 def collect(record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool) -> GcResult:
     """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks."""
-    outcomes = ask(record, transport, "gc", {"run": None, "dry_run": dry_run, "all": every_cluster})
+
+    def check(host: Host, answer: records.GcResult) -> None:
+        if answer["dry_run"] != dry_run:
+            raise wrong("dry_run", str(dry_run).lower(), answer["dry_run"])
+
+    fields = {"run": None, "dry_run": dry_run, "all": every_cluster}
+    outcomes = ask(record, transport, Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S))
     return GcResult({host: _remains(answer) for host, answer in outcomes.results.items()}, outcomes.errors)
 
 
-def _remains(answer: Message) -> Remains:
+def _remains(answer: records.GcResult) -> Remains:
     return Remains(
         processes=tuple(Stray(one["pid"], one["command"], one["run"]) for one in answer["processes"]),
         runs=tuple(DeadRun(one["run"], one["cluster"], one["host"], one["reason"]) for one in answer["runs"]),

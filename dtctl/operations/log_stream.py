@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dtctl.agent.records.answers import Log, States
+from dtctl.agent.records.run_state import State
 from dtctl.model import Host, TaskState
-from dtctl.operations.conversation import request
-from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.conversation import about, request, said
+from dtctl.operations.logs import LogLines, LogRequest, check_log
+from dtctl.operations.plausible import check_state, wrong
 from dtctl.operations.record import RunRecord
 from dtctl.operations.streams import Streams
 from dtctl.transport.seam import Message, Session
@@ -41,24 +44,36 @@ class LogStream:
         """Logs until the wanted tasks have ended, then states until one of them runs again."""
         self._streams.tell(Reading(self._host.name))
         session.send({**request(self._record, self._host, "logs"), **self._fields, **self._onwards()})
-        while (message := session.receive()).type != "result":
+        for message in said(session, "log", most_bytes=None):
             if message.type == "log":
                 self._pass_on(message)
         self._streams.tell(Through(self._host.name))
         session.send({**request(self._record, self._host, "watch"), "since_serial": 0, "until_final": False})
-        while True:
-            message = session.receive()
-            if message.type == "states" and not self._all_final(message):
+        for message in said(session, "states", most_bytes=None):
+            if message.type == "states" and not self._all_final(message.of(States)):
                 return True
+        return False
 
     def _onwards(self) -> dict[str, Any]:
         return {"follow": True, "resume": self._resume}
 
     def _pass_on(self, message: Message) -> None:
-        self._resume[message["task"]] = [message["attempt"], message["end"]]
+        log = message.of(Log)
+        with about(self._host.name, "sends a `log` that does not hold"):
+            check_log(log, self._fields["tasks"])
+        self._resume[log["task"]] = [log["attempt"], log["end"]]
         if message.payload:
-            self._streams.tell(LogLines.of(message))
+            self._streams.tell(LogLines.of(message), message.size)
 
-    def _all_final(self, message: Message) -> bool:
-        tasks = message["state"]["tasks"]
-        return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"])
+    def _all_final(self, told: States) -> bool:
+        """Tasks that are not told of have no more to print."""
+        with about(self._host.name, "sends `states` that do not hold"):
+            tasks = self._own_state(told)["tasks"]
+        return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"] if task in tasks)
+
+    def _own_state(self, told: States) -> State:
+        """Raises Wrong."""
+        if told["state"] is None:
+            raise wrong("state", f"that of {self._host.name}", None)
+        check_state("state", told["state"], told["run"], self._host.name, self._record.names_on(self._host.name))
+        return told["state"]

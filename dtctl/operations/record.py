@@ -1,16 +1,19 @@
 """What is known of a run without asking its hosts: where its tasks are and how the hosts are reached.
 
-The controller keeps one record a run as its pointer; the hosts keep the same record for other controllers.
+How a host is reached is never learnt from a host: it is said by the cluster file, the command line, or the record that
+this machine made of the run when it started it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from dtctl.agent.records.spec import Inventory
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Cluster, Host, SshSettings, TaskId
 from dtctl.plan.success import success_rule
 from dtctl.plan.values import RunPlan, SuccessRule
@@ -21,13 +24,13 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The inventory of one run, or of a cluster file when `run` is None (each host's current run is meant)."""
+    """One run, or a cluster file when `run` is None (each host's current run is meant)."""
 
     cluster: str
     run: str | None
     file: Path | None
     hosts: Mapping[str, Host]
-    """Those with a task."""
+    """Those with a task that this machine knows a way to; of its own records, all of them."""
     roster: Mapping[TaskId, str]
     """Task -> host, in the order of the file."""
     lead: TaskId
@@ -37,29 +40,83 @@ class RunRecord:
     created: float = 0.0
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
+    others: Mapping[str, Host] = field(default_factory=dict)
+    """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
+    grace_s: float = 30.0
 
     @property
     def is_local(self) -> bool:
-        return all(host.is_local for host in self.hosts.values())
+        return bool(self.hosts) and all(host.is_local for host in self.hosts.values())
 
     @property
     def coordinator(self) -> str:
         """The host that decides for the run: the lead's."""
         return self.roster[self.lead]
 
-    def as_known(self, inventory: Mapping[str, Any]) -> RunRecord:
-        """The record that a run left on its hosts, reached as this one says where both know a host.
+    @property
+    def unknown_hosts(self) -> tuple[str, ...]:
+        """Hosts of the run that this machine knows no way to."""
+        return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
+
+    def way_to(self, name: str) -> Host:
+        """Raises TransportError for a host that only the run knows."""
+        if name not in self.hosts:
+            file = self.file or "cluster.yaml"
+            raise TransportError(
+                f"{name} is in run {self.run or self.cluster}, but not in {Path(file).name}",
+                detail="how a host is reached is never taken from other hosts",
+                hint=f"add {name} under hosts: in {file} to reach it",
+            )
+        return self.hosts[name]
+
+    def ways_to(self, names: Iterable[str]) -> tuple[list[Host], dict[str, DtctlError]]:
+        """The hosts of these names, and for each that only the run knows why it cannot be reached."""
+        known: list[Host] = []
+        unknown: dict[str, DtctlError] = {}
+        for name in names:
+            try:
+                known.append(self.way_to(name))
+            except TransportError as error:
+                unknown[name] = error
+        return known, unknown
+
+    def as_known(self, inventory: Inventory) -> RunRecord:
+        """The run as a host tells it, with its hosts reached as this record says; hosts tell names alone.
 
         The cluster file may have changed since, or another machine has started the run.
         """
-        known = RunRecord.from_json(inventory)
-        own = {name: host for name, host in self.hosts.items() if name in known.hosts}
-        return dataclasses.replace(known, hosts={**known.hosts, **own}, file=self.file or known.file)
+        roster = {TaskId.parse(member["task"]): member["host"] for member in inventory["roster"]}
+        used = set(roster.values())
+        hosts, others = self.hosts, self.others
+        if used != hosts.keys():
+            every = {**others, **hosts}
+            hosts = {name: host for name, host in every.items() if name in used}
+            others = {name: host for name, host in every.items() if name not in used}
+        return dataclasses.replace(
+            self,
+            run=inventory["run"],
+            hosts=hosts,
+            others=others,
+            roster=roster,
+            lead=TaskId.parse(inventory["lead"]),
+            success=inventory["success"],
+            servers=frozenset(TaskId.parse(member["task"]) for member in inventory["roster"] if member["serves"]),
+            created=inventory["created"],
+            replaced=inventory["replaced"],
+        )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:
         return tuple(task for task, place in self.roster.items() if place == host)
 
+    def names_on(self, host: str) -> frozenset[str]:
+        """Of a host's tasks, as records have them."""
+        return frozenset(map(str, self.tasks_on(host)))
+
+    def names_by_host(self) -> dict[str, frozenset[str]]:
+        return {host: self.names_on(host) for host in dict.fromkeys(self.roster.values())}
+
     def to_json(self) -> dict[str, Any]:
+        """For this machine's own memory."""
         return {
             "version": RECORD_VERSION,
             "cluster": self.cluster,
@@ -72,11 +129,15 @@ class RunRecord:
             "servers": sorted(map(str, self.servers)),
             "created": self.created,
             "replaced": dict(self.replaced),
+            "others": [dataclasses.asdict(host) for host in self.others.values()],
+            "grace_s": self.grace_s,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
+        """Of this machine's own memory."""
         hosts = [_host(entry) for entry in data["hosts"]]
+        others = [_host(entry) for entry in data.get("others", [])]
         roster = {TaskId.parse(task): host for task, host in data["roster"]}
         # Earlier versions, which did not say who serves, knew ps alone.
         servers = data.get("servers", [str(task) for task in roster if task.job == PS])
@@ -91,6 +152,8 @@ class RunRecord:
             servers=frozenset(map(TaskId.parse, servers)),
             created=data["created"],
             replaced=data.get("replaced", {}),
+            others={host.name: host for host in others},
+            grace_s=data.get("grace_s", 30.0),
         )
 
 
@@ -107,6 +170,8 @@ def record_of_cluster(cluster: Cluster) -> RunRecord:
         lead=cluster.lead,
         success=success_rule(cluster),
         servers=frozenset(task for task in roster if serves(role_of(task, cluster.lead), way)),
+        others={name: host for name, host in cluster.hosts.items() if name not in used},
+        grace_s=cluster.grace_s,
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dtctl.agent.records.answers import RunsResult
 from dtctl.errors import DtctlError
-from dtctl.model import TaskId, TaskState
-from dtctl.operations.conversation import ask
+from dtctl.model import Host, TaskId, TaskState
+from dtctl.operations.conversation import Request, ask
+from dtctl.operations.plausible import check_run, wrong
 from dtctl.operations.record import RunRecord
 from dtctl.transport.seam import Transport
 
@@ -27,7 +29,14 @@ class KnownRun:
 
 def known_runs(record: RunRecord, transport: Transport) -> tuple[tuple[KnownRun, ...], Mapping[str, DtctlError]]:
     """Newest first; and the hosts that gave no answer."""
-    outcomes = ask(record, transport, "runs")
+
+    def check(host: Host, answer: RunsResult) -> None:
+        for number, known in enumerate(answer["runs"]):
+            if known["cluster"] != record.cluster:
+                raise wrong(f"runs.{number}.cluster", record.cluster, known["cluster"])
+            check_run(record.cluster, None, known["run"], f"runs.{number}.run")
+
+    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: {}, check))
     found: dict[str, KnownRun] = {}
     for host, answer in outcomes.results.items():
         for entry in answer["runs"]:

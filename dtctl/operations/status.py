@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from dtctl.agent.records.answers import StatusResult
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
+from dtctl.operations.agreement import agreed, dissenters
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.conversation import ask, knows_no_run
+from dtctl.operations.conversation import Request, ask, knows_no_run
 from dtctl.operations.coordination import Coordination
 from dtctl.operations.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.plausible import check_status
 from dtctl.operations.record import RunRecord
 from dtctl.operations.tasks import TaskStatus
 from dtctl.operations.verdict import Verdict, judge
-from dtctl.transport.seam import Message, Transport
+from dtctl.transport.seam import Transport
 
 _LOST_CONNECT_S = 3.0
 _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
@@ -53,6 +56,15 @@ class RunStatus:
         return newest_of_run(self.checkpoints)
 
 
+def request_of_status(record: RunRecord, *, whole: bool = False) -> Request[StatusResult]:
+    return Request(
+        "status",
+        StatusResult,
+        lambda _: {"whole": whole},
+        lambda host, answer: check_status(record.cluster, record.run, host.name, answer),
+    )
+
+
 def status(record: RunRecord, transport: Transport) -> RunStatus:
     """By one connection where the coordinator can be asked. Raises DtctlError only when no host answers."""
     try:
@@ -72,7 +84,8 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     if not lost:
         return found
     hurried = {name: _hurried(host) if name in lost else host for name, host in found.record.hosts.items()}
-    answers = ask(dataclasses.replace(found.record, hosts=hurried), transport, "status", hosts=lost).results
+    asked = dataclasses.replace(found.record, hosts=hurried)
+    answers = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hurried]).results
     told = {
         task: _task(task, host, found.record, answers[host])
         for task, host in found.record.roster.items()
@@ -89,28 +102,30 @@ def _hurried(host: Host) -> Host:
     return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, connect_timeout_s=timeout_s))
 
 
-def from_coordinator(record: RunRecord, transport: Transport) -> RunStatus:
-    """As the coordinator alone tells it. Raises CoordinatorAway."""
-    answer = ask_coordinator(record, transport, "status")
-    if answer["run"] is None:
+def from_coordinator(record: RunRecord, transport: Transport, *, moved: bool = False) -> RunStatus:
+    """As the coordinator alone tells it. Raises CoordinatorAway. `moved`: another host has said where it is."""
+    answer = ask_coordinator(record, transport, request_of_status(record, whole=True))
+    inventory = answer["inventory"]
+    if inventory is None:
         raise CoordinatorAway(record.coordinator, AgentError("no_run", f"there is no run of {record.cluster}"))
-    known = record.as_known(answer["spec"]["inventory"])
+    known = record.as_known(inventory)
     if answer["coordination"] is None:
-        if known.coordinator != record.coordinator:  # the file has changed since the run was started
-            return from_coordinator(known, transport)
+        if known.coordinator != record.coordinator and not moved:  # the file has changed since the run was started
+            return from_coordinator(known, transport, moved=True)
         raise CoordinatorAway(record.coordinator, AgentError("not_coordinator", "the run has no coordinator"))
     return told_by_coordinator(known, answer)
 
 
-def told_by_coordinator(record: RunRecord, answer: Message) -> RunStatus:
+def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     """The coordinator's answer to `status` as a value."""
-    coordination = Coordination.from_json(answer["coordination"], record.roster)
+    assert answer["coordination"] is not None
+    coordination = Coordination.of(answer["coordination"], record.roster)
     return RunStatus(
         record=record,
         tasks=coordination.tasks,
         verdict=coordination.condition.verdict,
         checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
-        time=float(answer["time"]),
+        time=answer["time"],
         coordination=coordination,
     )
 
@@ -118,23 +133,33 @@ def told_by_coordinator(record: RunRecord, answer: Message) -> RunStatus:
 def status_of_hosts(
     record: RunRecord, transport: Transport, failed: Mapping[str, DtctlError] | None = None
 ) -> RunStatus:
-    """As every host tells it for itself; one that does not answer is in `errors`. Those in `failed` are not asked."""
+    """As every host tells it for itself; one that does not answer is in `errors`. Those in `failed` are not asked.
+
+    Of several runs that hosts tell of, one is believed (agreement.py).
+    """
     errors = dict(failed or {})
-    outcomes = ask(record, transport, "status", hosts=[name for name in record.hosts if name not in errors])
+    outcomes = ask(record, transport, request_of_status(record), [name for name in record.hosts if name not in errors])
     answers, errors = dict(outcomes.results), {**errors, **outcomes.errors}
-    known = _newest(record, answers)
-    unasked = [name for name in known.hosts if name not in record.hosts]
-    if unasked:
-        more = ask(known, transport, "status", hosts=unasked)
+    inventory = agreed(record, answers)
+    known = record if inventory is None else record.as_known(inventory)
+    if inventory is not None:
+        unasked = [name for name in dict.fromkeys(known.roster.values()) if name not in record.hosts]
+        more = ask(known, transport, request_of_status(known), unasked)
         answers, errors = {**answers, **more.results}, {**errors, **more.errors}
-    told = {host: message for host, message in answers.items() if message["run"]}
-    silent = {host for host, message in answers.items() if not message["run"]}
+        for host, error in dissenters(inventory, answers).items():
+            del answers[host]
+            errors[host] = error
+    return _put_together(known, answers, errors)
+
+
+def _put_together(known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]) -> RunStatus:
+    told = {host: answer for host, answer in answers.items() if answer["run"] is not None}
+    silent = {host for host, answer in answers.items() if answer["run"] is None}
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
-    tasks = {
-        task: _task(task, host, known, told.get(host), "its host knows no such run" if host in silent else None)
-        for task, host in known.roster.items()
-    }
-    clock = told.get(known.coordinator) or next(iter(told.values()), {"time": 0.0})
+    why = dict.fromkeys(silent, "its host knows no such run")
+    why.update({host: f"how to reach {host} is not known here" for host in known.unknown_hosts})
+    tasks = {task: _task(task, host, known, told.get(host), why.get(host)) for task, host in known.roster.items()}
+    clock = told.get(known.coordinator) or next(iter(told.values()), None)
     return RunStatus(
         record=known,
         tasks=tasks,
@@ -144,7 +169,7 @@ def status_of_hosts(
             for host in sorted(told, key=lambda name: name != known.coordinator)
             for checkpoints in read_checkpoints(host, told[host]["checkpoints"])
         ),
-        time=float(clock["time"]),
+        time=clock["time"] if clock else 0.0,
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(name for name in known.hosts if name in silent),
     )
@@ -158,18 +183,12 @@ def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> 
     return dataclasses.replace(every, away=away)
 
 
-def _newest(record: RunRecord, answers: Mapping[str, Message]) -> RunRecord:
-    """The newest run that the hosts know of, as they know it."""
-    known = [record.as_known(answer["spec"]["inventory"]) for answer in answers.values() if answer["run"]]
-    return max(known, key=lambda one: one.created, default=record)
-
-
 def _task(
-    task: TaskId, host: str, record: RunRecord, answer: Message | None, why_none: str | None = None
+    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: str | None = None
 ) -> TaskStatus:
     if answer is None:
         return TaskStatus(task, host, TaskState.LOST, reason=why_none or "its host gives no answer")
-    entry = answer["state"]["tasks"].get(str(task))
+    entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
     if entry is None or answer["run"] != record.run:
         return TaskStatus(task, host, TaskState.LOST, reason="its host has another run")
-    return TaskStatus.from_json(task, host, entry)
+    return TaskStatus.of(task, host, entry)

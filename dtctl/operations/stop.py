@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import Conversations, knows_no_run
+from dtctl.operations.conversation import PATIENCE_S, Conversations, Request, knows_no_run
 from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.locate import ask_wherever_it_is
+from dtctl.operations.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.record import RunRecord
-from dtctl.transport.seam import Message, Transport
+from dtctl.transport.seam import Transport
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class StopResult:
     """Hosts that nobody reaches: the coordinator ends the tasks there as soon as they are back."""
     away: CoordinatorAway | None = None
     """Why every host was asked for itself."""
+    known: RunRecord | None = None
+    """The run as its hosts know it."""
 
     def and_then(self, other: StopResult) -> StopResult:
         """Both, where the other one was about other tasks or hosts."""
@@ -73,6 +77,10 @@ class Ending:
     def fields(self) -> dict[str, Any]:
         return {"by": self.by, "reason": self.reason, "grace_s": self.grace_s}
 
+    def patience_s(self, record: RunRecord) -> float:
+        """ps tasks get their grace period after the others have had it."""
+        return PATIENCE_S + 2 * (record.grace_s if self.grace_s is None else self.grace_s)
+
 
 def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], ending: Ending) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
@@ -82,16 +90,17 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], endin
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     try:
-        record, answer = ask_wherever_it_is(record, transport, "stop", {"tasks": wanted, **ending.fields()})
+        record, answer = ask_wherever_it_is(record, transport, lambda asked: _whole(asked, wanted, ending))
     except CoordinatorAway as away:
         known = away.known or record
         direct = _stop_directly(known, transport, None if everything else tasks, ending, away)
-        return dataclasses.replace(direct, away=away)
+        return dataclasses.replace(direct, away=away, known=known)
+    assert answer["inventory"] is not None
     known = record.as_known(answer["inventory"])
-    result = _by_coordinator(known, answer)
+    result = dataclasses.replace(_by_coordinator(known, answer), known=known)
     ended = {*result.stopped, *result.already}
     named = known.roster if everything else tasks
-    rest = [task for task in named if known.roster[task] in answer["unreached"] and task not in ended]
+    rest = [task for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
     direct = _stop_directly(known, transport, rest, ending)
@@ -101,30 +110,92 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], endin
 def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
     """Stops everything, then clears the hosts on which nothing survived."""
     stopped = stop(record, transport, tuple(record.roster), ending)
+    known = stopped.known or record
+    unreachable = known.ways_to(known.unknown_hosts)[1]
+    record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
     with Conversations(record, transport, record.hosts) as conversations:
         unclear = {survivor.host for survivor in stopped.survivors}
         clear = [host for host in record.hosts if host not in unclear and host not in stopped.errors]
-        answers = conversations.ask("down", lambda _: {"tasks": None, **ending.fields()}, clear)
+        answers = conversations.ask(_removal(record, ending), clear)
         rest = _result(record, conversations, [_told(answers)])
     return DownResult(
         stop=dataclasses.replace(
             stopped,
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
             survivors=stopped.survivors + rest.survivors,
-            errors={**stopped.errors, **rest.errors},
+            errors={**stopped.errors, **rest.errors, **unreachable},
         ),
         removed={host: tuple(answer["removed"]) for host, answer in answers.items()},
         kept={host: tuple(answer["kept"]) for host, answer in answers.items() if answer["kept"]},
     )
 
 
-def _by_coordinator(record: RunRecord, answer: Message) -> StopResult:
+def _whole(record: RunRecord, tasks: Sequence[str] | None, ending: Ending) -> Request[records.StopResult]:
+    """To the coordinator, for all hosts."""
+
+    def check(host: Host, answer: records.StopResult) -> None:
+        inventory = answer["inventory"]
+        if inventory is None:
+            raise wrong("inventory", "that of the run", None)
+        check_run(record.cluster, record.run, answer["run"])
+        check_inventory(inventory, record.cluster, answer["run"])
+        roster = {member["task"]: member["host"] for member in inventory["roster"]}
+        _check_ended(answer, roster if tasks is None else tasks)
+        for name in answer["unreached"]:
+            if name not in roster.values():
+                raise wrong("unreached", "hosts of the run", name)
+        if any(one["task"] not in roster for one in answer["survivors"]):
+            raise wrong("survivors", "processes of tasks", None)
+
+    fields = {"whole": True, "tasks": tasks, **ending.fields()}
+    return Request("stop", records.StopResult, lambda _: fields, check, ending.patience_s(record))
+
+
+def _own(record: RunRecord, tasks: Sequence[TaskId], ending: Ending, everything: bool) -> Request[records.StopResult]:
+    """To each host, for its own tasks among these."""
+
+    def named(host: Host) -> list[str]:
+        return [str(task) for task in tasks if record.roster[task] == host.name]
+
+    def check(host: Host, answer: records.StopResult) -> None:
+        check_run(record.cluster, record.run, answer["run"])
+        _check_ended(answer, named(host))
+
+    return Request(
+        "stop",
+        records.StopResult,
+        lambda host: {"tasks": named(host), "everything": everything, **ending.fields()},
+        check,
+        ending.patience_s(record),
+    )
+
+
+def _removal(record: RunRecord, ending: Ending) -> Request[records.DownResult]:
+    """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
+
+    def check(host: Host, answer: records.DownResult) -> None:
+        for run in answer["removed"]:
+            check_run(record.cluster, record.run, run, "removed")
+        if record.run is not None:
+            _check_ended(answer, record.names_on(host.name))
+
+    return Request("down", records.DownResult, lambda _: ending.fields(), check, ending.patience_s(record))
+
+
+def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
+    check_tasks("stopped", answer["stopped"], tasks)
+    check_tasks("already", answer["already"], tasks)
+    check_survivors(answer["survivors"], tasks)
+
+
+def _by_coordinator(record: RunRecord, answer: records.StopResult) -> StopResult:
     return StopResult(
         stopped=tuple(map(TaskId.parse, answer["stopped"])),
         already=tuple(map(TaskId.parse, answer["already"])),
         survivors=tuple(
             Survivor(one["task"], record.roster[TaskId.parse(one["task"])], one["pid"], one["command"])
             for one in answer["survivors"]
+            if one["task"] is not None
         ),
     )
 
@@ -138,7 +209,7 @@ def _stop_directly(
 ) -> StopResult:
     """Each host ends its own; the servers when all others have ended. None: those of the whole run, which ends."""
     everything = tasks is None
-    tasks = tuple(record.roster) if tasks is None else tasks
+    tasks = tuple(task for task in record.roster if tasks is None or task in tasks)
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(away.unreachable if away else {})
         servers = record.servers
@@ -150,17 +221,16 @@ def _stop_directly(
 def _stop_round(
     record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], ending: Ending, everything: bool
 ) -> StopResult:
-    fields = _with_tasks(record, tasks, {**ending.fields(), "everything": everything})
-    return _told(conversations.ask("stop", fields, _hosts_of(record, tasks)))
+    return _told(conversations.ask(_own(record, tasks, ending, everything), _hosts_of(record, tasks)))
 
 
-def _told(answers: Mapping[str, Message]) -> StopResult:
+def _told(answers: Mapping[str, records.StopResult] | Mapping[str, records.DownResult]) -> StopResult:
     """What hosts say of their own tasks."""
     return StopResult(
         stopped=tuple(TaskId.parse(task) for answer in answers.values() for task in answer["stopped"]),
         already=tuple(TaskId.parse(task) for answer in answers.values() for task in answer["already"]),
         survivors=tuple(
-            Survivor(one["task"], host, one["pid"], one["command"])
+            Survivor(one["task"] or "a task", host, one["pid"], one["command"])
             for host, answer in answers.items()
             for one in answer["survivors"]
         ),
@@ -179,14 +249,6 @@ def _result(record: RunRecord, conversations: Conversations, results: Sequence[S
 
 
 def _hosts_of(record: RunRecord, tasks: Sequence[TaskId]) -> list[str]:
+    """In the order of the file; those that only the run knows come last."""
     wanted = {record.roster[task] for task in tasks}
-    return [host for host in record.hosts if host in wanted]
-
-
-def _with_tasks(
-    record: RunRecord, tasks: Sequence[TaskId], fields: Mapping[str, Any]
-) -> Callable[[Host], dict[str, Any]]:
-    def of(host: Host) -> dict[str, Any]:
-        return {"tasks": [str(task) for task in tasks if record.roster[task] == host.name], **fields}
-
-    return of
+    return [host for host in (*record.hosts, *record.unknown_hosts) if host in wanted]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.transport.seam import Session, Transport
+
+QUEUED_BYTES = 64 << 20
+"""Of what has been told and not been read yet: a host that tells more waits."""
 
 _RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _PASSING = ("internal",)
@@ -40,7 +43,9 @@ class Streams:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._told: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._told: deque[tuple[object, int]] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
         self._ended = threading.Event()
         self._sessions: set[Session] = set()
 
@@ -48,25 +53,31 @@ class Streams:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
+        with self._changed:
+            self._ended.set()
+            self._changed.notify_all()
         for session in list(self._sessions):
             session.close()
 
     def begin(self, host: Host, converse: Converse) -> None:
         threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
 
-    def tell(self, what: object) -> None:
-        """Called by a conversation, from its thread."""
-        self._told.put(what)
+    def tell(self, what: object, size: int = 0) -> None:
+        """Called by a conversation, from its thread; returns when there is room for its bytes, or nobody reads."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self._ended.is_set())
+            self._told.append((what, size))
+            self._bytes += size
+            self._changed.notify_all()
 
     def all(self, tick_s: float) -> Iterator[object]:
         """What is told, as it comes, and None whenever there was nothing for `tick_s`; without end."""
         while True:
-            try:
-                told = self._told.get(timeout=tick_s)
-            except queue.Empty:
-                yield None
-                continue
+            with self._changed:
+                self._changed.wait_for(lambda: self._told, tick_s)
+                told, size = self._told.popleft() if self._told else (None, 0)
+                self._bytes -= size
+                self._changed.notify_all()
             if isinstance(told, _Bug):
                 raise told.error
             yield told

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from dtctl.agent.records.run_state import Entry
 from dtctl.model import TaskId, TaskState
 
 
@@ -50,8 +49,9 @@ class TaskStatus:
     history: tuple[Exit, ...] = field(default=(), repr=False)
 
     @classmethod
-    def from_json(cls, task: TaskId, host: str, entry: Mapping[str, Any]) -> TaskStatus:
-        exit_ = entry["exit"] or {}
+    def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
+        """As its agent tells it."""
+        end = entry["exit"]
         return cls(
             id=task,
             host=host,
@@ -61,14 +61,14 @@ class TaskStatus:
             pid=entry["pid"],
             since=entry["since"],
             next_start=entry["next_start"],
-            reason=entry["reason"] or "",
-            ready=bool(entry.get("ready")),
-            step=entry.get("step"),
-            code=exit_.get("code"),
-            signal=exit_.get("signal"),
+            reason=entry["reason"],
+            ready=entry["ready"],
+            step=entry["step"],
+            code=end["code"] if end else None,
+            signal=end["signal"] if end else None,
             asked=entry["asked"],
-            tail=exit_.get("tail") or "",
-            left=len(entry.get("left") or ()),
+            tail=end["tail"] if end else "",
+            left=len(entry["left"]),
             history=tuple(
                 Exit(past["attempt"], past["started"], past["ended"], past["code"], past["signal"], past["asked"])
                 for past in entry["history"]

@@ -6,25 +6,31 @@ import contextlib
 import dataclasses
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.conversation import Progress, Report, request
+from dtctl.operations.conversation import Progress, Report, about, final, request
 from dtctl.operations.credentials import Authority
-from dtctl.operations.push import converse
+from dtctl.operations.plausible import check_run, check_tasks, wrong
+from dtctl.operations.readying import converse
 from dtctl.operations.record import RunRecord
 from dtctl.operations.stop import Ending, StopResult, stop
 from dtctl.operations.tasks import TaskStatus
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, fan_out
-from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.seam import Session, Transport
 
+R = TypeVar("R")
+
+_NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _ROLLBACK_S = 60.0
 """Rolling back kills what was started, which waits for no grace period."""
@@ -126,7 +132,7 @@ def _without_trace(error: DtctlError) -> DtctlError:
     return PreflightError(error.summary, detail=detail, hint="make room or mend the place, then dtctl up again")
 
 
-def _earlier(prepared: Mapping[str, Message]) -> Checkpoints | None:
+def _earlier(prepared: Mapping[str, answers.Prepared]) -> Checkpoints | None:
     """In the newest of the directories that the hosts have looked into."""
     found = [each for host, answer in prepared.items() for each in read_checkpoints(host, answer["checkpoints"])]
     newest = newest_of_run(found)
@@ -149,6 +155,8 @@ class _Starting:
         self._hosts = tuple(launch.record.hosts.values())
         self._sessions: dict[str, Session] = {}
         self._sender = Sender(launch.bundle)
+        self._runs: dict[str, str] = {}
+        """Host -> the run that it has prepared, or has already."""
 
     def __enter__(self) -> _Starting:
         return self
@@ -161,58 +169,84 @@ class _Starting:
             session.close()
         self._sender.close()
 
-    def everywhere(self, doing: str, work: Callable[[Host], Message]) -> dict[str, Message]:
+    def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:
         """The answers of all hosts; one that fails is an error of the whole."""
         return fan_out(self._hosts, work, cancel=self._abort).or_raise(doing)
 
-    def prepare(self, host: Host) -> Message:
+    def prepare(self, host: Host) -> answers.Prepared:
         self._report(Progress(host.name, "connect"))
         session = self._transport.open(host)
         self._sessions[host.name] = session
         session.send(_request(self._launch, host))
-        answer = converse(session, self._sender, self._report)
+        answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
+        with about(host.name, "sends a `prepared` that does not hold"):
+            _check_prepared(self._launch.record, answer)
+        self._runs[host.name] = answer["run"]
         self._report(Progress(host.name, "prepared"))
         return answer
 
-    def start_everywhere(self) -> dict[str, Message]:
+    def start_everywhere(self) -> dict[str, answers.Started]:
         """All are told before one is listened to, and all are listened to at once: tasks wait for those elsewhere."""
         for session in self._sessions.values():
             session.send({"type": "start"})
         hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
         return _causes(hearing).or_raise("start")
 
-    def _hear_of_the_start(self, host: Host) -> Message:
+    def _hear_of_the_start(self, host: Host) -> answers.Started:
         try:
-            answer = converse(self._sessions[host.name], None, self._report)
+            answer = self._started(host)
         except DtctlError:
             self._abort()  # or the other hosts would wait for this one
             raise
         self._report(Progress(host.name, "started"))
         return answer
 
-    def ended(self, prepared: Mapping[str, Message]) -> tuple[TaskId, ...]:
+    def _started(self, host: Host) -> answers.Started:
+        session = self._sessions[host.name]
+        answer = converse(session, None, self._report, until="started").of(answers.Started)
+        with about(host.name, "sends a `started` that does not hold"):
+            _check_started(self._launch.record, self._runs[host.name], host.name, answer)
+        return answer
+
+    def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
         """Tasks of the run that are final; all of them on a host where it does not go on."""
         hosts = [host for host in self._hosts if prepared[host.name]["unchanged"]]
-        answers = fan_out(hosts, lambda host: self._say(host, {"type": "start"})).or_raise("look")
+        started = fan_out(hosts, self._start).or_raise("look")
         roster = self._launch.record.roster
-        there = _statuses({task: host for task, host in roster.items() if host in answers}, answers)
+        there = _statuses({task: host for task, host in roster.items() if host in started}, started)
         return tuple(task for task in roster if task not in there or there[task].state.final)
 
-    def keep_everywhere(self, forget: Callable[[RunRecord], None]) -> dict[str, Message]:
+    def _start(self, host: Host) -> answers.Started:
+        self._sessions[host.name].send({"type": "start"})
+        return self._started(host)
+
+    def keep_everywhere(self, forget: Callable[[RunRecord], None]) -> dict[str, answers.UpResult]:
         """A host that is lost at this very moment rolls back by itself; then the others must not go on without it."""
-        kept = fan_out(self._hosts, lambda host: self._say(host, {"type": "keep"}))
+        kept = fan_out(self._hosts, self._keep)
         if kept.errors:
-            ending = {"tasks": None, "grace_s": 0, "reason": "not every host could be started", "by": "dtctl up"}
             goes_on = [host for host in self._hosts if host.name in kept.results]
-            fan_out(
-                goes_on, lambda host: self._say(host, {**request(self._launch.record, host, "down"), **ending})
-            ).or_raise("take back the start")
+            fan_out(goes_on, self._take_back).or_raise("take back the start")
             _error_of(forget, self._launch.record)
         return kept.or_raise("keep what was started")
 
-    def _say(self, host: Host, fields: Mapping[str, Any]) -> Message:
-        self._sessions[host.name].send(fields)
-        return converse(self._sessions[host.name], None, self._report)
+    def _keep(self, host: Host) -> answers.UpResult:
+        session = self._sessions[host.name]
+        session.send({"type": "keep"})
+        message = converse(session, None, self._report, until="result")
+        run = self._runs[host.name]
+        return final(
+            session,
+            "up",
+            message,
+            answers.UpResult,
+            lambda answer: check_run(self._launch.record.cluster, run, answer["run"]),
+        )
+
+    def _take_back(self, host: Host) -> answers.DownResult:
+        session = self._sessions[host.name]
+        ending = {"grace_s": 0, "by": "dtctl up"}
+        session.send({**request(self._launch.record, host, "down"), **ending})
+        return final(session, "down", converse(session, None, self._report, until="result"), answers.DownResult)
 
     def _abort(self) -> None:
         for session in list(self._sessions.values()):
@@ -223,20 +257,39 @@ class _Starting:
         """Until each agent has said that it has rolled back, or cannot say so any more."""
 
         def drain(session: Session) -> None:
+            deadline = time.monotonic() + _ROLLBACK_S
             with contextlib.suppress(DtctlError, TimeoutError):
-                while True:
-                    session.receive(timeout_s=_ROLLBACK_S)
+                while (remaining := deadline - time.monotonic()) > 0:
+                    session.receive(remaining)
 
         fan_out(list(self._sessions.values()), drain, name=lambda session: session.host.name)
 
 
-def _causes(outcomes: Outcomes[Message]) -> Outcomes[Message]:
+def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
     """Hosts that have only given up because another one had failed are no causes."""
     given_up = [host for host, error in outcomes.errors.items() if getattr(error, "code", "") == "rolled_back"]
     if len(given_up) == len(outcomes.errors):
         return outcomes
-    results = {**outcomes.results, **{host: Message({}) for host in given_up}}
+    results = {**outcomes.results, **dict.fromkeys(given_up, _NOTHING_STARTED)}
     return Outcomes(results, {host: error for host, error in outcomes.errors.items() if host not in given_up})
+
+
+def _check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
+    """Raises Wrong. A run that is to make way, or goes on, is one of this cluster."""
+    check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
+    for name in (answer["current"], answer["replaces"]):
+        if name is not None:
+            check_run(record.cluster, None, name, "replaces")
+
+
+def _check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
+    """Raises Wrong. Each task of the host is told of, and no other."""
+    own = record.names_on(host)
+    check_run(record.cluster, run, answer["run"])
+    check_tasks("tasks", answer["tasks"], own)
+    for task in own:
+        if task not in answer["tasks"]:
+            raise wrong(f"tasks.{task}", "a task of this name", None)
 
 
 @contextlib.contextmanager
@@ -267,9 +320,9 @@ def _request(launch: Launch, host: Host) -> dict[str, Any]:
         bundle=launch.bundle.id,
         created=record.created,
         controller=launch.controller,
-        inventory=record.to_json(),
+        replaced=record.replaced,
     )
-    credentials = launch.authority.issue(host.name, coordinates=spec["coordinator"]["host"] == host.name)
+    credentials = launch.authority.issue(host.name, coordinates=record.coordinator == host.name)
     return {
         **request(record, host, "up"),
         "spec": spec,
@@ -280,7 +333,7 @@ def _request(launch: Launch, host: Host) -> dict[str, Any]:
     }
 
 
-def _already_running(prepared: Mapping[str, Message]) -> str | None:
+def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
     """The run that goes on unchanged on all hosts. One that does so on some of them only is an error."""
     unchanged = {host: answer["run"] for host, answer in prepared.items() if answer["unchanged"]}
     if not unchanged:
@@ -298,10 +351,9 @@ def _already_running(prepared: Mapping[str, Message]) -> str | None:
     return runs.pop()
 
 
-def _without_revival(kept: Mapping[str, Message]) -> dict[str, str]:
-    answers = {host: message.fields for host, message in kept.items()}
-    return {host: str(told["reboot_why"]) for host, told in answers.items() if told.get("reboot_why")}
+def _without_revival(kept: Mapping[str, answers.UpResult]) -> dict[str, str]:
+    return {host: told["reboot_why"] for host, told in kept.items() if told["reboot_why"]}
 
 
-def _statuses(roster: Mapping[TaskId, str], started: Mapping[str, Message]) -> dict[TaskId, TaskStatus]:
-    return {task: TaskStatus.from_json(task, host, started[host]["tasks"][str(task)]) for task, host in roster.items()}
+def _statuses(roster: Mapping[TaskId, str], started: Mapping[str, answers.Started]) -> dict[TaskId, TaskStatus]:
+    return {task: TaskStatus.of(task, host, started[host]["tasks"][str(task)]) for task, host in roster.items()}

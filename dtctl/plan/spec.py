@@ -6,13 +6,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
+from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec
 from dtctl.model import Cluster
 from dtctl.plan.directories import brought_along
 from dtctl.plan.values import RunPlan, TaskPlan
 
-SPEC_VERSION = 2
 _PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
 
 
@@ -23,7 +23,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     """
     said = dataclasses.asdict(cluster)
     del said["file"], said["trainer"]["code"], said["trainer"]["env_file"]
-    text = json.dumps([SPEC_VERSION, said, bundle], sort_keys=True)
+    text = json.dumps([VERSION, said, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -36,12 +36,12 @@ def host_spec(
     bundle: str | None,
     created: float,
     controller: str,
-    inventory: Mapping[str, Any],
-) -> dict[str, Any]:
+    replaced: Mapping[str, str],
+) -> Spec:
     cluster = plan.cluster
     tasks = plan.on_host(host)
     return {
-        "version": SPEC_VERSION,
+        "version": VERSION,
         "run": run,
         "cluster": cluster.name,
         "host": host,
@@ -50,7 +50,11 @@ def host_spec(
         "created": created,
         "controller": controller,
         "strategy": plan.way.value,
-        "coordinator": dataclasses.asdict(plan.coordinator),
+        "coordinator": {
+            "host": plan.coordinator.host,
+            "address": plan.coordinator.address,
+            "port": plan.coordinator.port,
+        },
         "roster": [_place(task) for task in plan.tasks],
         "stages": [
             {"name": stage.name, "tasks": [str(task) for task in stage.tasks], "after": list(stage.after)}
@@ -74,11 +78,11 @@ def host_spec(
         "keep": cluster.keep,
         "target_step": plan.target_step,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
-        "inventory": inventory,
+        "replaced": dict(replaced),
     }
 
 
-def _place(task: TaskPlan) -> dict[str, Any]:
+def _place(task: TaskPlan) -> Member:
     return {
         "task": str(task.id),
         "host": task.host,
@@ -91,14 +95,15 @@ def _place(task: TaskPlan) -> dict[str, Any]:
     }
 
 
-def _recovery(cluster: Cluster) -> dict[str, Any]:
+def _recovery(cluster: Cluster) -> RecoverySpec:
     """Less the mode, which stands in the scopes of the roster."""
     said = dataclasses.asdict(cluster.recovery)
     del said["mode"]
-    return {**said, "retry": list(cluster.recovery.retry), "permanent": list(cluster.recovery.permanent)}
+    said.update(retry=list(cluster.recovery.retry), permanent=list(cluster.recovery.permanent))
+    return cast("RecoverySpec", said)
 
 
-def _task(task: TaskPlan) -> dict[str, Any]:
+def _task(task: TaskPlan) -> TaskSpec:
     return {
         "id": str(task.id),
         "argv": list(task.argv),
@@ -112,7 +117,7 @@ def _task(task: TaskPlan) -> dict[str, Any]:
     }
 
 
-def _setup(plan: RunPlan, first: TaskPlan) -> dict[str, Any] | None:
+def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
     text = plan.cluster.trainer.setup
     if text is None:
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.model import Host, SshSettings
 from dtctl.transport.seam import Session, Transport
+from dtctl.transport.silence import Waiting, untold
 from dtctl.transport.ssh_config import ConfigFiles
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Transports:
     `local_root`: where agents of this machine keep their files, in place of ~/.dtctl.
     `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config, as ssh -F.
     `passphrase`: asked for a key file's passphrase, once per key; None where nobody can be asked.
+    `waiting`: told of hosts that are silent, before they are given up.
     """
 
     def __init__(
@@ -31,10 +33,12 @@ class Transports:
         local_root: Path | None = None,
         ssh_config: Path | None = None,
         passphrase: Callable[[str], str | None] | None = None,
+        waiting: Waiting = untold,
     ) -> None:
         self._local_root = local_root
         self._files = ConfigFiles(ssh_config)
         self._passphrase = passphrase
+        self._waiting = waiting
         self._lock = threading.Lock()
         self._ssh: SshTransport | None = None
 
@@ -57,12 +61,12 @@ class Transports:
     def _here(self) -> LocalTransport:
         from dtctl.transport.local import LocalTransport
 
-        return LocalTransport(self._local_root)
+        return LocalTransport(self._local_root, waiting=self._waiting)
 
     def _over_ssh(self) -> SshTransport:
         from dtctl.transport.ssh import SshTransport
 
         with self._lock:
             if self._ssh is None:
-                self._ssh = SshTransport(self._files, self._passphrase)
+                self._ssh = SshTransport(self._files, self._passphrase, self._waiting)
             return self._ssh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shlex
@@ -17,6 +18,7 @@ from dtctl.model import Host
 from dtctl.transport import payload
 from dtctl.transport.child import Child
 from dtctl.transport.seam import Session
+from dtctl.transport.silence import Silence, Waiting, untold
 from dtctl.transport.stream import Ending, StreamSession
 
 READ_BYTES = 256 * 1024
@@ -27,9 +29,10 @@ END_TIMEOUT_S = 10.0
 class LocalTransport:
     """Runs agents below `root` (None: ~/.dtctl) with the interpreter `python`."""
 
-    def __init__(self, root: Path | None = None, python: str = sys.executable) -> None:
+    def __init__(self, root: Path | None = None, python: str = sys.executable, waiting: Waiting = untold) -> None:
         self._root = root
         self._python = python
+        self._waiting = waiting
 
     def open(self, host: Host) -> Session:
         if sys.platform != "linux":
@@ -42,7 +45,7 @@ class LocalTransport:
             child = Child([self._python, *shlex.split(payload.LOADER)[1:]], environment)
         except OSError as error:
             raise TransportError(f"cannot start the agent of {host.name}: {self._python}: {error.strerror}") from error
-        session = StreamSession(host, ChildStream(child))
+        session = StreamSession(host, ChildStream(child), self._waiting)
         try:
             session.greet(payload.opening())
         except BaseException:
@@ -74,8 +77,20 @@ class ChildStream:
                 return self._connection.recv(READ_BYTES)
             return b""
 
-    def write(self, data: bytes) -> None:
-        self._connection.sendall(data)
+    def write(self, data: bytes, silence: Silence) -> None:
+        writable = select.poll()
+        try:
+            writable.register(self._connection, select.POLLOUT)
+        except ValueError as error:
+            raise BrokenPipeError(errno.EPIPE, "it was closed here") from error
+        rest = memoryview(data)
+        while rest:
+            if writable.poll(silence.wait_s * 1000):
+                with suppress(BlockingIOError):
+                    rest = rest[self._connection.send(rest, socket.MSG_DONTWAIT) :]
+                    silence.broken()
+            else:
+                silence.look()
 
     def ending(self) -> Ending:
         with self._closing:

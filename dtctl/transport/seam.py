@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
 
 from dtctl.model import Host
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,8 @@ class Message:
 
     fields: Mapping[str, Any]
     payload: bytes = b""
+    size: int = field(default=0, compare=False)
+    """Bytes on the wire."""
 
     @property
     def type(self) -> str:
@@ -22,6 +26,13 @@ class Message:
 
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
+
+    def of(self, record: Type[R]) -> R:  # noqa: UP006
+        """The fields of a frame that a session has received, as the record that its type has (frames.py)."""
+        from dtctl.transport.frames import FRAMES
+
+        assert FRAMES[self.type] is record
+        return cast("R", self.fields)
 
 
 class Session(Protocol):
@@ -35,15 +46,19 @@ class Session(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The agent's greeting: python, hostname, user, home, root, pid, time."""
+        """The agent's greeting (records.answers.Greeting)."""
         ...
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
-        """Raises ConnectionLost."""
+        """Raises ConnectionLost, and TransportError when the host takes nothing for too long."""
         ...
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next frame. Raises AgentError for an error frame, ConnectionLost at the end, TimeoutError."""
+        """The next frame that tells something; all but a `result` are what their records say (`frames.checked_frame`).
+
+        Raises AgentError for an error frame, ConnectionLost at the end, TransportError for what no agent sends and for
+        a silence that lasts too long, TimeoutError.
+        """
         ...
 
     def close(self) -> None: ...

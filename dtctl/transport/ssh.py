@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from dtctl.model import Host
 from dtctl.transport import payload, ssh_errors
 from dtctl.transport.child import STDERR_BYTES
 from dtctl.transport.seam import Session
+from dtctl.transport.silence import Silence, Waiting, untold
 from dtctl.transport.ssh_config import ConfigFiles
 from dtctl.transport.ssh_gateways import Login
 from dtctl.transport.ssh_keyring import Passphrase
@@ -30,8 +32,11 @@ EXIT_STATUS_S = 5.0
 class SshTransport:
     """`passphrase` asks a person for that of a key file, once for each key; None where nobody can be asked."""
 
-    def __init__(self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None) -> None:
+    def __init__(
+        self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = untold
+    ) -> None:
         self.logins = Logins(files or ConfigFiles(), passphrase)
+        self._waiting = waiting
 
     def open(self, host: Host) -> Session:
         assert host.ssh is not None
@@ -41,7 +46,7 @@ class SshTransport:
         except BaseException:
             login.close()
             raise
-        session = StreamSession(host, ChannelStream(channel, login))
+        session = StreamSession(host, ChannelStream(channel, login), self._waiting)
         try:
             session.greet(payload.opening())
         except BaseException:
@@ -51,13 +56,27 @@ class SshTransport:
 
 
 def _run_loader(login: Login) -> Channel:
+    """paramiko waits without a limit for the answer to an exec, so the connection is ended when there is none."""
+    limit_s = login.connection.timeout_s
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        login.connection.close()
+
+    limit = threading.Timer(limit_s, end)
+    limit.daemon = True
     try:
         channel: Channel = login.connection.create_session()
+        limit.start()
         channel.exec_command(payload.LOADER)
     except ChannelException as error:
         raise ssh_errors.no_session(login.destination, error.text) from error
     except (SSHException, EOFError, OSError) as error:
-        raise ssh_errors.no_session(login.destination, str(error) or type(error).__name__) from error
+        why = f"it does not answer within {limit_s:g} s" if late.is_set() else str(error) or type(error).__name__
+        raise ssh_errors.no_session(login.destination, why) from error
+    finally:
+        limit.cancel()
     return channel
 
 
@@ -80,18 +99,22 @@ class ChannelStream:
         while self._channel.recv_stderr_ready():
             self._stderr = (self._stderr + self._channel.recv_stderr(READ_BYTES))[-STDERR_BYTES:]
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, silence: Silence) -> None:
         for start in range(0, len(data), WRITE_BYTES):
-            self._send(data[start : start + WRITE_BYTES])
+            self._send(data[start : start + WRITE_BYTES], silence)
 
-    def _send(self, piece: bytes) -> None:
+    def _send(self, piece: bytes, silence: Silence) -> None:
         while piece:
-            # The time limit is that of a reader in another thread: nothing was sent when it passes.
-            with suppress(TimeoutError):
+            self._channel.settimeout(silence.wait_s)
+            try:
                 sent = self._channel.send(piece)
-                if sent == 0:
-                    raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-                piece = piece[sent:]
+            except TimeoutError:  # nothing was sent; it may be the limit of a reader in another thread that has passed
+                silence.look()
+                continue
+            if sent == 0:
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            piece = piece[sent:]
+            silence.broken()
 
     def ending(self) -> Ending:
         self._channel.status_event.wait(EXIT_STATUS_S)
@@ -102,6 +125,8 @@ class ChannelStream:
         return Ending(code if code >= 0 else None, stderr=self._stderr, reason=silent)
 
     def close(self) -> None:
-        with suppress(SSHException, EOFError, OSError):
-            self._channel.close()
+        protocol: Any = self._login.connection.protocol
+        if protocol.can_send():  # or a word of farewell would wait for who takes nothing
+            with suppress(SSHException, EOFError, OSError):
+                self._channel.close()
         self._login.close()

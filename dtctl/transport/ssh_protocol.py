@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from paramiko.common import cMSG_GLOBAL_REQUEST
+from paramiko.channel import Channel
+from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, cMSG_GLOBAL_REQUEST
 from paramiko.message import Message
 from paramiko.packet import Packetizer
+from paramiko.ssh_exception import SSHException
 from paramiko.transport import Transport
 
 PROBE_AFTER_S = 20
@@ -21,6 +24,12 @@ DEAD_AFTER_S = 60.0
 """Without a word from the host, though it was asked."""
 IDLE_WAIT_S = 5.0
 """How long the thread of a quiet connection sleeps. paramiko's own 0.1 s costs a core for a few hundred hosts."""
+
+PACKET_LIMIT = 1 << 20
+"""OpenSSH's own is 256 KiB; paramiko has none."""
+
+UNREAD_LIMIT = 8 << 20
+"""What a host may have sent that nobody has read yet: four of the windows it was given (RFC 4254, 5.2)."""
 
 WEAK = ("-cbc", "3des", "md5", "-96")
 
@@ -54,6 +63,12 @@ class WatchedPacketizer(Packetizer):
     def is_sending(self) -> bool:
         return self._sending.locked()
 
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        if n > PACKET_LIMIT:
+            raise SSHException(f"a packet of {n} bytes")
+        data: bytes = super().read_all(n, check_rekey)
+        return data
+
     def read_message(self) -> Any:
         message = super().read_message()
         self.last_heard = time.monotonic()
@@ -67,9 +82,11 @@ class SshProtocol(Transport):
     _remote_kex_init: bytes | None = None
     _server_kex_init = b""
     _send_user_message: Callable[[Message], None]
+    _channel_handler_table: Mapping[int, Callable[[Channel, Message], None]]
 
     def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
         super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
+        self._channel_handler_table = {**self._channel_handler_table, **_FEEDS}
         security = self.get_security_options()
         # AES-GCM is one call into OpenSSL for each packet, where the others need a MAC as well.
         ciphers = sorted(security.ciphers, key=lambda name: "gcm" not in name)
@@ -95,6 +112,18 @@ class SshProtocol(Transport):
         request.add_string("keepalive@openssh.com")
         request.add_boolean(True)  # an answer is wanted; any will do
         self._send_user_message(request)
+
+    def can_send(self) -> bool:
+        """A short message could be sent now, without waiting for the host."""
+        if self.packetizer.is_sending():
+            return False
+        if not isinstance(self.sock, socket.socket):
+            return bool(self.sock.send_ready())  # a channel of the gateway's connection
+        with suppress(OSError, ValueError):
+            writable = select.poll()
+            writable.register(self.sock, select.POLLOUT)
+            return bool(writable.poll(0))
+        return False
 
     def stop_thread(self) -> None:
         # Closing a socket does not wake a thread that reads from it; shutting it down does.
@@ -122,6 +151,23 @@ class SshProtocol(Transport):
     def remote_kex_init(self, message: bytes | None) -> None:
         self._remote_kex_init = message
         self._server_kex_init = message or self._server_kex_init
+
+
+def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channel, Message], None]:
+    """What takes a channel's data, in the thread that reads. paramiko itself holds nobody to the window it gave."""
+
+    def take(channel: Any, message: Message) -> None:
+        if len(channel.in_buffer) + len(channel.in_stderr_buffer) > UNREAD_LIMIT:
+            raise SSHException("the host sends more than it was allowed to")  # ends the connection
+        feed(channel, message)
+
+    return take
+
+
+_FEEDS = {
+    number: _within_window(Transport._channel_handler_table[number])  # type: ignore[attr-defined]
+    for number in (MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA)
+}
 
 
 def _signatures(key_type: str) -> tuple[str, ...]:

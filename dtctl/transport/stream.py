@@ -11,17 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dtctl.agent.records.answers import Greeting, Refused
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.transport import wire
+from dtctl.transport.frames import checked_frame, untrue
 from dtctl.transport.seam import Message
+from dtctl.transport.silence import SILENCE_S, Silence, Waiting, untold
 
 log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never what they hold."""
 
-PROTOCOL = 1
 GREETING_TIMEOUT_S = 60.0
 """For a host that is too busy to start a Python; a host that is not there fails long before."""
+
+FRAMES_PER_S = 1000
+"""Of those that come in any number. More is not read, so that it stays with the host that makes it."""
+
+_PACED = ("beat", "progress", "need", "states")
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,8 @@ class Stream(Protocol):
         """What has come; b"" at the end. Raises TimeoutError."""
         ...
 
-    def write(self, data: bytes) -> None:
-        """All of `data`. Raises OSError when nobody reads it any more."""
+    def write(self, data: bytes, silence: Silence) -> None:
+        """All of `data`. Raises OSError when nobody reads it any more, and what `silence` raises of who does not."""
         ...
 
     def close(self) -> None: ...
@@ -64,14 +71,16 @@ class Stream(Protocol):
 class StreamSession:
     """A `Session` (see seam.py) over a stream."""
 
-    def __init__(self, host: Host, stream: Stream) -> None:
+    def __init__(self, host: Host, stream: Stream, waiting: Waiting = untold) -> None:
         self._host = host
         self._stream = stream
+        self._waiting = waiting
         self._decoder = wire.Decoder()
         self._arrived: deque[Message] = deque()
         self._sending = threading.Lock()
+        self._pace = _Pace()
         self._closed = False
-        self._facts: Mapping[str, Any] = {}
+        self._facts: Greeting | None = None
         self._begun = time.monotonic()
 
     @property
@@ -80,15 +89,17 @@ class StreamSession:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        return self._facts
+        assert self._facts is not None
+        return dict(self._facts)
 
     def greet(self, opening: bytes) -> None:
         """Sends the agent and waits for its greeting. Raises TransportError or, when the agent refuses, AgentError."""
         name, timeout_s = self._host.name, GREETING_TIMEOUT_S
-        with suppress(OSError):  # what it said instead of reading is the better explanation
-            self._stream.write(opening)
+        silence = self._silence(timeout_s)
         try:
-            greeting = self.receive(timeout_s)
+            with suppress(OSError):  # what it said instead of reading is the better explanation
+                self._stream.write(opening, silence)
+            greeting = self._receive(time.monotonic() + timeout_s, silence)
         except TimeoutError:
             raise TransportError(
                 f"the agent on {name} did not answer within {timeout_s:g} s",
@@ -99,12 +110,14 @@ class StreamSession:
             if self._decoder.started or self._closed:
                 raise
             raise not_started(name, self._stream.ending(), self._decoder.noise) from None
-        if greeting.type != "greeting" or greeting.fields.get("protocol") != PROTOCOL:
-            raise TransportError(f"the agent on {name} speaks another protocol", detail=str(dict(greeting.fields)))
-        self._facts = greeting.fields
+        if greeting.type == "error":
+            raise self._refusal(greeting.of(Refused))
+        if greeting.type != "greeting":
+            raise untrue(name, f"begins with a `{greeting.type}`")
+        self._facts = greeting.of(Greeting)
         log.debug(
             "%s: agent of %d bytes answers after %.2f s, Python %s",
-            *(name, len(opening), time.monotonic() - self._begun, greeting.fields.get("python")),
+            *(name, len(opening), time.monotonic() - self._begun, self._facts["python"]),
         )
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
@@ -113,27 +126,54 @@ class StreamSession:
             log.debug("%s: asked for %s", self._host.name, fields["type"])
         try:
             with self._sending:
-                self._stream.write(frame)
+                self._stream.write(frame, self._silence(SILENCE_S))
         except OSError as error:
             raise self._lost(str(error)) from error
 
     def receive(self, timeout_s: float | None = None) -> Message:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self._arrived:
-            remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-            data = self._stream.read(remaining)
-            if not data:
-                raise self._lost(str(self._stream.ending()))
-            try:
-                self._arrived.extend(self._decoder.feed(data))
-            except wire.WireError as error:
-                raise TransportError(f"{self._host.name} sends what no agent sends", detail=str(error)) from error
-        message = self._arrived.popleft()
+        message = self._receive(deadline, self._silence(SILENCE_S))
         if message.type in ("prepared", "started", "result", "error"):
             log.debug("%s: %s after %.2f s", self._host.name, message.type, time.monotonic() - self._begun)
         if message.type == "error":
-            raise self._refusal(message.fields)
+            raise self._refusal(message.of(Refused))
         return message
+
+    def _silence(self, limit_s: float) -> Silence:
+        return Silence(self._host.name, limit_s, self._waiting)
+
+    def _receive(self, deadline: float | None, silence: Silence) -> Message:
+        """The next frame that is no beat, checked."""
+        while True:
+            if self._arrived:
+                message = self._arrived.popleft()
+                if message.type in _PACED:
+                    self._pace.step()
+                message = checked_frame(self._host.name, message)
+                if message.type != "beat":
+                    return message
+            else:
+                self._read(deadline, silence)
+            if deadline is not None and not self._arrived and time.monotonic() > deadline:
+                raise TimeoutError  # beats, noise or a frame without an end have come all the time
+
+    def _read(self, deadline: float | None, silence: Silence) -> None:
+        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+        try:
+            data = self._stream.read(silence.wait_s if remaining is None else min(remaining, silence.wait_s))
+        except TimeoutError:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+            silence.look()
+            return
+        if not data:
+            raise self._lost(str(self._stream.ending()))
+        try:
+            frames = self._decoder.feed(data)
+        except wire.WireError as error:
+            raise TransportError(f"{self._host.name} sends what no agent sends", detail=str(error)) from error
+        silence.heard(len(data), whole_frames=bool(frames))
+        self._arrived.extend(frames)
 
     def close(self) -> None:
         self._closed = True
@@ -145,10 +185,25 @@ class StreamSession:
         stderr = _text(self._stream.ending().stderr)
         return ConnectionLost(f"lost the agent on {self._host.name}", detail="\n".join(filter(None, [why, stderr])))
 
-    def _refusal(self, fields: Mapping[str, Any]) -> AgentError:
-        text = {name: str(fields.get(name) or "") for name in ("code", "summary", "detail", "hint")}
-        summary = f"{self._host.name}: {text['summary']}"
-        return AgentError(text["code"] or "internal", summary, detail=text["detail"], hint=text["hint"])
+    def _refusal(self, said: Refused) -> AgentError:
+        summary = f"{self._host.name}: {said['summary']}"
+        return AgentError(said["code"] or "internal", summary, detail=said["detail"], hint=said["hint"])
+
+
+class _Pace:
+    """Makes whoever takes frames sleep when they come too fast: what is not read waits on the other side."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._count = 0
+
+    def step(self) -> None:
+        now = time.monotonic()
+        if now - self._since >= 1.0:
+            self._since, self._count = now, 0
+        self._count += 1
+        if self._count > FRAMES_PER_S:
+            time.sleep(max(0.0, self._since + 1.0 - now))
 
 
 def not_started(name: str, ending: Ending, noise: bytes) -> DtctlError:

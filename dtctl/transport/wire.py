@@ -6,14 +6,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dtctl.agent.records.json_text import parse
 from dtctl.transport.seam import Message
 
 START = b"\x1e"
 """What the agent writes before its first frame; whatever comes before it is a login shell's noise."""
 
 NOISE_BYTES = 4096
-LINE_LIMIT = 64 << 20
-PAYLOAD_LIMIT = 256 << 20
+LINE_LIMIT = 16 << 20
+PAYLOAD_LIMIT = 8 << 20
+"""A line of a log has at most half of it (dtctl/agent/log_lines.py)."""
+
+PAYLOAD_LIMITS = {"output": 1 << 20, "progress": 1 << 20}
+"""Agents send what a pipe gives them at once."""
 
 
 class WireError(ValueError):
@@ -37,6 +42,7 @@ class Decoder:
         self._searched = 0
         self._fields: dict[str, Any] | None = None
         self._missing = 0
+        self._line_size = 0
 
     def feed(self, data: bytes) -> list[Message]:
         """The frames that `data` completes. Raises WireError."""
@@ -57,21 +63,22 @@ class Decoder:
                 line = self._line()
                 if line is None:
                     return
-                self._fields = _fields(line)
+                self._fields, self._line_size = _fields(line), len(line)
                 self._missing = _payload_size(self._fields)
             if len(self._buffer) < self._missing:
                 return
-            yield Message(self._fields, self._take(self._missing))
+            yield Message(self._fields, self._take(self._missing), self._line_size + self._missing)
             self._fields, self._missing = None, 0
 
     def _line(self) -> bytes | None:
         end = self._buffer.find(b"\n", self._searched)
+        size = end if end >= 0 else len(self._buffer)
+        if size > LINE_LIMIT:
+            raise WireError(f"a frame's line is longer than {LINE_LIMIT} bytes")
         if end >= 0:
             self._searched = 0
             return self._take(end + 1)
-        self._searched = len(self._buffer)
-        if self._searched > LINE_LIMIT:
-            raise WireError(f"a frame's line is longer than {LINE_LIMIT} bytes")
+        self._searched = size
         return None
 
     def _take(self, size: int) -> bytes:
@@ -83,9 +90,9 @@ class Decoder:
 
 def _fields(line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(line)
-    except ValueError:
-        raise WireError(f"not a frame: {line[:200]!r}") from None
+        fields = parse(line)
+    except ValueError as error:
+        raise WireError(f"not a frame: {line[:200]!r} ({error})") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
         raise WireError(f"not a frame: {line[:200]!r}")
     return fields
@@ -93,6 +100,7 @@ def _fields(line: bytes) -> dict[str, Any]:
 
 def _payload_size(fields: dict[str, Any]) -> int:
     size = fields.get("bytes", 0)
-    if type(size) is not int or not 0 <= size <= PAYLOAD_LIMIT:
-        raise WireError(f"a frame of {fields['type']!r} with {size!r} bytes")
+    limit = PAYLOAD_LIMITS.get(fields["type"], PAYLOAD_LIMIT)
+    if type(size) is not int or not 0 <= size <= limit:
+        raise WireError(f"a frame of {fields['type'][:40]!r} with {str(size)[:40]} bytes")
     return size

@@ -11,7 +11,10 @@ def say(payload=b"", **fields):
     out.write(json.dumps(fields).encode() + b"\\n" + payload)
     out.flush()
 out.write(b"\\x1e")
-say(type="greeting", protocol=1, pid=os.getpid(), home=os.path.expanduser("~"), python=platform.python_version())
+say(
+    type="greeting", protocol=1, pid=os.getpid(), home=os.path.expanduser("~"), python=platform.python_version(),
+    hostname="tiny", user="", root="", time=time.time(), free_bytes=0, cpus=1,
+)
 for line in iter(i.readline, b""):
     request = json.loads(line)
     payload = i.read(request.get("bytes", 0))

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.run_state import Entry
+from dtctl.agent.records.spec import Inventory
+from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.record import RunRecord, record_of_cluster
 from tests.unit.clusters import cluster
@@ -21,12 +25,20 @@ def record(run: str = "digits-1", created: float = 1000.0, **settings: Any) -> R
     return dataclasses.replace(record_of_cluster(cluster(**settings)), run=run, created=created, file=Path("/p/x.yaml"))
 
 
+def inventory(run: RunRecord) -> dict[str, Any]:
+    """As the hosts of the run tell of it."""
+    roster = [{"task": str(task), "host": host, "serves": task in run.servers} for task, host in run.roster.items()]
+    names = {"cluster": run.cluster, "run": run.run, "created": run.created, "replaced": dict(run.replaced)}
+    return dict(checked(Inventory, {**names, "lead": str(run.lead), "success": run.success, "roster": roster}))
+
+
 def entry(state: str = "running", **fields: Any) -> dict[str, Any]:
-    usual = {
-        "state": state, "attempt": 1, "restarts": 0, "generation": 1, "pid": 7, "since": 1001.0, "next_start": None,
-        "reason": "", "exit": None, "asked": False, "history": [], "ready": True, "step": None, "left": [],
-    }  # fmt: skip
-    return {**usual, **fields}
+    return dict(checked(Entry, {"state": state, "attempt": 1, "pid": 7, "since": 1001.0, "ready": True, **fields}))
+
+
+def state_of(host: str, tasks: Mapping[str, Mapping[str, Any]], run: str = "digits-1") -> dict[str, Any]:
+    """state.json"""
+    return {"run": run, "host": host, "tasks": dict(tasks)}
 
 
 def told(
@@ -41,22 +53,23 @@ def told(
     """What the coordinator on c tells; `tasks` and `hosts` hold what is not as usual."""
     known = {}
     for host, task in HOSTS.items():
-        state = {"serial": 1, "tasks": {task: dict((tasks or {}).get(task, entry()))}}
+        state = state_of(host, {task: (tasks or {}).get(task, entry())})
         usual = {"connected": True, "heard": 1009.0, "over": False, "state": state}
         known[host] = {**usual, **(hosts or {}).get(host, {})}
     usual = {
         "version": 1, "serial": 5, "run": "digits-1", "time": 1010.0, "phase": "running", "conditions": [],
         "condition": {"type": condition, "reason": reason, "cause": cause, "since": 1005.0}, "warnings": [],
         "hosts": known, "intents": {}, "incidents": [], "restarts": 0, "request_serial": 0, "missing": None,
+        "elapsed_s": 9.0,
     }  # fmt: skip
-    return {**usual, **fields}
+    return dict(checked(RunView, {**usual, **fields}))
 
 
 def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
     usual = {
         "id": 1, "task": task, "host": "b", "noticed": 1002.0, "reason": "killed by SIGKILL", "scope": "task",
         "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000, "begun": 1003.0, "recovered": 1011.4,
-        "closed": None, "told": {"worker:0": 1237, "worker:1": None},
+        "closed": None, "told": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,
     }  # fmt: skip
     return {**usual, **fields}
 
@@ -85,18 +98,20 @@ class Agents:
         if kind == "status":
             return [self.status(host, self.view if whole and host == self.run.coordinator else None)]
         if kind in ("stop", "down"):
-            tasks = fields["tasks"] or [str(task) for task in self.run.tasks_on(host)]
-            return [{"type": "result", "stopped": tasks, "already": [], "survivors": [], "removed": [], "kept": []}]
+            tasks = fields.get("tasks") or [str(task) for task in self.run.tasks_on(host)]
+            ended = {"run": self.run.run, "stopped": tasks, "already": [], "survivors": []}
+            return [{"type": "result", **ended, "removed": [], "kept": []}]
         if kind == "restart":
-            return [{"type": "result", "tasks": {task: entry(attempt=2) for task in fields["tasks"]}}]
+            tasks = {task: entry(attempt=2) for task in fields["tasks"]}
+            return [{"type": "result", "run": self.run.run, "tasks": tasks}]
         raise AssertionError(fields)
 
     def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
         own = {str(task): entry() for task in self.run.tasks_on(host)}
-        spec = {"inventory": self.run.to_json(), "coordinator": {"host": self.run.coordinator}}
+        assert self.run.run is not None
         return {
-            "type": "result", "run": self.run.run, "spec": spec, "state": {"tasks": own}, "agent_alive": True,
-            "checkpoints": [], "time": 1010.0, "coordination": view,
+            "type": "result", "run": self.run.run, "inventory": inventory(self.run), "agent_alive": True,
+            "state": state_of(host, own, self.run.run), "checkpoints": [], "time": 1010.0, "coordination": view,
         }  # fmt: skip
 
     def asked_of(self, kind: str) -> list[str]:

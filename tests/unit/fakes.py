@@ -8,6 +8,7 @@ from typing import Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError
 from dtctl.model import Host
+from dtctl.transport.frames import checked_frame
 from dtctl.transport.seam import Message, Session
 
 Answer = Callable[["FakeSession", Mapping[str, Any]], list[dict[str, Any] | DtctlError]]
@@ -46,7 +47,8 @@ class FakeSession:
             if isinstance(message, DtctlError):
                 self._ended = True
                 raise message
-            return Message(message, message.pop("payload", b""))
+            payload = message.pop("payload", b"")
+            return checked_frame(self.host.name, Message(message, payload, len(payload)))
 
     def close(self) -> None:
         self.closed = True

@@ -15,7 +15,7 @@ from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.streams import Away, Back
 from dtctl.operations.verdict import Outcome
-from tests.unit.coordinated import Agents, Script, entry, record, told
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
 END = told("Succeeded", "worker:0 came to its end", phase="ended")
@@ -39,10 +39,11 @@ class Watched(Agents):
         if kind == "watch" and fields.get("whole"):
             return self.watches.pop(0)
         if kind == "logs":
-            return [{"type": "log", "task": fields["tasks"][0], "attempt": 1, "end": 9, "time": 1.0}, {**RESULT}]
+            log = {"task": fields["tasks"][0], "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
+            return [{"type": "log", **log}, {**RESULT}]
         if kind == "watch":
             tasks = {str(task): entry("succeeded") for task in self.run.tasks_on(host)}
-            return [{"type": "states", "run": "digits-1", "state": {"tasks": tasks}}] * 1000
+            return [{"type": "states", "run": "digits-1", "state": state_of(host, tasks)} for _ in range(1000)]
         return super().__call__(session, fields)
 
 
@@ -84,7 +85,7 @@ def test_where_there_is_no_run_there_is_nothing_to_follow() -> None:
     class Empty(Agents):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
             if fields["type"] == "status":
-                return [{"type": "result", "run": None, "spec": None, "checkpoints": [], "time": 1.0}]
+                return [{"type": "result", "run": None, "time": 1.0}]
             return [AgentError("no_run", "there is no run of digits on this host")]
 
     with pytest.raises(AgentError, match="no run of digits"):
@@ -96,7 +97,7 @@ def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:
         def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
             answer = super().status(host, view)
             tasks = {task: entry("failed", reason="exit code 2") for task in answer["state"]["tasks"]}
-            return {**answer, "state": {"tasks": tasks}}
+            return {**answer, "state": state_of(host, tasks)}
 
     events = followed(Over(), unreachable={"c": TransportError("no route to c")})
     assert isinstance(events[-1], Ended)

@@ -14,7 +14,8 @@ from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 
 NOTHING: dict[str, Any] = {
-    "type": "result", "processes": [], "runs": [], "bundles": [], "files": [], "freed_bytes": 0,
+    "type": "result", "dry_run": True, "survivors": [],
+    "processes": [], "runs": [], "bundles": [], "files": [], "freed_bytes": 0,
 }  # fmt: skip
 SOME = {
     **NOTHING,

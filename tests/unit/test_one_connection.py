@@ -14,7 +14,7 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, down, stop
 from dtctl.operations.verdict import Outcome
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, entry, record, told
+from tests.unit.coordinated import Agents, entry, inventory, record, told
 from tests.unit.fakes import FakeTransport
 
 GONE = TransportError("cannot reach it")
@@ -96,8 +96,9 @@ def test_a_run_that_was_moved_to_another_host_is_found_by_those_that_stayed() ->
     here = dataclasses.replace(here, hosts={**here.hosts, "e": dataclasses.replace(here.hosts["d"], name="e")})
     view = told()
     view["hosts"]["e"] = view["hosts"].pop("c")
+    view["hosts"]["e"]["state"]["host"] = "e"
     transport = FakeTransport(Agents(view, run=here), {"c": GONE})
-    found = status(record(), transport)
+    found = status(dataclasses.replace(record(), others={"e": here.hosts["e"]}), transport)
     assert found.coordination is not None
     assert found.tasks[TaskId("worker", 0)].host == "e"
     assert transport.opened.count("c") == 1
@@ -162,8 +163,8 @@ def test_down_clears_every_host_after_one_stop() -> None:
 
 def test_restart_tells_of_hosts_that_are_away() -> None:
     agents = Agents(told())
-    answer = {"type": "result", "tasks": {"worker:0": entry(attempt=2)}, "unreached": ["d"]}
-    agents.extra["restart"] = [{**answer, "inventory": record().to_json()}]
+    answer = {"type": "result", "run": "digits-1", "tasks": {"worker:0": entry(attempt=2)}, "unreached": ["d"]}
+    agents.extra["restart"] = [{**answer, "inventory": inventory(record())}]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
     assert [(str(task.id), task.attempt) for task in result.tasks] == [("worker:0", 2)]
     assert list(result.errors) == ["d"]
@@ -179,7 +180,7 @@ def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() 
 
 def test_no_run_at_all_is_told_as_such() -> None:
     def empty(session: object, fields: object) -> list[dict[str, object]]:
-        return [{"type": "result", "run": None, "spec": None, "state": None, "checkpoints": [], "time": 1.0}]
+        return [{"type": "result", "run": None, "time": 1.0}]
 
     found = status(record(), FakeTransport(empty))  # type: ignore[arg-type]
     assert (found.time, set(found.without_run)) == (0.0, set("abcd"))
@@ -189,4 +190,4 @@ def test_no_run_at_all_is_told_as_such() -> None:
 
 def stopped(*tasks: str, unreached: list[str] | None = None) -> dict[str, object]:
     told = {"stopped": list(tasks), "already": [], "survivors": [], "unreached": unreached or []}
-    return {"type": "result", **told, "inventory": record().to_json()}
+    return {"type": "result", "run": "digits-1", **told, "inventory": inventory(record())}

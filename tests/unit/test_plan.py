@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.spec import Spec
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Host, Launch, Recovery, TaskId, TfConfig, Trainer
 from dtctl.plan.local import on_this_machine
@@ -271,18 +273,20 @@ def test_the_lead_is_the_chief_or_else_the_first_worker(jobs: tuple[str, ...], l
 
 def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
     plan = planned(cluster(dirs={"output": "out"}))
-    spec = host_spec(plan, "c", run="r", digest="d", bundle="b", created=1.0, controller="me@here", inventory={"x": 1})
+    made = {"run": "digits-1", "digest": "d", "bundle": "b" * 64, "created": 1.0}
+    spec = host_spec(plan, "c", **made, controller="me@here", replaced={"e": "c"})  # type: ignore[arg-type]
     assert [one["id"] for one in spec["tasks"]] == ["worker:0"]
     assert [one["task"] for one in spec["roster"]] == ["ps:0", "ps:1", "worker:0", "worker:1"]
     assert spec["checkpoint_dirs"] == spec["dirs"] == ["\0HOME/dtctl/digits/out"]
-    assert json.loads(json.dumps(spec)) == spec
+    assert checked(Spec, json.loads(json.dumps(spec))) == spec
+    assert (spec["version"], spec["replaced"]) == (3, {"e": "c"})
 
 
 def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None:
     recovery = Recovery(mode="gang", max_restarts=3, retry=(75,), stall_s=0.0, host_timeout_s=60.0)
     value = cluster(recovery=recovery, ttl_s=5.0, keep=2, target_step=300, fail_fast=False, active_deadline_s=9.0)
     specs = [
-        host_spec(planned(value), host, run="r", digest="d", bundle=None, created=1.0, controller="me", inventory={})
+        host_spec(planned(value), host, run="r", digest="d", bundle=None, created=1.0, controller="me", replaced={})
         for host in "abcd"
     ]
     own = ("host", "tasks")

@@ -22,6 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
@@ -114,9 +116,8 @@ TOLD = told(
 def run_status() -> RunStatus:
     verdict = Verdict(Outcome.FAILED, "worker:0 failed", TASK)
     tasks = {task.id: task for task in (FAILED, WAITS, LOST)}
-    return RunStatus(
-        record(), tasks, verdict, (FOUND,), 1010.0, Coordination.from_json(TOLD, record().roster), None, {"b": ERROR}
-    )
+    coordination = Coordination.of(checked(RunView, TOLD), record().roster)
+    return RunStatus(record(), tasks, verdict, (FOUND,), 1010.0, coordination, None, {"b": ERROR})
 
 
 def plan() -> Any:

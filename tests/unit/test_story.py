@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations import streams
 from dtctl.operations.coordination import Coordination
@@ -35,7 +37,7 @@ class Tellers(Agents):
         if fields["type"] != "events":
             return super().__call__(session, fields)
         self.asked.append((session.host.name, "events", fields))
-        end = {"type": "result", "next": 9}
+        end = {"type": "result", "run": "digits-1", "next": 9}
         if not fields.get("whole"):
             return [*self.own.get(session.host.name, []), end]
         if self.whole is None:
@@ -72,7 +74,7 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
             if fields["from"] == 0:
                 return [line(0, 1.0), line(1, 2.0), TransportError("broken")]
-            return [line(fields["from"], 3.0), {"type": "result", "next": 3}]
+            return [line(fields["from"], 3.0), {"type": "result", "run": "digits-1", "next": 3}]
 
     seen = list(follow_events(record(), FakeTransport(Breaks()), last=None))
     assert [one.number for one in seen if isinstance(one, Happening)] == [0, 1, 2]
@@ -113,15 +115,13 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
     ],
 )
 def test_an_event_is_one_line(fields: dict[str, Any], words: str) -> None:
-    from dtctl.transport.seam import Message
-
-    happening = Happening.of(Message(line(0, 1000.0, **fields)))
+    happening = Happening.of(checked(StoryLine, line(0, 1000.0, **fields)))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1000.0))
     assert happening_line(happening) == f"{stamp}  {words}"
 
 
 def told_of(**fields: Any) -> Coordination:
-    return Coordination.from_json(told(**fields), record().roster)
+    return Coordination.of(checked(RunView, told(**fields)), record().roster)
 
 
 def test_a_loss_is_told_with_the_steps_it_cost_and_the_time_it_took() -> None:

@@ -20,7 +20,18 @@ from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 
-READY = {"type": "prepared", "unchanged": False, "replaces": None, "current": None, "checkpoints": []}
+READY = {
+    "type": "prepared",
+    "run": "digits-1",
+    "unchanged": False,
+    "replaces": None,
+    "current": None,
+    "checkpoints": [],
+}
+
+
+def taken_down(*removed: str) -> dict[str, Any]:
+    return {"type": "result", "stopped": [], "already": [], "survivors": [], "removed": list(removed), "kept": []}
 
 
 @pytest.fixture
@@ -54,8 +65,11 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
         session.tasks = [task["id"] for task in fields["spec"]["tasks"]]  # type: ignore[attr-defined]
         return [READY]
     if kind == "start":
-        return [{"type": "started", "tasks": {task: entry(task) for task in session.tasks}}]  # type: ignore[attr-defined]
-    return [{"type": "result"}] if kind == "keep" else [rolled_back()]
+        run = getattr(session, "run", "digits-1")
+        tasks = {task: entry(task) for task in session.tasks}  # type: ignore[attr-defined]
+        return [{"type": "started", "run": run, "tasks": tasks}]
+    kept = {"type": "result", "run": "digits-1", "unchanged": False}
+    return [kept] if kind == "keep" else [rolled_back()]
 
 
 def started(launch: Launch, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
@@ -145,13 +159,19 @@ def going_on(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, 
     answers = willing(session, fields)
     if fields["type"] != "up":
         return answers
-    return [{**READY, "unchanged": session.host.name != "d", "run": "digits-0", "current": "digits-0"}]
+    return [gone_on(session, lost=session.host.name == "d")]
+
+
+def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0") -> dict[str, Any]:
+    """What is prepared where the run goes on, or where it is lost and a new one could start."""
+    session.run = "digits-1" if lost else "digits-0"  # type: ignore[attr-defined]
+    return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
 
 
 def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Launch) -> None:
     def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         answers = going_on(session, fields)
-        return [{**READY, "unchanged": True, "run": "digits-0"}] if fields["type"] == "up" else answers
+        return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
 
     transport = FakeTransport(everywhere)
     result, remembered = started(launch, transport)
@@ -162,7 +182,8 @@ def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Launch) -> None:
 def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Launch) -> None:
     def ended(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "start" and session.host.name == "c":
-            return [{"type": "started", "tasks": {"worker:0": {**entry("worker:0"), "state": "stopped"}}}]
+            tasks = {"worker:0": {**entry("worker:0"), "state": "stopped"}}
+            return [{"type": "started", "run": "digits-0", "tasks": tasks}]
         return going_on(session, fields)
 
     result, _ = started(launch, FakeTransport(ended))
@@ -179,7 +200,7 @@ def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Launch) -> None:
         if fields["type"] == "abort":
             return [rolled_back()]
         lost = session.host.name == "d"
-        return [{**READY, "unchanged": not lost, "run": "digits-0", "current": None if lost else "digits-0"}]
+        return [gone_on(session, lost=lost, current=None if lost else "digits-0")]
 
     with pytest.raises(PreflightError, match=r"digits-0 goes on on a,b,c, but not on d"):
         started(launch, FakeTransport(mixed))
@@ -203,7 +224,7 @@ def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launc
         if fields["type"] == "keep" and session.host.name == "b":
             return [ConnectionLost("b has gone")]
         if fields["type"] == "down":
-            return [{"type": "result", "removed": ["digits-1"], "kept": []}]
+            return [taken_down("digits-1")]
         return willing(session, fields)
 
     transport = FakeTransport(lost_late)
@@ -257,7 +278,7 @@ def told(launch: Launch, lost: str = "", deaf: str = "") -> tuple[list[str], Fak
             order.append(fields["type"])
         if (fields["type"], session.host.name) in (("keep", lost), ("down", deaf)):
             return [ConnectionLost(f"{session.host.name} has gone")]
-        return [{"type": "result", "removed": [], "kept": []}] if fields["type"] == "down" else willing(session, fields)
+        return [taken_down()] if fields["type"] == "down" else willing(session, fields)
 
     transport = FakeTransport(noting)
     try:

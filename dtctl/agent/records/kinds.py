@@ -147,14 +147,15 @@ def fields_of(record: object) -> "Dict[str, Tuple[Kind, object]]":
 
 
 def _record(record: object) -> Kind:
-    fields: "List[Tuple[str, Take, object]]" = []
+    fields: "Tuple[Tuple[str, Take, object], ...]" = ()
     rules = _also.get(record, [])
 
     def take(raw: "Any") -> "Dict[str, Any]":
+        nonlocal fields
         if type(raw) is not dict:
             raise Wrong("an object", raw)
-        if not fields:
-            fields.extend((name, kind.take, usual) for name, (kind, usual) in fields_of(record).items())
+        if not fields:  # all at once: other threads may be here, too
+            fields = tuple((name, kind.take, usual) for name, (kind, usual) in fields_of(record).items())
         whole = {}
         for name, take_field, usual in fields:
             value = raw.get(name, usual)

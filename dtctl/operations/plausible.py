@@ -1,0 +1,104 @@
+"""Whether what a host says is about what it was asked, and about what it may speak of. Each rule raises Wrong.
+
+That a record has its form was checked before (transport/frames.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping
+
+from dtctl.agent.records.answers import StatusResult, Survivor
+from dtctl.agent.records.kinds import Wrong
+from dtctl.agent.records.run_state import State
+from dtctl.agent.records.spec import Inventory
+from dtctl.agent.records.whole_run import RunView
+
+
+def wrong(field: str, expected: str, found: object) -> Wrong:
+    """`field` as in `state.host`."""
+    error = Wrong(expected, found)
+    error.path = [field]
+    return error
+
+
+def check_run(cluster: str, asked: str | None, told: str, field: str = "run") -> None:
+    """A run that was asked for by its id, or else one of the cluster by the form of its id (prepare.run_id)."""
+    if asked is not None and told != asked:
+        raise wrong(field, asked, told)
+    if not told.startswith(f"{cluster}-"):
+        raise wrong(field, f"a run of {cluster}", told)
+
+
+def check_tasks(field: str, told: Iterable[str], known: Container[str]) -> None:
+    for task in told:
+        if task not in known:
+            raise wrong(f"{field}.{task}", "a task that was asked for", task)
+
+
+def check_survivors(told: Iterable[Survivor], known: Container[str]) -> None:
+    check_tasks("survivors", (one["task"] for one in told if one["task"] is not None), known)
+
+
+def check_state(field: str, state: State, run: str, host: str, tasks: Container[str]) -> None:
+    """A host speaks of its own tasks of the run, and of nothing else."""
+    if state["run"] != run:
+        raise wrong(f"{field}.run", run, state["run"])
+    if state["host"] != host:
+        raise wrong(f"{field}.host", host, state["host"])
+    check_tasks(f"{field}.tasks", state["tasks"], tasks)
+
+
+def check_status(cluster: str, asked: str | None, host: str, answer: StatusResult) -> None:
+    run = answer["run"]
+    if run is None:
+        return
+    check_run(cluster, asked, run)
+    inventory, state = answer["inventory"], answer["state"]
+    if inventory is None:
+        raise wrong("inventory", "that of the run", None)
+    if state is None:
+        raise wrong("state", f"that of {host}", None)
+    check_inventory(inventory, cluster, run)
+    check_state("state", state, run, host, tasks_of(inventory).get(host, ()))
+    if answer["coordination"] is not None:
+        check_coordinator(host, inventory)
+        check_view(answer["coordination"], run, tasks_of(inventory))
+
+
+def check_coordinator(host: str, inventory: Inventory) -> None:
+    """Only the lead's host speaks for the whole run."""
+    if inventory["lead"] not in tasks_of(inventory).get(host, ()):
+        raise wrong("coordination", f"nothing, as {inventory['lead']} is not on {host}", "that of a whole run")
+
+
+def check_inventory(inventory: Inventory, cluster: str, run: str) -> None:
+    if inventory["cluster"] != cluster:
+        raise wrong("inventory.cluster", cluster, inventory["cluster"])
+    if inventory["run"] != run:
+        raise wrong("inventory.run", run, inventory["run"])
+
+
+def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) -> None:
+    """A coordinator speaks of the hosts and tasks of its run. `tasks`: host -> its tasks."""
+    if view["run"] != run:
+        raise wrong("coordination.run", run, view["run"])
+    every = {task for named in tasks.values() for task in named}
+    for host, contact in view["hosts"].items():
+        if host not in tasks:
+            raise wrong(f"coordination.hosts.{host}", "a host of the run", host)
+        if contact["state"] is not None:
+            check_state(f"coordination.hosts.{host}.state", contact["state"], run, host, tasks[host])
+    check_tasks("coordination.intents", view["intents"], every)
+    for condition in (view["condition"], *view["conditions"]):
+        check_tasks("coordination.condition.cause", filter(None, [condition["cause"]]), every)
+    for number, incident in enumerate(view["incidents"]):
+        named = (incident["task"], *incident["tasks"], *(one["task"] for one in incident["collateral"]))
+        check_tasks(f"coordination.incidents.{number}.tasks", named, every)
+
+
+def tasks_of(inventory: Inventory) -> Mapping[str, Collection[str]]:
+    """Host -> its tasks."""
+    found: dict[str, list[str]] = {}
+    for member in inventory["roster"]:
+        found.setdefault(member["host"], []).append(member["task"])
+    return found

@@ -1,0 +1,63 @@
+"""What a host says is checked here, once, before anything is made of it (dtctl/agent/records)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from dtctl.agent.records import answers
+from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.whole_run import StoryLine
+from dtctl.errors import TransportError
+from dtctl.transport.seam import Message
+
+R = TypeVar("R")
+
+PROTOCOL = 1
+
+FRAMES: Mapping[str, Any] = {
+    "greeting": answers.Greeting,
+    "error": answers.Refused,
+    "beat": answers.Alive,
+    "progress": answers.Progress,
+    "need": answers.Need,
+    "prepared": answers.Prepared,
+    "started": answers.Started,
+    "states": answers.States,
+    "log": answers.Log,
+    "output": answers.Output,
+    "event": StoryLine,
+}
+"""A `result` is checked by whoever knows what it answers."""
+
+
+def checked_frame(host: str, message: Message) -> Message:
+    """The frame with the fields of its record and no others. Raises TransportError."""
+    if message.type == "result":
+        return message
+    if message.type == "greeting" and message.fields.get("protocol") != PROTOCOL:
+        raise TransportError(f"the agent on {host} speaks another protocol", detail=str(message.fields)[:1000])
+    record = FRAMES.get(message.type)
+    if record is None:
+        raise untrue(host, f"sends a frame `{message.type[:40]}`, which no agent sends")
+    try:
+        fields: dict[str, Any] = checked(record, message.fields)
+    except Wrong as wrong:
+        raise untrue(host, f"sends a `{message.type}` that does not hold: {wrong}") from wrong
+    return Message({**fields, "type": message.type}, message.payload, message.size)
+
+
+def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R:
+    """The answer to a request of this kind. Raises TransportError."""
+    try:
+        return checked(record, message.fields)
+    except Wrong as wrong:
+        raise untrue(host, f"answers `{kind}` with a record that does not hold: {wrong}") from wrong
+
+
+def untrue(host: str, what: str) -> TransportError:
+    """A host has said what no agent of dtctl says; nothing is done with it."""
+    return TransportError(
+        f"{host} {what}",
+        hint=f"nothing of it was believed: is dtctl's agent on {host} damaged, or has somebody tampered with it?",
+    )

@@ -1,0 +1,64 @@
+"""How long a host may say nothing, or take nothing, while it is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dtctl.errors import TransportError
+
+SILENCE_S = 30.0
+"""Agents that have nothing to say send a beat every five seconds."""
+
+TOLD_AFTER_S = 10.0
+ALIVE_BYTES = 64 * 1024
+"""What has to come of a frame that takes longer than the silence: slow lines have time, a byte now and then is none."""
+
+Waiting = Callable[[str, float, float], None]
+"""Told once in each silence: a host's name, how long it has been silent, and the limit."""
+
+
+def untold(host: str, silent_s: float, limit_s: float) -> None:
+    """Where nobody watches."""
+
+
+class Silence:
+    """One wait for one host."""
+
+    def __init__(self, host: str, limit_s: float, waiting: Waiting) -> None:
+        self._host = host
+        self._limit_s = limit_s
+        self._waiting = waiting
+        self._bytes = 0
+        self.broken()
+
+    def broken(self) -> None:
+        """It has said something, or has taken something."""
+        self._since = time.monotonic()
+        self._told = False
+
+    def heard(self, size: int, *, whole_frames: bool) -> None:
+        """So many bytes have come; those of a frame that is not whole yet count when they are many."""
+        self._bytes = 0 if whole_frames else self._bytes + size
+        if whole_frames or self._bytes >= ALIVE_BYTES:
+            self._bytes = 0
+            self.broken()
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait before `look` is called."""
+        until = self._limit_s if self._told or self._limit_s <= TOLD_AFTER_S else TOLD_AFTER_S
+        return max(0.0, self._since + until - time.monotonic())
+
+    def look(self) -> None:
+        """Tells of the silence when it is long. Raises TransportError when it is too long."""
+        silent_s = time.monotonic() - self._since
+        if silent_s >= self._limit_s:
+            raise TransportError(
+                f"{self._host} has been silent for {self._limit_s:g} s",
+                detail="the connection stands, but dtctl's agent there says nothing and takes nothing",
+                hint="is the host overloaded, or does its disk hang? what others said is not touched by it",
+            )
+        if silent_s >= TOLD_AFTER_S and not self._told:
+            self._told = True
+            self._waiting(self._host, TOLD_AFTER_S, self._limit_s)

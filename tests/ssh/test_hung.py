@@ -1,0 +1,185 @@
+"""An SSH server that hangs in the middle, wherever it can, or sends more than it may: everybody else goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import pytest
+from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
+
+from dtctl.errors import TransportError
+from dtctl.model import Host, SshSettings
+from dtctl.transport import silence, stream
+from dtctl.transport.ssh import SshTransport
+from tests.hosts.keys import make_key
+from tests.unit.test_silence import GREETING
+from tests.waiting import eventually
+
+TIMEOUT_S = 1.5
+
+
+class HungServer(paramiko.ServerInterface):
+    """Lets everybody in, and hangs at `at` until it is released."""
+
+    def __init__(self, at: str, released: threading.Event) -> None:
+        self._at = at
+        self._released = released
+
+    def _reach(self, phase: str) -> None:
+        if phase == self._at:
+            self._released.wait(60)
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        self._reach("auth")
+        return int(AUTH_SUCCESSFUL)
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        self._reach("channel")
+        return int(OPEN_SUCCEEDED)
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        self._reach("exec")
+        threading.Thread(target=self._run, args=(channel,), daemon=True).start()
+        return True
+
+    def _run(self, channel: paramiko.Channel) -> None:
+        with suppress(OSError, EOFError, paramiko.SSHException):  # the client has hung up
+            self._answer(channel)
+
+    def _answer(self, channel: paramiko.Channel) -> None:
+        if self._at == "greeting":
+            return
+        self._drain(channel)
+        channel.sendall(b"\x1e" + json.dumps(GREETING).encode() + b"\n")
+        if self._at == "flood":
+            packet = paramiko.Message()  # past the channel's window, which paramiko would wait for
+            packet.add_byte(b"\x5e")
+            packet.add_int(channel.remote_chanid)
+            packet.add_string(b"." * 30_000)
+            transport: Any = channel.transport
+            while not self._released.is_set() and transport.is_active():
+                transport._send_user_message(packet)
+
+    def _drain(self, channel: paramiko.Channel) -> None:
+        """Reads until the agent has come, or, as one who takes nothing, not at all."""
+        if self._at != "deaf":
+            channel.settimeout(0.3)
+            try:
+                while channel.recv(1 << 16):
+                    pass
+            except TimeoutError:
+                pass
+
+
+@contextmanager
+def hung(at: str) -> Iterator[Host]:
+    released, listener = threading.Event(), socket.create_server(("127.0.0.1", 0))
+    host_key = paramiko.RSAKey.from_private_key_file(str(make_key("hung-host", "rsa", form="PEM")))
+    transports: list[paramiko.Transport | socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            if at == "banner":
+                transports.append(connection)
+                continue
+            transport = paramiko.Transport(connection)
+            transports.append(transport)
+            transport.add_server_key(host_key)
+            transport.start_server(server=HungServer(at, released), event=threading.Event())
+
+    threading.Thread(target=serve, daemon=True).start()
+    port = listener.getsockname()[1]
+    known = Path.home() / ".ssh" / "known_hosts"
+    known.parent.mkdir(mode=0o700, exist_ok=True)
+    known.write_text(f"[127.0.0.1]:{port} ssh-rsa {base64.b64encode(host_key.asbytes()).decode()}\n")
+    own = {"user": "train", "port": port, "identity_file": str(make_key("hung-user")), "connect_timeout_s": TIMEOUT_S}
+    try:
+        yield Host("gpu-3", SshSettings("127.0.0.1", **own))
+    finally:
+        released.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for transport in transports:
+            transport.close()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SILENCE_S", 1.0)
+    monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(silence, "TOLD_AFTER_S", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("phase", "why"),
+    [
+        ("banner", "does not greet as SSH servers do"),
+        ("auth", "does not complete the login"),
+        ("channel", "opens no session"),
+        ("exec", "opens no session"),
+        ("greeting", "did not answer|silent"),
+    ],
+)
+def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(phase: str, why: str) -> None:
+    threads = threading.active_count()
+    with hung(phase) as host:
+        begun = time.monotonic()
+        with pytest.raises(TransportError, match=why):
+            SshTransport().open(host)
+        assert time.monotonic() - begun < 10
+    eventually(lambda: threading.active_count() <= threads, what="the end of the threads")
+
+
+def test_a_server_that_hangs_after_the_greeting_is_told_of_and_given_up() -> None:
+    told: list[str] = []
+    with hung("nowhere") as host:
+        session = SshTransport(waiting=lambda name, *_: told.append(name)).open(host)
+        try:
+            session.send({"type": "status"})
+            with pytest.raises(TransportError, match="gpu-3 has been silent for 1 s"):
+                session.receive()
+        finally:
+            begun = time.monotonic()
+            session.close()
+            assert time.monotonic() - begun < 5
+    assert told[-1] == "gpu-3"
+
+
+def test_a_server_whose_agent_takes_nothing_is_given_up() -> None:
+    with hung("deaf") as host:
+        session = SshTransport().open(host)
+        try:
+            with pytest.raises(TransportError, match="gpu-3 has been silent"):
+                session.send({"type": "file"}, b"x" * (8 << 20))
+        finally:
+            begun = time.monotonic()
+            session.close()
+            assert time.monotonic() - begun < 5
+
+
+def test_a_server_that_sends_past_its_window_loses_its_connection() -> None:
+    """Nobody reads while it floods, as while `up` waits for other hosts."""
+    with hung("flood") as host:
+        session = SshTransport().open(host)
+        try:
+            stream: Any = session._stream  # type: ignore[attr-defined]
+            eventually(lambda: not stream._login.connection.protocol.is_active(), 30, "the end of the connection")
+            assert len(stream._channel.in_buffer) < 9 << 20
+        finally:
+            session.close()
