@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent import checkpoints
 from dtctl.agent.checkpoint_mending import mend
-from tests.agent.test_checkpoints import DATA
+from tests.agent.test_checkpoints import DATA, complete
 
 
 @pytest.fixture
@@ -36,8 +36,7 @@ def test_the_damaged_one_is_moved_and_nothing_is_lost(directory: Path) -> None:
     assert names(directory) == ["damaged", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
     assert len(names(directory / "damaged")) == before - 2
     [found] = checkpoints.report([str(directory)])
-    assert found["newest_complete"] is not None
-    assert found["newest_complete"]["step"] == 100
+    assert complete(found)["step"] == 100
     assert found["incomplete"] == []
     assert mend(str(directory)) == []
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent import checkpoints
-from dtctl.agent.records.answers import CheckpointReport
+from dtctl.agent.records.answers import Checkpoint, CheckpointReport
 from dtctl.agent.tensor_table import Damaged, entries, masked_crc32c
 from tests.agent.ends import agent_process
 
@@ -32,6 +32,13 @@ def copy(tmp_path: Path) -> Callable[[str], Path]:
         return directory
 
     return make
+
+
+def complete(found: CheckpointReport) -> Checkpoint:
+    """The newest, of which there has to be one."""
+    newest = found["newest_complete"]
+    assert newest is not None, found
+    return newest
 
 
 def look(directory: Path) -> CheckpointReport:
@@ -67,7 +74,7 @@ def test_the_step_is_read_from_the_checkpoint(
 
 def test_size_time_and_shards_are_told(copy: Callable[[str], Path]) -> None:
     directory = copy("tf1_sharded")
-    newest = look(directory)["newest_complete"]
+    newest = complete(look(directory))
     assert newest["shards"] == 3
     assert newest["size_bytes"] == sum(path.stat().st_size for path in directory.iterdir())
     assert newest["time"] == 1e9
@@ -121,7 +128,7 @@ def test_a_damaged_checkpoint_is_incomplete_and_the_one_before_it_counts(
     if (directory / file).exists():
         os.utime(directory / file, (1e9, 1e9))
     found = look(directory)
-    assert found["newest_complete"]["prefix"] == "ckpt-1"
+    assert complete(found)["prefix"] == "ckpt-1"
     [broken] = found["incomplete"]
     assert (broken["prefix"], broken["complete"], broken["problem"]) == ("ckpt-2", False, problem)
     assert broken["shards"] == 1
@@ -143,7 +150,7 @@ def test_a_step_whose_bytes_are_damaged_is_not_believed(copy: Callable[[str], Pa
     content = data.read_bytes()
     assert content.count((1000).to_bytes(8, "little")) == 1
     data.write_bytes(content.replace((1000).to_bytes(8, "little"), (1001).to_bytes(8, "little")))
-    assert look(directory)["newest_complete"]["step"] in (None, 500)
+    assert complete(look(directory))["step"] in (None, 500)
 
 
 @pytest.mark.parametrize("name", ["tf1_plain/model.ckpt-200", "tf1_sharded/model.ckpt-300", "tf2_step/ckpt-2"])
@@ -194,7 +201,7 @@ def test_of_thousands_only_the_newest_are_looked_into(tmp_path: Path) -> None:
 def test_a_step_that_went_back_is_still_the_newest(copy: Callable[[str], Path]) -> None:
     directory = copy("tf1_plain")
     os.utime(directory / "model.ckpt-100.index", (2e9, 2e9))
-    assert look(directory)["newest_complete"]["step"] == 100
+    assert complete(look(directory))["step"] == 100
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a directory that another user may not read")

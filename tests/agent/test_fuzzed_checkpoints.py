@@ -17,7 +17,7 @@ from dtctl.agent import checkpoint_mending, checkpoints
 from dtctl.agent.records.answers import CheckpointReport
 from dtctl.agent.tensor_table import Damaged, entries, fields
 from tests.agent import tables
-from tests.agent.test_checkpoints import DATA
+from tests.agent.test_checkpoints import DATA, complete
 from tests.fuzz import cases
 
 WHOLE = sorted(DATA.rglob("*.index"))
@@ -63,7 +63,7 @@ def answers(place: Path) -> CheckpointReport:
 @given(st.binary(max_size=400))
 def test_any_bytes_as_an_index(place: Path, index: bytes) -> None:
     beside_it(place, index)
-    assert answers(place)["newest_complete"]["prefix"] == "model.ckpt-100"
+    assert complete(answers(place))["prefix"] == "model.ckpt-100"
 
 
 @cases

@@ -17,10 +17,11 @@ import pytest
 from dtctl.agent import checkpoint_mending, checkpoints, patience, tensor_bundle
 from dtctl.agent.checkpoint_mending import mend
 from dtctl.agent.coordination import pulse
+from dtctl.agent.records.answers import CheckpointReport
 from tests import impostors
 from tests.agent import tables
 from tests.agent.ends import agent_process
-from tests.agent.test_checkpoints import DATA, look
+from tests.agent.test_checkpoints import DATA, complete, look
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -39,9 +40,9 @@ def output(tmp_path: Path) -> Path:
     return made
 
 
-def newest(found: dict[str, Any]) -> tuple[str, str | None]:
+def newest(found: CheckpointReport) -> tuple[str, str | None]:
     """The newest complete one, and what is wrong with the newest of all."""
-    return found["newest_complete"]["prefix"], found["all"][0]["problem"]
+    return complete(found)["prefix"], found["all"][0]["problem"]
 
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
@@ -150,7 +151,7 @@ def test_a_hundred_damaged_ones_that_are_newer_do_not_hide_the_complete_one(outp
     for number in range(100):
         (output / f"model.ckpt-{1000 + number}.index").write_bytes(b"rubbish")
     found = look(output)
-    assert found["newest_complete"]["prefix"] == "model.ckpt-100"
+    assert complete(found)["prefix"] == "model.ckpt-100"
     assert len(found["incomplete"]) == 20
     assert found["problem"] is None
 
@@ -208,7 +209,7 @@ def test_a_file_system_that_hangs_is_waited_for_once_and_not_for_long(output: Pa
     hung.set()
     while patience._unanswered:
         time.sleep(0.01)
-    assert look(output)["newest_complete"]["step"] == 100
+    assert complete(look(output))["step"] == 100
 
 
 def test_what_awakes_too_late_touches_nothing(output: Path, hung: threading.Event) -> None:
@@ -247,7 +248,7 @@ def test_a_directory_that_may_not_be_read_does_not_hide_the_others(
 
     monkeypatch.setattr(os, "scandir", refuses)
     found = look(output)
-    assert found["newest_complete"]["prefix"] == "chief/model.ckpt-100"
+    assert complete(found)["prefix"] == "chief/model.ckpt-100"
     assert found["problem"] == f"{output}/aaa/: Permission denied"
 
 

@@ -21,6 +21,11 @@ from tests.fuzz import cases
 CERTIFICATE = Authority("run").issue("host", coordinates=False).certificate
 
 
+def names_only(text: str) -> str:
+    """For the names of tests, which have to be the same in every process: keys are made anew in each."""
+    return "..." if len(text) > 30 or "\n" in text else text
+
+
 def private_key() -> str:
     pem, none = serialization.Encoding.PEM, serialization.NoEncryption()
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(pem, serialization.PrivateFormat.PKCS8, none).decode()
@@ -107,6 +112,7 @@ def test_a_file_whose_name_only_sounds_like_it_is_sent(code: Path, name: str) ->
         ("armored.txt", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n"),
         ("gcp.json", '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}'),
     ],
+    ids=names_only,
 )
 def test_a_private_key_stays_at_home_whatever_it_is_called(code: Path, name: str, content: str) -> None:
     bundle = scan(write(code, {name: content}))
@@ -122,6 +128,7 @@ def test_a_private_key_stays_at_home_whatever_it_is_called(code: Path, name: str
         ("README.md", "A key looks like this:\n\n" + KEY),
         ("labels.json", '{"private_key": "no"}'),
     ],
+    ids=names_only,
 )
 def test_what_is_public_or_only_shows_a_key_is_sent(code: Path, name: str, content: str) -> None:
     assert name in sent(scan(write(code, {name: content})))
