@@ -26,10 +26,10 @@ def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:
 def successor(host: AgentHost, spec: Fields, old: int) -> int:
     def found() -> int:
         try:
-            pid = host.supervisor(spec)
+            agent = host.state(spec)["agent"]
         except (ValueError, FileNotFoundError):
             return 0
-        return pid if pid != old else 0
+        return int(agent["pid"]) if agent is not None and agent["pid"] != old else 0
 
     return eventually(found, what="a successor that has written its state")
 
