@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import glob
+import os
 import re
 import shlex
 import threading
@@ -19,12 +20,14 @@ from typing import TYPE_CHECKING
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
 from dtctl.model import SshSettings
+from dtctl.places import read_regular
 
 if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 INCLUDE_DEPTH = 16
+MOST_BYTES = 16_000_000
 
 _KEYWORD = re.compile(r"\s*(?P<keyword>\w+)(?:\s*=\s*|\s+)(?P<rest>.*\S)")
 
@@ -154,7 +157,8 @@ def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
     if depth > INCLUDE_DEPTH:
         raise UsageError(f"the SSH configuration includes itself: {path}")
     block = "Host *\n"
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+    content = b"" if str(path) == os.devnull else read_regular(path, MOST_BYTES)  # `-F /dev/null`: none at all
+    for line in content.decode("utf-8").splitlines(keepends=True):
         match = _KEYWORD.match(line)
         keyword = match["keyword"].lower() if match else ""
         if match is None or keyword != "include":

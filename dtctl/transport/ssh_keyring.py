@@ -8,7 +8,8 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,13 @@ from paramiko.pkey import PKey
 from paramiko.rsakey import RSAKey
 from paramiko.ssh_exception import PasswordRequiredException, SSHException
 
+from dtctl.places import read_regular
+
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 PASSPHRASE_TRIES = 3
+MOST_BYTES = 65536
+"""Of the file of a key or a certificate."""
+
 AGENT_TIMEOUT_S = 60.0
 """For a key that wants to be touched or confirmed."""
 
@@ -36,6 +42,7 @@ class KeyFile:
     """What a private key's file says of itself before it is unlocked."""
 
     path: Path
+    text: str = field(default="", repr=False)
     type: str = ""
     blob: bytes = b""
     """Its public half, where the file or the .pub file beside it tells; empty otherwise."""
@@ -124,17 +131,17 @@ def read_key_file(path: Path) -> KeyFile:
     """Reads a key as far as that goes without its passphrase."""
     file = KeyFile(path)
     try:
-        text = path.read_text(encoding="ascii")
+        file.text = _text(path)
     except (FileNotFoundError, NotADirectoryError):
         file.problem = "there is no such file"
         return file
     except OSError as error:
-        file.problem = error.strerror or str(error)
+        file.problem = (error.strerror or str(error)).lower()
         return file
     except UnicodeDecodeError:
         file.problem = "not a key in a format that is known"
         return file
-    file.type, file.blob = public_half(text, path)
+    file.type, file.blob = public_half(file.text, path)
     load(file, None)
     if file.key is None and not file.locked:
         file.problem = "not a private key of a kind that is known"
@@ -145,8 +152,8 @@ def load(file: KeyFile, passphrase: str | None) -> None:
     """Sets `key`, or `locked`; neither if it is no key, and no change if it is not its passphrase."""
     for kind in [CLASSES.get(file.type, ECDSAKey)] if file.type else [Ed25519Key, ECDSAKey, RSAKey]:
         try:
-            file.key = _read(kind, file.path, passphrase)
-            file.certified = _certified(kind, file.path, passphrase)
+            file.key = kind.from_private_key(StringIO(file.text), passphrase)
+            file.certified = _certified(kind, file, passphrase)
         except PasswordRequiredException:
             file.locked = True
             return
@@ -156,18 +163,19 @@ def load(file: KeyFile, passphrase: str | None) -> None:
         return
 
 
-def _read(kind: type[PKey], path: Path, passphrase: str | None) -> PKey:
-    key: PKey = kind.from_private_key_file(str(path), passphrase)
-    return key
-
-
-def _certified(kind: type[PKey], path: Path, passphrase: str | None) -> PKey | None:
-    certificate = path.with_name(path.name + "-cert.pub")
-    if not certificate.exists():
+def _certified(kind: type[PKey], file: KeyFile, passphrase: str | None) -> PKey | None:
+    try:
+        certificate = _text(file.path.with_name(file.path.name + "-cert.pub"))
+    except FileNotFoundError:
         return None
-    key = _read(kind, path, passphrase)
-    key.load_certificate(str(certificate))
+    key: PKey = kind.from_private_key(StringIO(file.text), passphrase)
+    key.load_certificate(certificate)
     return key
+
+
+def _text(path: Path) -> str:
+    """Raises OSError, also for what is no regular file, and UnicodeDecodeError."""
+    return read_regular(path, MOST_BYTES).decode("ascii")
 
 
 def public_half(text: str, path: Path) -> tuple[str, bytes]:
@@ -189,7 +197,7 @@ def public_half(text: str, path: Path) -> tuple[str, bytes]:
         blob = message.get_binary()
         return Message(blob).get_text(), blob
     try:
-        return _public_line(path.with_name(path.name + ".pub").read_text(encoding="utf-8").split())
+        return _public_line(_text(path.with_name(path.name + ".pub")).split())
     except (OSError, UnicodeDecodeError):
         return "", b""
 
