@@ -150,7 +150,8 @@ def read_key_file(path: Path) -> KeyFile:
 
 def load(file: KeyFile, passphrase: str | None) -> None:
     """Sets `key`, or `locked`; neither if it is no key, and no change if it is not its passphrase."""
-    for kind in [CLASSES.get(file.type, ECDSAKey)] if file.type else [Ed25519Key, ECDSAKey, RSAKey]:
+    kinds: list[type[PKey]] = [CLASSES.get(file.type, ECDSAKey)] if file.type else [Ed25519Key, ECDSAKey, RSAKey]
+    for kind in kinds:
         try:
             file.key = kind.from_private_key(StringIO(file.text), passphrase)
             file.certified = _certified(kind, file, passphrase)
