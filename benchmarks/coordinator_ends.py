@@ -15,9 +15,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dtctl.agent import intents, shapes
+from dtctl.agent import intents
 from dtctl.agent.coordination.dialer import Dialer
 from dtctl.agent.coordination.tls import Identity
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.messages import PROTOCOL
+from dtctl.agent.records.run_state import Intent, State
 
 STATE_EVERY_S = 3.0
 
@@ -30,10 +33,9 @@ class Agent:
         own, coordinator = Identity(str(directory / "credentials" / host), self.run), spec["coordinator"]
         self.dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
         tasks = [place["task"] for place in spec["roster"] if place["host"] == host]
-        self._intents = {task: shapes.first_intent("hold") for task in tasks}
-        own = {"run": self.run, "host": host, "tasks": [{"id": task} for task in tasks]}
-        self._state = shapes.first_state(own, now)
-        self._state["agent"] = {"pid": 1, "start_time": 1, "boot_id": "b"}
+        self._intents = {task: made(Intent, want="hold") for task in tasks}
+        agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
+        self._state = made(State, run=self.run, host=host, agent=agent, tasks={task: {} for task in tasks})
         self._next_state = now + STATE_EVERY_S * random.random()
         self._welcome = False
         self.over = False
@@ -45,7 +47,7 @@ class Agent:
     def step(self, now: float) -> None:
         for message in self.dialer.step(now):
             if message["type"] == "connected":
-                hello = {"type": "hello", "v": 1, "run": self.run, "host": self.host, "events": 0}
+                hello = {"type": "hello", "v": PROTOCOL, "run": self.run, "host": self.host, "events": 0}
                 self.dialer.send({**hello, "agent": self._state["agent"], **self._facts()})
             elif message["type"] == "welcome":
                 self._welcome = True
@@ -63,7 +65,7 @@ class Agent:
 
     def _obey(self, orders: dict[str, Any]) -> None:
         for task, intent in intents.newer(self._intents, orders).items():
-            self._intents[task] = dict(intent)
+            self._intents[task] = intent.copy()
             attempt = {"attempt": 1, "generation": intent["generation"], "pid": 2, "start_time": 2}
             runs = intent["want"] == "run"
             state = {"state": "running" if runs else "stopped", "ready": runs, "since": time.time()}
