@@ -12,12 +12,15 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors, machine, tables
 
-    found, failed = known_runs(scope.record(), scope.transport)
+    known = known_runs(scope.record(), scope.transport)
     if output == "json":
-        machine.print_json("Runs", {"runs": [machine.known_run(run) for run in found]})
-    elif found:
-        tables.show_runs(found)
-    elif not failed:
+        machine.print_json("Runs", machine.known_runs(known))
+    elif known.runs:
+        tables.show_runs(known.runs)
+    elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
-    errors.show_host_errors(failed)
-    exit_for(failed, others=found)
+    for one in known.damaged:
+        hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
+        errors.show_warning(f"{one.run} on {one.host} is damaged: {one.problem}", hint=hint)
+    errors.show_host_errors(known.errors)
+    exit_for(known.errors, others=known.runs)

@@ -27,8 +27,26 @@ class KnownRun:
     tasks: Mapping[TaskId, TaskState]
 
 
-def known_runs(record: RunRecord, transport: Transport) -> tuple[tuple[KnownRun, ...], Mapping[str, DtctlError]]:
-    """Newest first; and the hosts that gave no answer."""
+@dataclass(frozen=True)
+class DamagedRun:
+    """A run whose files on a host do not hold what they should."""
+
+    host: str
+    run: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class KnownRuns:
+    """`runs` newest first; `errors`: the hosts that gave no answer."""
+
+    runs: tuple[KnownRun, ...]
+    damaged: tuple[DamagedRun, ...]
+    errors: Mapping[str, DtctlError]
+
+
+def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
+    """All that the hosts tell of the cluster's runs."""
 
     def check(host: Host, answer: RunsResult) -> None:
         for number, known in enumerate(answer["runs"]):
@@ -52,4 +70,13 @@ def known_runs(record: RunRecord, transport: Transport) -> tuple[tuple[KnownRun,
                 hosts=(*(known.hosts if known else ()), host),
                 tasks={**(known.tasks if known else {}), **tasks},
             )
-    return tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)), outcomes.errors
+    return KnownRuns(
+        tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
+        tuple(
+            DamagedRun(host, one["run"], one["problem"])
+            for host, answer in outcomes.results.items()
+            for one in answer["damaged"]
+            if one["host"] == host
+        ),
+        outcomes.errors,
+    )

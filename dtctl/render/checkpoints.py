@@ -30,6 +30,8 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
     if found.incomplete:
         newer = found.incomplete[0]
         lines.append(f"            a newer one, {newer.prefix}, is not complete: {newer.problem}")
+    if found.problem:
+        lines.append(f"            {found.problem}")
     return lines
 
 
@@ -37,6 +39,8 @@ def show_checkpoints(found: Sequence[Checkpoints], now: float) -> None:
     out = console.out()
     for directory in found:
         out.print(f"{directory.host}:{directory.directory}")
+        if directory.problem:
+            out.print(f"  {directory.problem}")
         if not directory.all:
             out.print("  no checkpoint")
             continue

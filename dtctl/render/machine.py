@@ -12,7 +12,7 @@ from dtctl.errors import ConfigError, DtctlError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
-from dtctl.operations.runs import KnownRun
+from dtctl.operations.runs import KnownRun, KnownRuns
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.marks import shown
@@ -99,6 +99,15 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
         "newestComplete": _checkpoint(newest) if newest else None,
         "newerIncomplete": [_checkpoint(one) for one in found.incomplete],
         "all": [_checkpoint(one) for one in found.all],
+        "problem": found.problem or None,
+    }
+
+
+def known_runs(known: KnownRuns) -> dict[str, Any]:
+    return {
+        "runs": [known_run(run) for run in known.runs],
+        "damaged": [{"host": one.host, "run": one.run, "problem": one.problem} for one in known.damaged],
+        "errors": errors(known.errors),
     }
 
 

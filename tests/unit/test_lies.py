@@ -397,8 +397,8 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
 
 def test_runs_of_other_clusters_are_no_answer() -> None:
     forged = {"run": "mnist-1", "cluster": "mnist", "host": "d", "created": 1.0, "live": True, "tasks": {}}
-    found, errors = known_runs(record(), FakeTransport(Talker("runs", lambda: [{"type": "result", "runs": [forged]}])))
-    assert (found, list(errors)) == ((), ["d"])
+    known = known_runs(record(), FakeTransport(Talker("runs", lambda: [{"type": "result", "runs": [forged]}])))
+    assert (known.runs, list(known.errors)) == ((), ["d"])
 
 
 def test_who_removes_where_it_was_to_look_is_named() -> None:
