@@ -129,6 +129,11 @@ def knows_no_run(error: DtctlError) -> bool:
     return isinstance(error, AgentError) and error.code == "no_run"
 
 
+def is_damaged(error: DtctlError) -> bool:
+    """The run's files on the host do not hold what they should: all that can be done is to remove them."""
+    return isinstance(error, AgentError) and error.code == "damaged"
+
+
 def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:
     """The fields that every request has."""
     return {"type": kind, "cluster": record.cluster, "host": host.name, "run": record.run}

@@ -17,6 +17,7 @@ _NOT_THERE = {
     "not_coordinator": "does not coordinate the run",
     "internal": "cannot revive its agent",
     "not_answering": "does not answer",
+    "damaged": "has damaged files of the run",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import PATIENCE_S, Conversations, Request, knows_no_run
+from dtctl.operations.conversation import PATIENCE_S, Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
@@ -115,7 +115,10 @@ def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
     with Conversations(record, transport, record.hosts) as conversations:
         unclear = {survivor.host for survivor in stopped.survivors}
-        clear = [host for host in record.hosts if host not in unclear and host not in stopped.errors]
+        failed = {
+            host for host, error in stopped.errors.items() if not is_damaged(error)
+        }  # a damaged run can be removed
+        clear = [host for host in record.hosts if host not in unclear and host not in failed]
         answers = conversations.ask(_removal(record, ending), clear)
         rest = _result(record, conversations, [_told(answers)])
     return DownResult(
@@ -123,7 +126,11 @@ def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
             stopped,
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
             survivors=stopped.survivors + rest.survivors,
-            errors={**stopped.errors, **rest.errors, **unreachable},
+            errors={
+                **{host: error for host, error in stopped.errors.items() if host not in answers},
+                **rest.errors,
+                **unreachable,
+            },
         ),
         removed={host: tuple(answer["removed"]) for host, answer in answers.items()},
         kept={host: tuple(answer["kept"]) for host, answer in answers.items() if answer["kept"]},

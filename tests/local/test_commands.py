@@ -469,3 +469,17 @@ def test_wait_says_that_there_is_nothing_to_wait_for(home: Desk) -> None:
     assert done.returncode == 1
     assert "there is no run of demo" in done.stderr
     assert "Created" not in done.stderr
+
+
+def test_a_damaged_run_is_told_of_and_down_removes_it(home: Desk) -> None:
+    home.write_cluster(seconds=1000)
+    home.dtctl("up", "--local")
+    run = next((home.home / ".dtctl" / "runs").iterdir())
+    (run / "node-1" / "spec.json").write_text("{")
+    assert "is damaged" in home.run("runs").stderr
+    told = home.run("status")
+    assert told.returncode == 7
+    assert "spec.json is damaged" in told.stderr
+    home.dtctl("down", "--yes", "--grace", "1s")
+    assert not list((home.home / ".dtctl" / "runs").glob("*"))
+    assert not home.processes()

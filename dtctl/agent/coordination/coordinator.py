@@ -257,7 +257,7 @@ class Coordinator:
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent
-            if intent["by"] != "coordinator" and (intent["want"], intent["generation"]) != (
+            if intent["by"] not in ("coordinator", "") and (intent["want"], intent["generation"]) != (
                 before["want"],
                 before["generation"],
             ):

@@ -223,3 +223,4 @@ def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk:
     assert aside.read_bytes() == damage.encode("latin-1")
     assert any(aside.name in text for text in desk.contacts())
     assert desk.view["intents"]["worker:1"]["version"] >= 2
+    assert [line["reason"] for line in desk.story if line["kind"] == "request"] == ["up"]  # nobody asked for more
