@@ -17,19 +17,19 @@ from .runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List
+    from typing import Iterator, List, Optional, Tuple
 
 
-def offer(root: str) -> Dict[str, Any]:
-    """Makes the entry, and says of which kind it is, or why there is none: {reboot, reboot_why}."""
+def offer(root: str) -> Tuple[Optional[str], str]:
+    """Makes the entry, and says of which kind it is (systemd or cron), or None and why there is none."""
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
         with _alone():
             kind = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
     except (Lacking, OSError) as error:  # the run is kept all the same
-        return {"reboot": None, "reboot_why": str(error)}
-    return {"reboot": kind, "reboot_why": ""}
+        return None, str(error)
+    return kind, ""
 
 
 def _install(root: str, words: List[str]) -> str:

@@ -31,7 +31,7 @@ from .runfiles import RunFiles, RunRemoved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import List, Optional
 
     from .conversation import Conversation
     from .records.answers import Prepared, PushResult, Reports, Started, UpResult
@@ -190,15 +190,14 @@ def _waits(run: runs.Run) -> bool:
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
     """The answer to `keep`, with what the host does by itself from now on. The run goes on whatever becomes of this."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
-    never: Dict[str, Any] = {"reboot": None, "reboot_why": "recovery.reboot is never"}
-    told = reboot.offer(talk.root) if wanted else never
+    kind, why = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never")
     with talk.at("old runs"):
         pruned = old_runs.prune(talk, run)
     return {
         "run": run.id,
         "unchanged": unchanged,
-        "reboot": told["reboot"],
-        "reboot_why": brief(told["reboot_why"]),
+        "reboot": kind,
+        "reboot_why": brief(why),
         "pruned": pruned[:MOST_RUNS],
     }
 

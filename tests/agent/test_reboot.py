@@ -76,8 +76,7 @@ class Account:
         return Path(files.directory)
 
     def offer(self) -> tuple[str | None, str]:
-        told = reboot.offer(str(self.root))
-        return told["reboot"], told["reboot_why"]
+        return reboot.offer(str(self.root))
 
 
 @pytest.fixture

@@ -12,15 +12,16 @@ from .tls import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, Tuple
+    from typing import List, Tuple
 
     from ..records.messages import Hello
     from ..records.run_state import Intents
+    from ..records.spec import Spec
     from ..runfiles import RunFiles
     from .lines import Message
 
 
-def past_identities(files: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
+def past_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     """Of all older runs of the cluster that this host has coordinated and still has the files of."""
     found = []
     for other in revival.every(files.root):
@@ -31,7 +32,7 @@ def past_identities(files: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
     return found
 
 
-def _identity_before(other: RunFiles, spec: Mapping[str, Any]) -> List[Identity]:
+def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
     held = other.spec()
     if not _is_before(held, spec):
         return []
@@ -40,9 +41,12 @@ def _identity_before(other: RunFiles, spec: Mapping[str, Any]) -> List[Identity]
     return [identity]
 
 
-def _is_before(other: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    places = [(each["cluster"], each["host"], (each["coordinator"] or {}).get("host")) for each in (other, spec)]
-    return places[0] == places[1] and bool(other["created"] < spec["created"])
+def _is_before(other: Spec, spec: Spec) -> bool:
+    if other["coordinator"] is None or spec["coordinator"] is None:
+        return False
+    places = [(each["cluster"], each["host"]) for each in (other, spec)]
+    leads = other["coordinator"]["host"] == spec["coordinator"]["host"]
+    return places[0] == places[1] and leads and other["created"] < spec["created"]
 
 
 def last_words(hello: Hello) -> Tuple[List[Message], bool]:
