@@ -32,6 +32,8 @@ class Checkpoints:
     incomplete: tuple[Checkpoint, ...]
     """Those newer than the newest complete one."""
     all: tuple[Checkpoint, ...]
+    problem: str = ""
+    """Why there may be more than what was found."""
 
 
 def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> list[Checkpoints]:
@@ -43,6 +45,7 @@ def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> 
             newest_complete=_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
             incomplete=tuple(_checkpoint(entry) for entry in report["incomplete"]),
             all=tuple(_checkpoint(entry) for entry in report["all"]),
+            problem=report["problem"] or "",
         )
         for report in reports
     ]
@@ -52,7 +55,7 @@ def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
     """The directory with the newest complete checkpoint; among equals (a shared directory) the first, the lead's."""
     complete = [one for one in found if one.newest_complete]
     if not complete:
-        return next((one for one in found if one.all), None)
+        return next((one for one in found if one.all or one.problem), None)
     return max(complete, key=lambda one: one.newest_complete.time if one.newest_complete else 0.0)
 
 

@@ -99,6 +99,7 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
         "newestComplete": _checkpoint(newest) if newest else None,
         "newerIncomplete": [_checkpoint(one) for one in found.incomplete],
         "all": [_checkpoint(one) for one in found.all],
+        "problem": found.problem or None,
     }
 
 
