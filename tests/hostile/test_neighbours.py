@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.links import client_hello
-from tests.hostile.neighbour import CHECKPOINTS, CROWD, PORT
+from tests.hostile.beside import CHECKPOINTS
+from tests.hostile.neighbour import CROWD, PORT
 from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, Neighbourhood, doing, names, open_home
 from tests.unit.poisons import left_in
 from tests.waiting import eventually
