@@ -23,7 +23,7 @@ from .tensor_table import Damaged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Dict, List, Optional, Tuple
 
     from .records.answers import Checkpoint, CheckpointReport
 
@@ -186,7 +186,12 @@ def _look_into(looked: _Look) -> None:
     for one in ordered:
         if one.index_bytes is None:
             one.time = max(_modified(path, looked.budget) for path in one.data)
-    ordered.sort(key=lambda one: (one.time, number_in(one.prefix) or 0, one.prefix), reverse=True)
+
+    def newness(one: _Files) -> Tuple[float, int, str]:
+        looked.budget.check()  # there may be many
+        return one.time, number_in(one.prefix) or 0, one.prefix
+
+    ordered.sort(key=newness, reverse=True)
     index_bytes = 0
     has_complete = False
     for one in ordered:

@@ -29,13 +29,17 @@ _OF_THE_CODE = re.compile(r"(?:ImportError|ModuleNotFoundError|SyntaxError|Inden
 
 
 class Verdict:
-    """`retry`: the exit may be tried again; `because`: what in its log speaks against it, if anything."""
+    """`retry`: the exit may be tried again; `because`: what in its log speaks against it, if anything.
 
-    __slots__ = ("because", "retry")
+    `beside`: what was found on the host that may be the cause.
+    """
 
-    def __init__(self, retry: bool, because: str = "") -> None:
+    __slots__ = ("because", "beside", "retry")
+
+    def __init__(self, retry: bool, because: str = "", beside: str = "") -> None:
         self.retry = retry
         self.because = because
+        self.beside = beside
 
 
 def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:

@@ -66,6 +66,8 @@ def after_exit(
     """
     stalled = entry["state"] == "stalled"
     what = entry["reason"] if stalled else describe_exit(ending)
+    if verdict.beside:
+        what = "%s; %s" % (what, verdict.beside)
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded

@@ -31,11 +31,11 @@ def refuse_taken_ports(spec: Spec) -> None:
     taken = [(task, port) for task, port in wanted if port is not None and ports.taken(port)]
     led = whole_run.coordinators_port(spec)
     named = ["port %s" % ", ".join(str(port) for _, port in taken)] if taken else []
-    lines = ["port %d of %s is held by %s" % (port, task, _holder(port)) for task, port in taken]
+    lines = ["port %d of %s is held by %s" % (port, task, ports.holder(port)) for task, port in taken]
     hint = ""
     if led is not None and ports.taken(led):
         named.insert(0, "the coordinator's port %d" % led)
-        lines.insert(0, "port %d of the coordinator is held by %s" % (led, _holder(led)))
+        lines.insert(0, "port %d of the coordinator is held by %s" % (led, ports.holder(led)))
         hint = "set coordinator.port in the cluster file, or --set coordinator.port=PORT"
     if named:
         raise Refused("port_taken", "%s is in use on this host" % " and ".join(named), "\n".join(lines), hint)
@@ -59,10 +59,6 @@ def wait(talk: Conversation, run: Run) -> State:
     if state is None:
         raise Refused("internal", "the tasks do not start", paths.tail(run.files.agent_log))
     return state
-
-
-def _holder(port: int) -> str:
-    return ports.holder(port) or "a process that cannot be seen (another user's)"
 
 
 def has_begun(state: State, spec: Spec) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from . import exits, keeper, paths, policy, processes
+from . import exits, keeper, paths, policy, ports, processes
 from .attempt import Attempt
 from .log_tail import last_lines
 from .records.run_state import HISTORY, MOST_LEFT
@@ -200,6 +200,8 @@ class Task:
         recovery = self._around.spec["recovery"]
         tail = last_lines(os.path.join(attempt.directory, "log"), self._around.masks)
         verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
+        if ending["code"] != 0 and not entry["asked"]:
+            verdict.beside = ports.held(self._spec["port"])  # of this attempt nothing is left that could hold it
         entry["exit"] = exits.told(ending, verdict, tail)
         past: Past = {
             "attempt": entry["attempt"],

@@ -33,7 +33,7 @@ class Checkpoints:
     """Those newer than the newest complete one."""
     all: tuple[Checkpoint, ...]
     problem: str = ""
-    """Why not all of it could be looked at."""
+    """Why there may be more than what was found."""
 
 
 def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> list[Checkpoints]:

@@ -25,8 +25,12 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
             f" {size(newest.size_bytes)} in {count(newest.shards, 'shard')},"
             f" {found.host}:{found.directory}/{newest.prefix}"
         )
+    elif found.problem:
+        lines.append(f"checkpoint: none known on {found.host}")
     else:
         lines.append(f"checkpoint: no complete one in {found.host}:{found.directory}")
+    if found.problem:
+        lines.append(f"            there may be others: {found.problem}")
     if found.incomplete:
         newer = found.incomplete[0]
         lines.append(f"            a newer one, {newer.prefix}, is not complete: {newer.problem}")
@@ -40,9 +44,9 @@ def show_checkpoints(found: Sequence[Checkpoints], now: float) -> None:
     for directory in found:
         out.print(f"{directory.host}:{directory.directory}")
         if directory.problem:
-            out.print(f"  {directory.problem}")
+            out.print(f"  there may be others than those found: {directory.problem}", style="yellow")
         if not directory.all:
-            out.print("  no checkpoint")
+            out.print("  none found" if directory.problem else "  no checkpoint")
             continue
         grid = table("CHECKPOINT", "STEP", "AGE", "SIZE", "SHARDS", "STATE")
         for one in directory.all:

@@ -1,0 +1,197 @@
+"""Another user of a host where a run trains: whatever he does, it trains on, answers, and tells what concerns it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.links import client_hello
+from tests.hostile.beside import CHECKPOINTS
+from tests.hostile.neighbour import CROWD, PORT
+from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, Neighbourhood, doing, names, open_home
+from tests.unit.poisons import left_in
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user"),
+    pytest.mark.xdist_group("neighbours"),
+]
+
+MOST_S = 20.0
+"""For four answers at once; a look at checkpoints takes three at most."""
+
+BUSY = 20
+"""As many times longer than `dtctl version` they may take, on a machine that is busy with something else."""
+
+DIAL_S = 2.0
+TRIES = 3
+SQUAT_S = 10.0
+BACK_S = 15.0
+"""Of a machine that may be busy."""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Neighbourhood]:
+    with open_home() as directory:
+        made = Neighbourhood(directory)
+        try:
+            with doing("read command lines") as looking:
+                looking.hear()
+                made.up()
+                made.seen = looking.end()
+            yield made
+        finally:
+            made.desk.remove()
+
+
+def goes_on(place: Neighbourhood) -> dict[str, str]:
+    """It trains, and answers. What it answers."""
+    place.trains_on()
+    began = time.monotonic()
+    place.desk.dtctl("version")
+    between = time.monotonic()
+    answers = place.answers()
+    assert time.monotonic() - between < max(MOST_S, BUSY * (between - began))
+    assert not left_in("".join(answers.values()))
+    return answers
+
+
+@pytest.mark.parametrize("what", CHECKPOINTS)
+def test_what_stands_beside_the_checkpoints_holds_nobody_up(place: Neighbourhood, what: str) -> None:
+    before, attempts = place.untouched(), set(place.steps())
+    with doing("beside checkpoints", what=what, directory=str(place.output)) as deed:
+        deed.hear()
+        answers = goes_on(place)
+        deed.end()
+    place.sweep()
+    assert re.search(CHECKPOINTS[what][1], answers["checkpoints"])
+    assert place.untouched() == before
+    assert set(place.steps()) == attempts
+    assert place.genuine == names(place.output)
+
+
+def test_what_is_set_aside_when_a_ps_is_lost_goes_nowhere_else(place: Neighbourhood) -> None:
+    """Then damaged checkpoints are moved, and `checkpoint` is written."""
+    before = place.untouched()
+    with doing("beside checkpoints", what="links to what is the user's own", directory=str(place.output)) as deed:
+        deed.end()
+        os.kill(place.desk.task("ps:0")["pid"], signal.SIGKILL)
+        eventually(lambda: place.desk.task("ps:0")["attempt"] == 2, MOST_S, "ps:0 to come back")
+        eventually(lambda: set(place.desk.states().values()) == {"running"}, MOST_S, "the run to train again")
+        goes_on(place)
+    place.sweep()
+    assert place.untouched() == before
+
+
+@pytest.mark.parametrize("what", PORT)
+def test_an_agent_gets_in_beside_strangers(place: Neighbourhood, what: str) -> None:
+    facts = {"port": place.port, "knock": place.knock().hex(), "tls": client_hello().hex()}
+    with doing(what, **facts) as deed:
+        deed.hear()
+        measured = []
+        for _ in range(TRIES):  # the machine may be busy with something else
+            measured.append(place.dial_s())
+            if measured[-1] < DIAL_S:
+                break
+        goes_on(place)
+        assert deed.end() in (100, CROWD)
+    print(f"{what}: an agent got in after {min(measured):.2f} s")
+    assert min(measured) < DIAL_S
+    eventually(place.connected, MOST_S, "the agents to be connected")
+
+
+def own_files(place: Neighbourhood) -> list[Path]:
+    return [path for own in (".dtctl", ".local", ".cache") for path in (place.desk.home / own).rglob("*")]
+
+
+def test_nothing_of_a_run_can_be_opened_or_locked_by_another_user(place: Neighbourhood) -> None:
+    paths = own_files(place)
+    assert {"state.json", "link.key", "log", "secrets.json"} & {path.name for path in paths}
+    with doing("open", paths=[str(path) for path in paths]) as deed:
+        assert deed.end() == []
+
+
+def test_its_processes_tell_another_user_nothing_and_hear_nothing_from_him(place: Neighbourhood) -> None:
+    pids = list(place.desk.processes())
+    assert len(pids) > 5
+    with doing("read environments", pids=pids) as deed:
+        assert deed.end() == []
+    with doing("signal", pids=pids) as deed:
+        assert deed.end() == []
+    goes_on(place)
+
+
+def test_no_command_line_tells_a_secret(place: Neighbourhood) -> None:
+    """Of all that ran from before the start until every task did."""
+    seen = "\n".join(place.seen)
+    assert re.search("-IS\0[^\0]*\0supervise", seen)  # isolated from what stands where it was typed
+    assert "stand_in.py" in seen
+    credentials = place.directory(OTHER)
+    key = (credentials / "link.key").read_text().splitlines()[1]
+    knock = (credentials / "link.knock").read_text().strip()
+    for secret in (SECRET, SETUP, key, knock):
+        assert secret not in seen
+
+
+def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(place: Neighbourhood) -> None:
+    assert list(place.temporary.iterdir()) == []
+    assert place.genuine == names(place.output)
+    home = {".dtctl", ".local", ".cache", "project", "victim"}
+    assert names(place.desk.home) <= home
+    assert names(place.desk.project) == {"cluster.yaml", "stand_in.py"}
+    for own in (".dtctl", ".local/state/dtctl", ".cache/dtctl"):
+        path = place.desk.home / own
+        assert not path.exists() or stat.S_IMODE(path.stat().st_mode) == 0o700
+    for pid in place.desk.processes():
+        for held in Path(f"/proc/{pid}/fd").iterdir():
+            leads = str(held.readlink())
+            assert not leads.startswith("/") or leads.startswith((str(place.desk.home / ".dtctl"), "/dev/null")), leads
+
+
+def test_the_coordinators_port_is_taken_in_the_gap_and_left_again(place: Neighbourhood) -> None:
+    with doing("take a port", port=place.port) as deed:
+        deed.hear()
+        os.kill(place.supervisor(LEAD), signal.SIGKILL)
+        assert deed.hear() == "has it"
+        left = time.monotonic() + SQUAT_S
+        problem = f"agents cannot reach the coordinator: port {place.port}: address already in use"
+        eventually(lambda: place.desk.status()["warnings"] == [problem], SQUAT_S, "the port to be told of")
+        assert problem in place.story()
+        assert problem in goes_on(place)["status"].replace("\n", " ")
+        time.sleep(max(left - time.monotonic(), 0))
+        place.trains_on()
+        deed.end()
+    began = time.monotonic()
+    eventually(lambda: place.connected() and not place.desk.status()["warnings"], BACK_S, "the agents to be back")
+    print(f"agents were back {time.monotonic() - began:.1f} s after the port was left")
+    assert "agents can reach the coordinator again" in place.story()
+    place.trains_on()
+
+
+def test_a_trainers_port_is_taken_in_the_gap_and_the_failure_says_so(place: Neighbourhood) -> None:
+    task = place.desk.task("worker:0")
+    with doing("take a port", port=place.worker_port) as deed:
+        deed.hear()
+        os.kill(task["pid"], signal.SIGKILL)
+        assert deed.hear() == "has it"
+        words = f"exit code 1; port {place.worker_port} is held by "
+        eventually(lambda: any(words in reason for reason in place.story()), MOST_S, "the port to be told of")
+        deed.end()
+    eventually(lambda: place.desk.states()["worker:0"] == "running", MOST_S, "the task to be back")
+    place.trains_on()
+
+
+def test_the_run_is_stopped_and_removed_as_ever_after_all_that(place: Neighbourhood) -> None:
+    place.desk.dtctl("stop", "--grace", "2s")
+    assert place.desk.outcome() == "Stopped"
+    place.desk.dtctl("down", "--yes")
+    assert place.desk.processes() == {}
+    assert list((place.desk.home / ".dtctl").glob("runs/*/*")) == []
+    assert place.genuine == names(place.output)
