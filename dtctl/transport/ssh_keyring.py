@@ -20,7 +20,12 @@ from paramiko.pkey import PKey
 from paramiko.rsakey import RSAKey
 from paramiko.ssh_exception import PasswordRequiredException, SSHException
 
+from dtctl.places import read_regular
+
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+KEY_BYTES = 1 << 20
+"""More than any key has; a cluster file may name what is no key at all."""
+
 PASSPHRASE_TRIES = 3
 AGENT_TIMEOUT_S = 60.0
 """For a key that wants to be touched or confirmed."""
@@ -124,7 +129,8 @@ def read_key_file(path: Path) -> KeyFile:
     """Reads a key as far as that goes without its passphrase."""
     file = KeyFile(path)
     try:
-        text = path.read_text(encoding="ascii")
+        text = read_regular(path, KEY_BYTES).decode("ascii")
+        file.type, file.blob = public_half(text, path)
     except (FileNotFoundError, NotADirectoryError):
         file.problem = "there is no such file"
         return file
@@ -134,7 +140,6 @@ def read_key_file(path: Path) -> KeyFile:
     except UnicodeDecodeError:
         file.problem = "not a key in a format that is known"
         return file
-    file.type, file.blob = public_half(text, path)
     load(file, None)
     if file.key is None and not file.locked:
         file.problem = "not a private key of a kind that is known"
@@ -165,8 +170,9 @@ def _certified(kind: type[PKey], path: Path, passphrase: str | None) -> PKey | N
     certificate = path.with_name(path.name + "-cert.pub")
     if not certificate.exists():
         return None
+    text = read_regular(certificate, KEY_BYTES).decode("ascii")
     key = _read(kind, path, passphrase)
-    key.load_certificate(str(certificate))
+    key.load_certificate(text)
     return key
 
 
@@ -189,7 +195,7 @@ def public_half(text: str, path: Path) -> tuple[str, bytes]:
         blob = message.get_binary()
         return Message(blob).get_text(), blob
     try:
-        return _public_line(path.with_name(path.name + ".pub").read_text(encoding="utf-8").split())
+        return _public_line(read_regular(path.with_name(path.name + ".pub"), KEY_BYTES).decode("utf-8").split())
     except (OSError, UnicodeDecodeError):
         return "", b""
 
