@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "operations": {"operations", "plan", "bundle", "transport", "config", "ways", "places", "model", "errors"},
     "plan": {"plan", "config", "ways", "model", "errors"},
     "bundle": {"bundle", "transport", "config", "places", "model", "errors"},
-    "transport": {"transport", "config", "model", "errors"},
+    "transport": {"places", "transport", "config", "model", "errors"},
     "config": {"config", "ways", "model", "errors"},
     "agent": {"agent"},
     "trainer": set(),
