@@ -104,12 +104,23 @@ _AGENT_EXITS = {
 
 
 class AgentError(DtctlError):
-    """The agent on a host could not do what it was asked; `code` is its machine-readable reason."""
+    """The agent on a host could not do what it was asked; `code` is its machine-readable reason.
 
-    def __init__(self, code: str, summary: str, *, detail: str = "", hint: str = "") -> None:
+    `host` is whose words the hint is: what a host advises is never shown as dtctl's own advice.
+    """
+
+    def __init__(self, code: str, summary: str, *, detail: str = "", hint: str = "", host: str = "") -> None:
         super().__init__(summary, detail=detail, hint=hint)
         self.code = code
+        self.host = host
         self.exit_code = _AGENT_EXITS.get(code, ExitCode.PREFLIGHT)
+
+
+def advice(error: DtctlError) -> str:
+    """The hint where it stands beside others: with the host whose words it is."""
+    if not error.hint or not isinstance(error, AgentError) or not error.host:
+        return error.hint
+    return f"{error.host} says: {' '.join(error.hint.split())}"
 
 
 class PreflightError(DtctlError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.operations.conversation import Request
 from dtctl.operations.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -29,7 +29,7 @@ class CoordinatorAway(DtctlError):
         super().__init__(
             f"the coordinator's host {host} {_NOT_THERE.get(code, 'cannot be reached')}",
             detail=cause.summary,
-            hint=cause.hint,
+            hint=advice(cause),
         )
         self.exit_code = cause.exit_code
         self.host = host

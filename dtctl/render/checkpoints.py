@@ -34,8 +34,6 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
     if found.incomplete:
         newer = found.incomplete[0]
         lines.append(f"            a newer one, {newer.prefix}, is not complete: {newer.problem}")
-    if found.problem:
-        lines.append(f"            {found.problem}")
     return lines
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dtctl.errors import ConfigError, DtctlError, Place
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place
 from dtctl.render import console
 from dtctl.render.safe import lines_of, one_line
 from dtctl.render.words import fold
@@ -29,7 +29,7 @@ def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
     for (summary, _, _), hosts in alike.items():
         named = len(hosts) == 1 and hosts[0] in summary
         _labelled("error", "bold red", summary if named else f"{fold(hosts)}: {summary}")
-        _more(errors[hosts[0]])
+        _more(errors[hosts[0]], hosts)
 
 
 def show_warning(text: str, hint: str = "") -> None:
@@ -44,18 +44,21 @@ def note(text: str, *next_steps: str) -> None:
         console.tell(f"  {step}")
 
 
-def _more(error: DtctlError) -> None:
+def _more(error: DtctlError, hosts: Sequence[str] = ()) -> None:
+    """`hosts`: those that failed alike, where it is not one alone."""
     for line in lines_of(error.detail):
         console.tell(f"       {line}")
-    _hint(error.hint)
+    whose = error.host if isinstance(error, AgentError) else ""
+    _hint(error.hint, fold(hosts) if whose and hosts else whose)
 
 
-def _hint(hint: str) -> None:
+def _hint(hint: str, whose: str = "") -> None:
+    """`whose` advice it is, if it is not dtctl's own: a host that lies may advise what it likes."""
     for number, line in enumerate(lines_of(hint)):
         if number:
             console.tell(f"       {line}")
         else:
-            _labelled(" hint", "cyan", line)
+            _labelled(f" hint of {whose}" if whose else " hint", "cyan", line)
 
 
 def _show_problems(error: ConfigError) -> None:

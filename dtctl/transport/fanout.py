@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, advice
 
 H = TypeVar("H")
 R = TypeVar("R")
@@ -28,11 +28,13 @@ class SomeHostsFailed(DtctlError):
         first = next(iter(self.errors.values()))
         self.exit_code = first.exit_code
         lines = [line for name, error in self.errors.items() for line in _told(name, error)]
-        hints = list(dict.fromkeys(error.hint for error in self.errors.values() if error.hint))[:HINTS]
+        hints: dict[str, str] = {}
+        for error in self.errors.values():
+            hints.setdefault(error.hint, advice(error))
         super().__init__(
             f"cannot {doing} on {len(self.errors)} of {total} hosts",
             detail="\n".join(lines),
-            hint="\n".join(hints),
+            hint="\n".join(list(filter(None, hints.values()))[:HINTS]),
         )
 
 

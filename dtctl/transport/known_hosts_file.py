@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dtctl.config.known_hosts import why_not_written
+from dtctl.config.known_hosts import is_named_so, is_of_ssh, why_not_written
 from dtctl.errors import TransportError
-from dtctl.transport.hostkeys import is_known_hosts_line
+from dtctl.transport.hostkeys import is_known_hosts_line, parse_known_hosts
 
 MOST_BYTES = 16_000_000
 LOCK_PATIENCE_S = 10.0
@@ -26,6 +26,8 @@ def check_place(file: Path, project: Path | None) -> None:
         raise _unwritable(
             file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
         )
+    if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
+        raise _unwritable(file, "it holds no host key, so that nothing says what it is for")
 
 
 def check_content(file: Path) -> None:
@@ -73,7 +75,15 @@ def locked(file: Path) -> Iterator[int]:
 
 
 def append(descriptor: int, lines: Sequence[str]) -> None:
-    """All lines or none, in one write, so that nobody ever reads half a line. Raises OSError."""
+    """All lines or none, in one write, so that nobody ever reads half a line. Raises OSError, and TransportError for
+    a host whose name makes the line mean something else to others: `no-pty ssh-ed25519 ...` lets a key log in.
+    """
+    for line in lines:
+        if not is_known_hosts_line(line):
+            raise TransportError(
+                f"the key of a host that is called {line.split()[0]!r} is not kept",
+                hint="the word has a meaning of its own in authorized_keys; reach the host by another name",
+            )
     size = os.fstat(descriptor).st_size
     unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     data = (("\n" if unfinished else "") + "".join(f"{line}\n" for line in lines)).encode()

@@ -24,10 +24,10 @@ from paramiko.ssh_exception import PasswordRequiredException, SSHException
 from dtctl.places import read_regular
 
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-PASSPHRASE_TRIES = 3
-MOST_BYTES = 65536
-"""Of the file of a key or a certificate."""
+KEY_BYTES = 1 << 20
+"""More than any key has; a cluster file may name what is no key at all."""
 
+PASSPHRASE_TRIES = 3
 AGENT_TIMEOUT_S = 60.0
 """For a key that wants to be touched or confirmed."""
 
@@ -132,6 +132,7 @@ def read_key_file(path: Path) -> KeyFile:
     file = KeyFile(path)
     try:
         file.text = _text(path)
+        file.type, file.blob = public_half(file.text, path)
     except (FileNotFoundError, NotADirectoryError):
         file.problem = "there is no such file"
         return file
@@ -141,7 +142,6 @@ def read_key_file(path: Path) -> KeyFile:
     except UnicodeDecodeError:
         file.problem = "not a key in a format that is known"
         return file
-    file.type, file.blob = public_half(file.text, path)
     load(file, None)
     if file.key is None and not file.locked:
         file.problem = "not a private key of a kind that is known"
@@ -176,7 +176,7 @@ def _certified(kind: type[PKey], file: KeyFile, passphrase: str | None) -> PKey 
 
 def _text(path: Path) -> str:
     """Raises OSError, also for what is no regular file, and UnicodeDecodeError."""
-    return read_regular(path, MOST_BYTES).decode("ascii")
+    return read_regular(path, KEY_BYTES).decode("ascii")
 
 
 def public_half(text: str, path: Path) -> tuple[str, bytes]:

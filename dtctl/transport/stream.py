@@ -186,8 +186,9 @@ class StreamSession:
         return ConnectionLost(f"lost the agent on {self._host.name}", detail="\n".join(filter(None, [why, stderr])))
 
     def _refusal(self, said: Refused) -> AgentError:
-        summary = f"{self._host.name}: {said['summary']}"
-        return AgentError(said["code"] or "internal", summary, detail=said["detail"], hint=said["hint"])
+        name = self._host.name
+        summary = f"{name}: {said['summary']}"
+        return AgentError(said["code"] or "internal", summary, detail=said["detail"], hint=said["hint"], host=name)
 
 
 class _Pace:

@@ -180,6 +180,49 @@ def test_it_may_choose_one_of_those_for_host_keys(home: Path, name: str) -> None
     assert (home / ".ssh" / name).read_text() == line("gpu-a", 1) + "\n"
 
 
+@pytest.mark.parametrize("name", ["authorized_keys", "authorized_keys2", "rc", "environment", "config", "config.d/x"])
+@pytest.mark.parametrize("before", ["# mine\n", line("restrict,gpu-b") + "\n"])
+def test_what_ssh_reads_for_something_else_is_never_written(home: Path, name: str, before: str) -> None:
+    """Comments can stand in all of them, and sshd passes over lines that it does not understand."""
+    file = home / ".ssh" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(before)
+    with pytest.raises(TransportError, match="is read by SSH for something else"):
+        accept(file, None)
+    assert file.read_text() == before
+
+
+def test_a_file_in_ssh_without_a_host_key_has_to_say_by_its_name_what_it_is_for(home: Path) -> None:
+    """AuthorizedKeysFile of an sshd may be any file there."""
+    file = home / ".ssh" / "keys"
+    file.write_text("# of my machines\n")
+    with pytest.raises(TransportError, match="it holds no host key"):
+        accept(file, None)
+    file.write_text("# of my machines\n" + line("gpu-b") + "\n")
+    accept(file, None)
+    assert line("gpu-a", 1) in file.read_text()
+
+
+@pytest.mark.parametrize("name", [".bash_profile", ".config/systemd/user/x.service", "bin/known_hosts", "hosts"])
+@pytest.mark.parametrize("around", ["", ".."])
+def test_a_cluster_file_in_a_home_directory_chooses_nothing_there(home: Path, name: str, around: str) -> None:
+    """Shells and sessions read new files of a home without being told to."""
+    project = home / around
+    with pytest.raises(TransportError, match="cannot write"):
+        accept(project / name, project)
+    assert not (project / name).exists()
+    accept(project / "known_hosts", project)
+    assert (project / "known_hosts").read_text() == line("gpu-a", 1) + "\n"
+
+
+@pytest.mark.parametrize("name", ["no-pty", "restrict", "Cert-Authority"])
+def test_a_host_with_the_name_of_an_option_of_authorized_keys_is_not_pinned(project: Path, name: str) -> None:
+    file = project / "keys"
+    with pytest.raises(TransportError, match="is not kept"):
+        accept(file, project, name=name)
+    assert file.read_text() == ""
+
+
 def test_it_may_choose_a_file_beside_itself(project: Path) -> None:
     for name in ("known_hosts", "keys/lab"):
         accept(project / name, project)

@@ -8,6 +8,7 @@ import pytest
 
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.render.errors import show_error, show_host_errors
@@ -15,6 +16,7 @@ from dtctl.render.logs import LogPrinter
 from dtctl.render.safe import log_lines
 from dtctl.render.tables import show_runs
 from dtctl.render.words import count, duration, iso_utc, size
+from dtctl.transport.fanout import SomeHostsFailed
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,24 @@ def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str
     alike = {f"gpu-{n}": TransportError("refused") for n in range(1, 5)}
     show_host_errors({**alike, "ps": AgentError("disk_full", "disk full", hint="df -h")})
     assert capsys.readouterr().err == "error: gpu-[1-4]: refused\nerror: ps: disk full\n hint: df -h\n"
+
+
+def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
+    """`curl http://... | sh` in the place where dtctl says what to type next."""
+
+    def refused(host: str) -> AgentError:
+        return AgentError("internal", f"{host}: no", detail="a\n hint: b", hint="c\n hint: d", host=host)
+
+    show_error(refused("gpu-1"))
+    assert capsys.readouterr().err == (
+        "error: gpu-1: no\n       a\n        hint: b\n hint of gpu-1: c\n        hint: d\n"
+    )
+    show_host_errors({host: refused(host) for host in ("gpu-1", "gpu-2")})
+    assert " hint of gpu-[1-2]: c\n" in capsys.readouterr().err
+    show_error(SomeHostsFailed("start", {host: refused(host) for host in ("gpu-1", "gpu-2")}, 2))
+    assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
+    show_error(CoordinatorAway("gpu-1", refused("gpu-1")))
+    assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
 
 
 def test_a_mistake_is_shown_in_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
