@@ -17,13 +17,10 @@ from dtctl.model import Host
 from dtctl.transport import wire
 from dtctl.transport.frames import checked_frame, untrue
 from dtctl.transport.seam import Message
-from dtctl.transport.silence import SILENCE_S, Silence, Waiting, untold
+from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
 
 log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never what they hold."""
-
-GREETING_TIMEOUT_S = 60.0
-"""For a host that is too busy to start a Python; a host that is not there fails long before."""
 
 FRAMES_PER_S = 1000
 """Of those that come in any number. More is not read, so that it stays with the host that makes it."""
