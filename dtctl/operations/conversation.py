@@ -15,6 +15,7 @@ from dtctl.operations.record import RunRecord
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.frames import checked_result, untrue
 from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.silence import PATIENCE_S
 
 R = TypeVar("R")
 
@@ -23,9 +24,6 @@ Fields = Mapping[str, Any]
 
 ANSWER_BYTES = 64 << 20
 """Of an answer that is kept in memory as a whole."""
-
-PATIENCE_S = 120.0
-"""For an answer that needs no more than a look; a host that beats all the time is not waited for any longer."""
 
 _OVERHEAD_BYTES = 64
 """What each frame counts at the least."""
@@ -153,9 +151,11 @@ def said(
     while True:
         try:
             message = session.receive(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if deadline is not None and message.type != "result" and time.monotonic() > deadline:
+                raise TimeoutError  # so much comes that there is always a frame to be had
         except TimeoutError:
             raise TransportError(
-                f"{host} gives no answer within {within_s:g} s",
+                f"{host} gives no whole answer within {within_s:g} s",
                 detail="dtctl's agent there is at work on it all the time, or says so",
                 hint=f"dtctl ssh {host}    shows what is the matter there",
             ) from None

@@ -1,4 +1,7 @@
-"""How long a host may say nothing, or take nothing, while it is waited for."""
+"""How long a host is waited for, above all while it says nothing or takes nothing.
+
+All limits of a conversation stand here, so that those who try hosts that hang can shorten them in one place.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,12 @@ from dtctl.errors import TransportError
 
 SILENCE_S = 30.0
 """Agents that have nothing to say send a beat every five seconds."""
+
+GREETING_TIMEOUT_S = 60.0
+"""For a host that is too busy to start a Python; a host that is not there fails long before."""
+
+PATIENCE_S = 120.0
+"""For an answer that needs no more than a look; a host that beats all the time is not waited for any longer."""
 
 TOLD_AFTER_S = 10.0
 ALIVE_BYTES = 64 * 1024

@@ -17,13 +17,10 @@ from dtctl.model import Host
 from dtctl.transport import wire
 from dtctl.transport.frames import checked_frame, untrue
 from dtctl.transport.seam import Message
-from dtctl.transport.silence import SILENCE_S, Silence, Waiting, untold
+from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
 
 log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never what they hold."""
-
-GREETING_TIMEOUT_S = 60.0
-"""For a host that is too busy to start a Python; a host that is not there fails long before."""
 
 FRAMES_PER_S = 1000
 """Of those that come in any number. More is not read, so that it stays with the host that makes it."""
@@ -78,6 +75,7 @@ class StreamSession:
         self._decoder = wire.Decoder()
         self._arrived: deque[Message] = deque()
         self._sending = threading.Lock()
+        self._receiving = threading.Lock()
         self._pace = _Pace()
         self._closed = False
         self._facts: Greeting | None = None
@@ -132,7 +130,13 @@ class StreamSession:
 
     def receive(self, timeout_s: float | None = None) -> Message:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        message = self._receive(deadline, self._silence(SILENCE_S))
+        # After Ctrl-C in `up` the thread that prepared a host may still be at it when its last words are waited for.
+        if not self._receiving.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            raise TimeoutError
+        try:
+            message = self._receive(deadline, self._silence(SILENCE_S))
+        finally:
+            self._receiving.release()
         if message.type in ("prepared", "started", "result", "error"):
             log.debug("%s: %s after %.2f s", self._host.name, message.type, time.monotonic() - self._begun)
         if message.type == "error":

@@ -82,7 +82,7 @@ class LoopbackFleet:
     def cluster_yaml(self) -> str:
         """The `ssh` and `hosts` sections of a cluster.yaml for this fleet."""
         lines = ["ssh:", f"  identity_file: {self.key}", f"  known_hosts: {self.known_hosts}", "hosts:"]
-        lines += [f"  {h.name}: {{ssh: {{host: {h.address}, port: {h.port}, user: {h.user}}}}}" for h in self.hosts]
+        lines += [f"  {h.name}: {{ssh: {{target: {h.address}, port: {h.port}, user: {h.user}}}}}" for h in self.hosts]
         return "\n".join(lines) + "\n"
 
 

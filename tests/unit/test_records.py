@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -258,3 +259,15 @@ def test_a_request_is_about_what_its_spec_is_about(fields: dict[str, Any], where
     with pytest.raises(Wrong) as wrong:
         checked(requests.UpRequest, {**UP, **fields})
     assert wrong.value.field == where
+
+
+@pytest.mark.parametrize("unit", ["{}", "[]", '{"":[]}'])
+def test_json_of_millions_of_empty_objects_is_refused_before_it_is_kept(unit: str) -> None:
+    text = "[" + ",".join([unit] * 1_100_000) + "]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="more than 1000000 objects and lists"):
+            json_text.parse(text)
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()

@@ -131,7 +131,7 @@ def test_who_beats_and_gives_no_answer_is_given_up_all_the_same() -> None:
         while True:
             yield from (b"", encode({"type": "beat"}))
 
-    with pytest.raises(TransportError, match=r"gpu-3 gives no answer within 1 s"):
+    with pytest.raises(TransportError, match=r"gpu-3 gives no whole answer within 1 s"):
         list(said(greeted(beats()), within_s=1.0))
 
 
@@ -196,6 +196,15 @@ def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytes
     with pytest.raises(TransportError, match="answers with more than 1 MiB"):
         for _ in said(greeted(again(frame)), "event", most_bytes=1 << 20):
             pass
+
+
+def test_an_answer_of_which_there_is_always_more_is_given_up() -> None:
+    frames = encode({"type": "event", "time": 1.0}) * 1000
+    begun = time.monotonic()
+    with pytest.raises(TransportError, match=r"gives no whole answer within 0.3 s"):
+        for _ in said(greeted(again(frames)), "event", most_bytes=None, within_s=0.3):
+            pass
+    assert time.monotonic() - begun < 3
 
 
 def test_one_hung_host_withholds_nobodys_answer() -> None:

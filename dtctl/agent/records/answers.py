@@ -75,7 +75,7 @@ class Need(Record):
     """The manifest of the bundle, or these of its files."""
 
     manifest: Usual[bool, False]
-    files: Usual[AtMost[List[Count], 10_000_000], []]
+    files: Usual[AtMost[List[Count], 1_000_000], []]
 
 
 class Checkpoint(Record):

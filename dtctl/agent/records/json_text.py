@@ -13,10 +13,17 @@ _DIGITS = 20
 """Of an integer: more than any count or time has. Long ones take time that grows with the square of their length."""
 
 
+MOST_BRACKETS = 1_000_000
+"""Of a text: an empty object is 3 bytes of it and 72 of memory. Those that stand in texts count as well."""
+
+
 def parse(text: Union[str, bytes]) -> Any:
     """The value. Raises ValueError, also for what is nested too deeply and for bytes that are not UTF-8."""
+    whole = text if isinstance(text, str) else text.decode("utf-8")
+    if len(whole) > MOST_BRACKETS and whole.count("{") + whole.count("[") > MOST_BRACKETS:
+        raise ValueError("more than %d objects and lists" % MOST_BRACKETS)
     try:
-        return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8"))
+        return _DECODER.decode(whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

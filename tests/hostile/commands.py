@@ -1,0 +1,121 @@
+"""Every command of dtctl, as it is tried on hosts that lie, and what it has to show of the host that does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dtctl.errors import ExitCode
+from tests.hostile.host_answers import MARK
+
+SILENT = {
+    "init": "writes a template and speaks to no host",
+    "validate": "reads the cluster file alone",
+    "plan": "reads the cluster file alone",
+    "schema": "prints what is known without any host",
+    "version": "prints what is known without any host",
+    "ssh": "becomes OpenSSH's own client; dtctl hears nothing of what the host says",
+}
+"""Commands that hear nothing from a host, and why."""
+
+OVER_SSH_ALONE = {"trust": "looks at keys, which are shown before any agent speaks"}
+"""Commands that need a real server."""
+
+ENDLESS_S = 2.0
+
+_MADE_READY = "status result, need, progress, prepared, started, up result"
+HEARD = {
+    "status": "status result",
+    "logs": "log, logs result, status result, states, watch result",
+    "events": "event, events result, status result",
+    "checkpoints": "status result",
+    "wait": "status result, states, watch result",
+    "runs": "runs result",
+    "exec": "output, exec result",
+    "stop": "stop result, status result",
+    "restart": "restart result, status result",
+    "down": "stop result, down result",
+    "gc": "gc result",
+    "push": "need, push result",
+    "up": _MADE_READY,
+    "replace": _MADE_READY,
+}
+"""Command -> what hosts say to it."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """`endless`: it goes on until Ctrl-C where the host lets it. `shows`: it shows what the other host says whatever
+    the liar says, and `partly`: unless the liar is believed."""
+
+    words: tuple[str, ...]
+    endless: bool = False
+    shows: bool = False
+    partly: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.words[0]
+
+    def patience_s(self) -> float:
+        """Until Ctrl-C."""
+        return ENDLESS_S if self.endless else 30.0
+
+    def hears(self) -> set[str]:
+        """The names of the frames that it is answered with (host_lies.py)."""
+        return {"greeting", *HEARD[self.name].split(", ")} if self.name in HEARD else set()
+
+    def codes(self, interrupted: bool) -> set[int]:
+        if self.name == "exec":
+            return set(range(256))
+        never = {ExitCode.TERMINATED, ExitCode.CONFIG, ExitCode.USAGE}
+        return set(map(int, ExitCode)) - never - (set() if interrupted else {ExitCode.INTERRUPTED})
+
+    @property
+    def passes_bytes_on(self) -> bool:
+        """Where stdout is no terminal, as here; test_safe_output.py has one."""
+        return self.name == "exec"
+
+
+def _spoken(text: str, *, endless: bool = False, shows: bool = False, partly: bool = False) -> Spoken:
+    return Spoken(tuple(text.split()), endless, shows, partly)
+
+
+COMMANDS = {
+    " ".join(one.words): one
+    for one in (
+        _spoken("status", partly=True),
+        _spoken("status -o json", partly=True),
+        _spoken("status --run demo-1", partly=True),
+        _spoken("status --watch", endless=True),
+        _spoken("logs", shows=True),
+        _spoken("logs -n 5 -t", shows=True),
+        _spoken("logs -n all", endless=True),
+        _spoken("logs -f", endless=True),
+        _spoken("events", partly=True),
+        _spoken("events -o json"),
+        _spoken("events -f", endless=True),
+        _spoken("checkpoints", partly=True),
+        _spoken("wait --timeout 2s", endless=True),
+        _spoken("wait", endless=True),
+        _spoken("runs"),
+        _spoken("runs -o json"),
+        _spoken("exec -- true", endless=True),
+        _spoken("exec worker:0 worker:1 -- true", endless=True),
+        _spoken("stop"),
+        _spoken("stop worker:1 --grace 1s"),
+        _spoken("restart worker:0"),
+        _spoken("restart worker:1"),
+        _spoken("down -y"),
+        _spoken("gc -y", shows=True),
+        _spoken("gc --dry-run -o json", shows=True),
+        _spoken("push", endless=True),
+        _spoken("up", endless=True),
+        _spoken("up --replace -q", endless=True),
+        _spoken("replace a c -y", endless=True),
+        _spoken("replace b c -y", endless=True),
+    )
+}
+
+
+def mark(host: str) -> str:
+    return f"{MARK} {host}"

@@ -1,0 +1,190 @@
+"""What a genuine host of a small run that has ended says to each request. Standard library only: it runs on hosts.
+
+The run has a task on each of the hosts `a`, where the coordinator is, and `b`; `c` is a spare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Fields = dict[str, Any]
+Answer = Iterator[tuple[Fields, bytes]]
+
+CLUSTER, RUN, CREATED = "demo", "demo-1", 1000.0
+ROSTER = {"worker:0": "a", "worker:1": "b"}
+MARK = "as seen on host"
+"""Followed by the host's name: in what it shows of itself."""
+
+
+class GoneError(Exception):
+    """The controller has hung up."""
+
+
+def greeting(host: str) -> Fields:
+    return {
+        "type": "greeting", "protocol": 1, "python": "3.11.7", "hostname": host, "user": "train", "home": "/home/train",
+        "root": "/home/train/.dtctl", "pid": 7, "time": 2000.0, "free_bytes": 1 << 40, "cpus": 8,
+    }  # fmt: skip
+
+
+def tasks_on(host: str) -> list[str]:
+    return [task for task, place in ROSTER.items() if place == host]
+
+
+def inventory() -> Fields:
+    roster = [
+        {
+            "task": task, "host": host, "address": "192.0.2.9", "role": "lead" if task == "worker:0" else "worker",
+            "scope": "gang", "vital": True, "decides": task == "worker:0", "serves": False,
+        }
+        for task, host in ROSTER.items()
+    ]  # fmt: skip
+    names = {"cluster": CLUSTER, "run": RUN, "created": CREATED, "lead": "worker:0", "success": "lead"}
+    return {**names, "roster": roster, "replaced": {}}
+
+
+def entry(state: str = "succeeded") -> Fields:
+    ended = {"code": 0, "signal": None, "error": None, "ended": 1900.0, "retry": False, "tail": "done\n"}
+    return {
+        "state": state, "attempt": 1, "pid": None, "since": 1900.0, "ready": False, "step": 1000, "step_time": 1899.0,
+        "exit": ended, "reason": "exit code 0",
+        "history": [{"attempt": 1, "started": 1001.0, "ended": 1900.0, "asked": False, "code": 0}],
+    }  # fmt: skip
+
+
+def state(host: str) -> Fields:
+    agent = {"pid": 8, "start_time": 9, "boot_id": "b", "since": 1001.0}
+    return {
+        "version": 1, "serial": 9, "run": RUN, "host": host, "agent": agent, "finished": True,
+        "tasks": {task: entry() for task in tasks_on(host)},
+    }  # fmt: skip
+
+
+def view() -> Fields:
+    contact = {"connected": False, "heard": 1950.0, "over": True}
+    incident = {
+        "id": 1, "task": "worker:1", "host": "b", "noticed": 1100.0, "reason": "killed by SIGKILL", "scope": "gang",
+        "tasks": ["worker:0", "worker:1"], "collateral": [{"task": "worker:0", "reason": "lost its peer"}],
+        "step": 400, "back_to": 300, "begun": 1101.0, "recovered": 1110.0, "closed": None, "told": {"worker:1": 300},
+        "attempt": 1, "ended": 1100.0, "own": False,
+    }  # fmt: skip
+    condition = {"type": "Succeeded", "reason": "worker:0 has succeeded", "cause": "worker:0", "since": 1900.0}
+    return {
+        "version": 1, "serial": 5, "run": RUN, "time": 2000.0, "phase": "ended", "condition": condition,
+        "conditions": [{**condition, "type": "Running", "since": 1001.0}], "warnings": ["its disk is nearly full"],
+        "hosts": {host: {**contact, "state": state(host)} for host in ROSTER.values()}, "intents": {},
+        "incidents": [incident], "restarts": 1, "request_serial": 0, "missing": None, "elapsed_s": 900.0, "deaf": None,
+    }  # fmt: skip
+
+
+def checkpoints(host: str) -> list[Fields]:
+    newest = {
+        "prefix": f"/data/model.ckpt-1000 {MARK} {host}", "step": 1000, "time": 1890.0, "size_bytes": 1 << 20,
+        "shards": 1, "complete": True, "problem": None,
+    }  # fmt: skip
+    return [{"dir": "/data", "newest_complete": newest, "incomplete": [], "all": [newest], "problem": None}]
+
+
+class Host:
+    """`listen` gives the next frame of the controller, or raises GoneError."""
+
+    def __init__(self, name: str, listen: Any) -> None:
+        self.name = name
+        self._listen = listen
+
+    def answer(self, request: Fields) -> Answer:
+        """Frames and their payloads; a refusal is the last of them."""
+        if request.get("whole") and ROSTER.get("worker:0") != self.name and request["type"] != "status":
+            yield _error("not_coordinator", "this host does not coordinate the run"), b""
+            return
+        yield from getattr(self, f"_{request['type']}")(request)
+
+    def _status(self, request: Fields) -> Answer:
+        whole = request.get("whole") and self.name == "a"
+        result = {
+            "run": RUN, "time": 2000.0, "agent_alive": False, "inventory": inventory(), "state": state(self.name),
+            "coordination": view() if whole else None, "checkpoints": checkpoints(self.name), "problem": None,
+        }  # fmt: skip
+        yield {"type": "result", **result}, b""
+
+    def _watch(self, request: Fields) -> Answer:
+        whole = request.get("whole")
+        told = {"state": None, "coordination": view()} if whole else {"state": state(self.name), "coordination": None}
+        yield {"type": "states", "run": RUN, **told}, b""
+        yield {"type": "result", "run": RUN}, b""
+
+    def _logs(self, request: Fields) -> Answer:
+        for task in request["tasks"]:
+            text = f"line 1 of {task}\nline 2 of {task} {MARK} {self.name}\n".encode()
+            yield {"type": "log", "task": task, "attempt": 1, "offset": 0, "end": len(text), "time": 1900.0}, text
+        yield {"type": "result", "run": RUN}, b""
+
+    def _events(self, request: Fields) -> Answer:
+        for number in range(3):
+            told = {"n": number, "time": 1001.0 + number, "kind": "task", "host": self.name, "attempt": 1}
+            moved = {"task": tasks_on(self.name)[0], "from": "pending", "to": "starting", "by": "train@desk"}
+            yield {"type": "event", **told, **moved, "reason": f"{MARK} {self.name}"}, b""
+        yield {"type": "result", "run": RUN, "next": 3, "passed_over": 0}, b""
+
+    def _runs(self, request: Fields) -> Answer:
+        own = dict.fromkeys(tasks_on(self.name), "succeeded")
+        known = {"run": RUN, "cluster": CLUSTER, "host": self.name, "created": CREATED, "live": False, "tasks": own}
+        yield {"type": "result", "runs": [known], "omitted": 0, "damaged": []}, b""
+
+    def _stop(self, request: Fields) -> Answer:
+        named = request.get("tasks")
+        own = list(ROSTER) if request.get("whole") else tasks_on(self.name)
+        told = {"stopped": own if named is None else named, "already": [], "survivors": [], "unreached": []}
+        yield {"type": "result", "run": RUN, **told, "inventory": inventory(), "coordination": view()}, b""
+
+    def _restart(self, request: Fields) -> Answer:
+        tasks = {task: entry("running") for task in request["tasks"]}
+        yield {"type": "result", "run": RUN, "tasks": tasks, "unreached": [], "inventory": inventory()}, b""
+
+    def _down(self, request: Fields) -> Answer:
+        told = {"stopped": [], "already": tasks_on(self.name), "survivors": [], "removed": [RUN]}
+        yield {"type": "result", **told, "kept": [f"notes.txt {MARK} {self.name}"]}, b""
+
+    def _exec(self, request: Fields) -> Answer:
+        yield {"type": "output", "stream": 1}, f"hello {MARK} {self.name}\n".encode()
+        yield {"type": "output", "stream": 2}, b"and a warning\n"
+        yield {"type": "result", "exit_code": 0, "signal": None}, b""
+
+    def _gc(self, request: Fields) -> Answer:
+        dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}
+        stray = {"pid": 77, "command": f"python train.py {MARK} {self.name}", "run": "demo-0"}
+        told = {"processes": [stray], "survivors": [], "runs": [dead], "bundles": ["0" * 64]}
+        rest = {"files": ["/home/train/.dtctl/agent/old"], "omitted": 0, "freed_bytes": 4096}
+        yield {"type": "result", "dry_run": bool(request["dry_run"]), **told, **rest}, b""
+
+    def _bundle(self) -> Answer:
+        yield {"type": "need", "manifest": True, "files": []}, b""
+        self._listen()
+        yield {"type": "need", "manifest": False, "files": [0]}, b""
+        while not self._listen().get("last", True):
+            pass
+
+    def _push(self, request: Fields) -> Answer:
+        yield from self._bundle()
+        yield {"type": "result", "bundle": request["bundle"], "sent_files": 1}, b""
+
+    def _up(self, request: Fields) -> Answer:
+        spec = request["spec"]
+        run, own = spec["run"], {task["id"]: entry("running") for task in spec["tasks"]}
+        yield from self._bundle()
+        yield {"type": "progress", "phase": "setup", "text": f"{MARK} {self.name}\n"}, b""
+        found = checkpoints(self.name)
+        yield {"type": "prepared", "unchanged": False, "run": run, "current": None, "replaces": None,
+               "checkpoints": found}, b""  # fmt: skip
+        if self._listen()["type"] == "start":
+            yield {"type": "started", "run": run, "tasks": own}, b""
+            if self._listen()["type"] == "keep":
+                kept = {"unchanged": False, "reboot": "cron", "reboot_why": None, "pruned": []}
+                yield {"type": "result", "run": run, **kept}, b""
+                return
+        yield _error("rolled_back", "given up at the controller's word"), b""
+
+
+def _error(code: str, summary: str) -> Fields:
+    return {"type": "error", "code": code, "summary": summary, "detail": "", "hint": ""}

@@ -1,0 +1,307 @@
+"""What a host may say that is not true: one line a lie. Standard library only, as the liar runs on hosts.
+
+Each makes, of what a genuine host would say, the bytes that are sent in its place; None is silence for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tests.hostile.saying import (
+    START,
+    Change,
+    Chunks,
+    Fields,
+    Lie,
+    after,
+    before,
+    forever,
+    instead,
+    line,
+    of_size,
+    once,
+    only,
+    payload,
+    put,
+    replaced,
+    told,
+    values,
+    within,
+    without,
+)
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1bP+q\x1b\\\x9b31m\x9d0;x\x9c\r\x08\x00\x7f"
+FREE = ("reason", "summary", "detail", "hint", "by", "problem", "command", "text", "prefix", "dir", "tail", "missing",
+        "deaf", "closed", "reboot_why", "error", "python", "hostname", "user", "home", "root", "phase", "from",
+        "to")  # fmt: skip
+"""Fields of any text; others have a form."""
+
+
+def escaped(fields: Fields) -> None:
+    for name, value in fields.items():
+        if name in FREE and isinstance(value, str):
+            fields[name] = value + ESCAPES
+        elif isinstance(value, dict):
+            escaped(value)
+        elif name in ("warnings", "files", "kept", "bundles"):
+            fields[name] = [ESCAPES, *value]
+        elif isinstance(value, list):
+            for one in value:
+                if isinstance(one, dict):
+                    escaped(one)
+
+
+RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
+RESULTS += "down result, exec result, gc result, push result, up result"
+RUNS_OF = "status result, stop result, restart result"
+"""Those that tell of a run with its inventory."""
+BAIT = 2
+"""A port where nobody has a reason to dial."""
+
+PATH = "../../victim"
+NOWHERE = "elsewhere"
+FOREIGN = {"task": "ps:7", "host": "b", "address": "192.0.2.66"}
+
+
+def other_run(frame: Fields) -> None:
+    frame.update(replaced(frame, lambda value: "demo-2" if value == "demo-1" else value))
+
+
+def dial(frame: Fields) -> None:
+    """An inventory as it once was, which said how hosts are reached."""
+    ssh = {"target": "127.0.0.1", "port": BAIT, "user": "root", "host_keys": "accept-new", "known_hosts": "~/.bashrc"}
+    hosts = [
+        {"name": name, "ssh": {**ssh, "jump": f"127.0.0.1:{BAIT}"}, "address": None} for name in ("a", "b", "evil")
+    ]
+    for place in (frame, frame.get("inventory") or {}):
+        place.update(hosts=hosts, file="/etc/passwd", transport="ssh", others=hosts)
+
+
+def dial_here(frame: Fields) -> None:
+    """The same with agents on the controller itself."""
+    hosts = [{"name": name, "ssh": None, "address": None} for name in ("a", "b", "evil")]
+    for place in (frame, frame.get("inventory") or {}):
+        place.update(hosts=hosts, local=True, is_local=True)
+
+
+def moved_to(host: str) -> Change:
+    """The run, and its coordinator, have moved there."""
+
+    def change(frame: Fields) -> None:
+        for member in (frame.get("inventory") or {}).get("roster", []):
+            member["host"] = host
+
+    return change
+
+
+def inventory(**fields: Any) -> Change:
+    return lambda frame: frame["inventory"].update(fields) if frame.get("inventory") else None
+
+
+def view(**fields: Any) -> Change:
+    return lambda frame: frame["coordination"].update(fields) if frame.get("coordination") else None
+
+
+def entry(**fields: Any) -> Change:
+    def change(frame: Fields) -> None:
+        states = [frame.get("state"), *((frame.get("coordination") or {}).get("hosts") or {}).values()]
+        for state in filter(None, states):
+            for one in (state.get("state") or state)["tasks"].values():
+                one.update(fields)
+        for one in frame["tasks"].values() if frame["type"] == "started" else ():
+            one.update(fields)
+
+    return change
+
+
+STATES = "status result, states, started, stop result"
+VIEWS = "status result, states, stop result"
+BEAT = line(type="beat", at="bundle", for_s=1e9)
+PROGRESS = line(type="progress", phase="setup", text="still at it\n")
+LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
+EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
+DOORS = "prepared, need, log, event, output, states, " + RESULTS
+"""Where a conversation may stop."""
+
+
+def _drops() -> Iterator[bytes]:
+    while True:
+        yield b"x"
+        time.sleep(0.1)
+
+
+def _gone() -> Chunks:
+    raise OSError("it hangs up")
+
+
+LIES: dict[str, Lie] = {
+    # who it is
+    "a greeting of another protocol": told("greeting", put(protocol=99)),
+    "a greeting without a protocol": told("greeting", without("protocol")),
+    "a greeting of other kinds": values("greeting", lambda value: [] if isinstance(value, int | float) else value),
+    "a greeting that is a result": told("greeting", put(type="result")),
+    "a greeting with escapes": told("greeting", escaped),
+    "a greeting twice": after("greeting", once(line(type="greeting", protocol=1))),
+    "noise without end before the greeting": instead("greeting", forever(b"Welcome to Ubuntu!\n" * 500)),
+    "no start before the greeting": instead("greeting", once(b'{"type":"greeting"}\n', None)),
+    "silence in place of the greeting": instead("greeting", once(None)),
+    "silence after the greeting": instead("*", once(None)),
+    "an error in place of the greeting": instead("greeting", once(START + line(type="error", code="x", summary="x"))),
+    # how the run's hosts are reached
+    "an inventory that says how hosts are reached": told(RUNS_OF, dial),
+    "an inventory of agents on the controller": told(RUNS_OF, dial_here),
+    "a roster with a host of its own": told(RUNS_OF, moved_to("evil")),
+    "a roster with all on the liar and none elsewhere": told(RUNS_OF, moved_to("a")),
+    "a roster with all on the other host": told(RUNS_OF, moved_to("b")),
+    "a roster on the spare": told(RUNS_OF, moved_to("c")),
+    "a roster on a path": told(RUNS_OF, moved_to(PATH)),
+    "a roster on an option of ssh": told(RUNS_OF, moved_to("-oProxyCommand=touch${IFS}hit")),
+    "a roster of a foreign task": told(RUNS_OF, within("inventory.roster", [FOREIGN])),
+    "a roster with a task twice": told(RUNS_OF, within("inventory.roster", [FOREIGN, FOREIGN])),
+    "a roster of nothing": told(RUNS_OF, inventory(roster=[])),
+    "a roster of a million": told(RUNS_OF, inventory(roster=[FOREIGN] * 300_000)),
+    "a lead that is nobody": told(RUNS_OF, inventory(lead="ps:9")),
+    "a place taken by a path": told(RUNS_OF, inventory(replaced={"a": PATH})),
+    "a place taken by the liar": told(RUNS_OF, inventory(replaced={"b": "a", "c": "a"})),
+    "no inventory": told(RUNS_OF, put(inventory=None)),
+    # which run
+    "a run that is a path": told("*", put(run=PATH)),
+    "a run that is absolute": told("*", put(run="/etc/passwd")),
+    "a run of another cluster": told("*", put(run="other-1")),
+    "another run of the cluster": told("*", put(run="demo-2")),
+    "another run, told of through and through": told("*", other_run),
+    "a run from the future": told(RUNS_OF, inventory(created=9e11)),
+    "a run from before all times": told(RUNS_OF, inventory(created=-1)),
+    "a run that is null": told("*", put(run=None)),
+    "an inventory of another cluster": told(RUNS_OF, inventory(cluster="other")),
+    "runs that are paths": told("runs result", within("runs.0.run", PATH)),
+    "runs of another host": told("runs result", within("runs.0.host", "b")),
+    "a damaged run that is a path": told(
+        "runs result", put(damaged=[{"run": PATH, "host": "a", "cluster": None, "problem": ESCAPES}])
+    ),
+    "a removed run that is a path": told("down result", put(removed=[PATH])),
+    "a removed run of everybody": told("down result", put(removed=["demo-1", "demo-0", "other-1", "victim"])),
+    "a run to be replaced that is a path": told("prepared", put(replaces=PATH, current=PATH)),
+    "a run to be replaced of another cluster": told("prepared", put(replaces="other-1")),
+    "a run that goes on unchanged": told("prepared", put(unchanged=True, run="demo-9", current="demo-9")),
+    # whose tasks
+    "a state of another host": told(STATES, within("state.host", NOWHERE)),
+    "a state of a foreign task": told(STATES, within("state.tasks.ps:7", {"state": "failed"})),
+    "a state without its tasks": told(STATES, within("state.tasks", {})),
+    "tasks that were started and are others": told("started", put(tasks={"ps:7": {}})),
+    "a view of a foreign host": told(VIEWS, within("coordination.hosts.evil", {"connected": True})),
+    "a view of foreign tasks": told(VIEWS, view(intents={"ps:7": {"want": "stop"}})),
+    "a view caused by a foreign task": told(VIEWS, within("coordination.condition.cause", "ps:7")),
+    "a view of foreign incidents": told(VIEWS, within("coordination.incidents.0.tasks", ["ps:7"])),
+    "a view from whoever does not coordinate": told(VIEWS, lambda frame: frame.update(coordination={"run": "demo-1"})),
+    "survivors of a foreign task": told(
+        "stop result, down result", put(survivors=[{"task": "ps:7", "pid": 1, "command": "init"}])
+    ),
+    "survivors of nobody": told("stop result, down result", put(survivors=[{"pid": 1, "command": ESCAPES}])),
+    "survivors without end": told(
+        "stop result, down result", put(survivors=[{"pid": 1, "command": "x" * 4000}] * 5000)
+    ),
+    "hosts that are away and foreign": told("stop result, restart result", put(unreached=["evil", "b"])),
+    "tasks stopped that are foreign": told("stop result, down result", put(stopped=["ps:7"])),
+    "tasks restarted that are foreign": told("restart result", put(tasks={"ps:7": {}})),
+    # of which kind
+    "texts that are numbers": values("*", only(str, 7)),
+    "numbers that are texts": values("*", lambda value: "7" if type(value) in (int, float) else value),
+    "numbers below zero": values("*", only(int, -1)),
+    "numbers without end": values("*", lambda value: 10**18 if type(value) in (int, float) else value),
+    "times at the end of all times": values("*", only(float, 1e12)),
+    "true in place of numbers": values("*", only(int, True)),
+    "lists that are objects": values("*", only(list, {})),
+    "objects that are lists": values("*", only(dict, [])),
+    "nothing at all": values("*", lambda value: None),
+    "texts of a megabyte": values("*", lambda value: value + "x" * 500_000 if value == "demo" else value),
+    "frames without any field": told("*", lambda frame: [frame.pop(name) for name in list(frame) if name != "type"]),
+    "states of a kind of their own": told(STATES, entry(state="exploded")),
+    "steps and attempts out of range": told(STATES, entry(step=2**53, attempt=2**53, restarts=2**53)),
+    "exit codes out of range": told("exec result", put(exit_code=100_000, signal=4000)),
+    "exit codes that are none": told("exec result", put(exit_code=None, signal=None)),
+    "an exit that is text": told(STATES, entry(exit="boom")),
+    "a phase and an outcome of its own": told(VIEWS, view(phase="partying")),
+    "checkpoints without end": told(
+        "status result, prepared",
+        put(checkpoints=[{"dir": "/x", "newest_complete": None, "incomplete": [], "all": []}] * 5000),
+    ),
+    "checkpoints of the future": told("status result, prepared", within("checkpoints.0.newest_complete.time", 1e12)),
+    "a cleaning that was not asked for": told("gc result", lambda frame: frame.update(dry_run=not frame["dry_run"])),
+    "bundles that are paths": told("gc result", put(bundles=[PATH, ESCAPES], files=["/" + ESCAPES])),
+    # frames that nobody has asked for
+    "a frame of no type": instead("*", once(b"{}\n")),
+    "a frame of its own type": before("*", once(line(type="shutdown"))),
+    "a type that is a list": before("*", once(line(type=["result"]))),
+    "a result twice": after(RESULTS, once(line(type="result", run="demo-1"))),
+    "a result before all else": before("*", once(line(type="result", run="demo-1", exit_code=0, signal=None))),
+    "output after the result": after("exec result", forever(line(type="output", stream=1, bytes=2) + b"x\n")),
+    "output on a stream of its own": told("output", put(stream=7)),
+    "logs of a foreign task": told("log", put(task="ps:7")),
+    "logs whose offsets run backwards": told("log", put(offset=10**9, end=3, attempt=10**9)),
+    "logs of a line of ten megabytes": payload("log", b"x" * (4 << 20) + ESCAPES.encode(), 3),
+    "logs of gigabytes": payload("log", b"a line of a log\n" * 65536, 4000),
+    "logs of bytes that are no text": payload("log", bytes(range(256)) * 40 + b"\n"),
+    "logs with escapes": payload("log, output", f"{ESCAPES}\n{ESCAPES}".encode()),
+    "events of a kind of their own": told("event", put(kind="party", task="ps:7")),
+    "events of foreign hosts": told("event", put(host="evil", task="ps:7")),
+    "events whose numbers run backwards": after("event", lambda: [line(**{**EVENT, "n": n}) for n in range(9, 0, -1)]),
+    "events without end": before("event", forever(line(**EVENT) * 100)),
+    "an event of the last number": told("event", put(n=2**53)),
+    "states without end": before("states", forever(line(type="states", run="demo-1") * 100)),
+    "beats for ever": before(DOORS, forever(BEAT * 10)),
+    "progress for ever": before("prepared, push result", forever(PROGRESS * 10)),
+    "progress of escapes": before("prepared, push result", once(line(type="progress", phase=ESCAPES, text=ESCAPES))),
+    "progress of four thousand megabytes": before(
+        "prepared, push result", once(line(type="progress", phase="send", done_bytes=2**53, total_bytes=1))
+    ),
+    "a manifest that is refused for ever": instead("need", forever(line(type="need", manifest=True, files=[]))),
+    "a need of a file that is not there": told("need", put(files=[10**9])),
+    "a need of a file below zero": told("need", put(files=[-1])),
+    "a need of one file a thousand times": told("need", put(files=[0] * 1000)),
+    "a need of ten million files": instead("need", of_size(b'{"type":"need","files":[0', b",0", 12 << 20, b"]}\n")),
+    # errors
+    "an error of escapes": instead("*", once(line(type="error", code=ESCAPES, summary=ESCAPES, detail=ESCAPES))),
+    "an error of megabytes": instead("*", once(line(type="error", code="x", summary="x" * (8 << 20)))),
+    "an error of sixty thousand lines": instead(
+        "*", once(line(type="error", code="x", summary="x", detail="\n" * 60000))
+    ),
+    "an error of an unknown code": instead("*", once(line(type="error", code="party", summary="x", hint="rm -rf ~"))),
+    "an error of no code": instead("*", once(line(type="error", summary=7))),
+    "an error that the run is not there": instead("*", once(line(type="error", code="no_run", summary="no run"))),
+    "an error that it does not coordinate": instead(
+        "*", once(line(type="error", code="not_coordinator", summary="not here"))
+    ),
+    "an error that all was rolled back": instead("*", once(line(type="error", code="rolled_back", summary="gone"))),
+    # bytes that are no frames
+    "a line of sixty megabytes": instead("*", of_size(b'{"type":"result","x":"', b"x", 60 << 20, b'"}\n')),
+    "a line one byte below the limit": instead(
+        "*", of_size(b'{"type":"result","x":"', b"x", (16 << 20) - 65536, b'"}\n')
+    ),
+    "a line of a million empty objects": instead("*", of_size(b'{"type":"result","x":[{}', b",{}", 15 << 20, b"]}\n")),
+    "a line of a million empty names": instead("*", of_size(b'{"type":"result","x":[[]', b",[]", 15 << 20, b"]}\n")),
+    "a line without an end": instead("*", forever(b"x" * 65536)),
+    "brackets without end": instead("*", once(b'{"type":"result","x":' + b"[" * 900_000 + b"\n")),
+    "a number of a million digits": instead("*", once(b'{"type":"result","run":' + b"9" * 1_000_000 + b"}\n")),
+    "a number that is none": instead("*", once(b'{"type":"result","time":NaN}\n')),
+    "a number beyond all": instead("*", once(b'{"type":"result","time":1e999}\n')),
+    "half a character": instead("*", once(b'{"type":"result","run":"\\ud800"}\n')),
+    "texts of half characters": told(
+        "*", lambda frame: frame.update(reason="\ud800", summary="\udfff", problem="\ud9ff")
+    ),
+    "bytes that are no UTF-8": instead("*", once(b'{"type":"result","run":"\xff\xfe"}\n')),
+    "no JSON": instead("*", once(b"HTTP/1.1 200 OK\r\n\r\n")),
+    "a payload that never comes": instead("*", once(line(type="log", bytes=4096), None)),
+    "a payload of a terabyte": told("*", put(bytes=1 << 40)),
+    "a payload below zero": told("*", put(bytes=-1)),
+    "a payload where none belongs": payload("greeting, " + DOORS, ESCAPES.encode()),
+    "half a frame and then silence": Lie("*", lambda said: [said.encoded()[:20], None]),
+    "a byte now and then": Lie("*", lambda said: _drops()),
+    "silence before the end": before(RESULTS, once(None)),
+    "an end in the middle": instead(DOORS, _gone),
+    # texts
+    "escapes in every text": told("*", escaped),
+    "texts as long as they may be": values("*", lambda value: value * 400 if value == "exit code 0" else value),
+}

@@ -1,0 +1,131 @@
+"""Every command of dtctl on hosts that lie, while another host of the run tells the truth.
+
+The lies come over a socket in the place of SSH, and everything else of dtctl is genuine; test_lying_sshd.py has a real
+SSH server. Of the commands that a lie reaches it is tried here on some, in turn; on all of them, and from either of the
+hosts, in the tests that are marked slow.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from dtctl.cli.app import app
+from dtctl.errors import ExitCode
+from tests.hostile.bench import ADDRESSES, Bench, Done, Liars
+from tests.hostile.commands import COMMANDS, OVER_SSH_ALONE, SILENT, Spoken, mark
+from tests.hostile.host_lies import LIES
+
+pytestmark = pytest.mark.xdist_group("hosts that lie")
+"""One process tries all of them, side by side, while others wait for silent hosts."""
+
+NUMBERS = {name: number for number, name in enumerate(LIES, 1)}
+OTHER = {"a": "b", "b": "a"}
+NOBODY = {"a": 0, "b": 0, "c": 0}
+IN_TURN = 4
+"""Of so many commands that a lie reaches one is tried in `make test`."""
+
+EVERYTHING = [(liar, what) for liar in OTHER for what in LIES]
+
+
+def lies(liar: str, what: str) -> Mapping[str, int]:
+    return {**NOBODY, liar: NUMBERS[what]}
+
+
+def reached(what: str) -> list[Spoken]:
+    """The commands that ask for what the lie is about."""
+    return [one for one in COMMANDS.values() if any(LIES[what].is_about(name) for name in one.hears())]
+
+
+def some(what: str) -> list[Spoken]:
+    every = reached(what)
+    return every[NUMBERS[what] % min(IN_TURN, len(every)) :: IN_TURN]
+
+
+def liar_of(what: str) -> str:
+    """Where the coordinator is, two times of three."""
+    return "b" if NUMBERS[what] % 3 == 0 else "a"
+
+
+def chosen(request: pytest.FixtureRequest, test: str) -> list[tuple[str, str]]:
+    """What the tests of this name that are to run are about."""
+    items = [item for item in request.session.items if getattr(item, "originalname", "") == test]
+    parameters = [item.callspec.params for item in items if isinstance(item, pytest.Function)]
+    named = [(one.get("liar"), str(one["what"])) for one in parameters]
+    return [(str(liar) if liar else liar_of(what), what) for liar, what in named]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory(prefix="liars") as sockets:
+        liars = Liars(Path(sockets))
+        hosts = ", ".join(f"{name}: {address}" for name, address in ADDRESSES.items())
+        made = Bench(tmp_path_factory.mktemp("bench"), "user: train", hosts, sockets=liars.directory)
+        yield made
+        made.close()
+        liars.close()
+
+
+@pytest.fixture(scope="module")
+def in_turn(bench: Bench, request: pytest.FixtureRequest) -> Bench:
+    """With all that is to be tried begun."""
+    for liar, what in chosen(request, "test_a_lie_harms_no_command"):
+        bench.begin((one, lies(liar, what)) for one in some(what))
+    return bench
+
+
+@pytest.fixture(scope="module")
+def everything(bench: Bench, request: pytest.FixtureRequest) -> Bench:
+    for liar, what in chosen(request, "test_a_lie_from_anywhere_harms_none_of_all_commands"):
+        bench.begin((one, lies(liar, what)) for one in reached(what))
+    return bench
+
+
+def complaints(ended: list[Done], other: str) -> list[str]:
+    found = []
+    for done in ended:
+        found += [f"{wrong}: {done}" for wrong in done.wrongs()]
+        if done.has_to_show() and mark(other) not in done.output:
+            found.append(f"nothing of {other} is shown: {done}")
+    return found
+
+
+def test_no_command_is_forgotten() -> None:
+    named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert {one.name for one in COMMANDS.values()} | SILENT.keys() | OVER_SSH_ALONE.keys() == named
+
+
+def test_every_lie_reaches_a_command_and_every_command_is_lied_to() -> None:
+    assert all(some(what) for what in LIES)
+    tried = {one.words for what in LIES for one in some(what)}
+    assert tried == {one.words for one in COMMANDS.values() if one.hears()}
+
+
+def test_hosts_that_do_not_lie_are_believed(bench: Bench) -> None:
+    """Else the lies would be lies about nothing."""
+    bench.begin((one, NOBODY) for one in COMMANDS.values())
+    for done in bench.ended(NOBODY):
+        assert not done.wrongs(), f"{done.wrongs()}: {done}\n{done.output}"
+        if not done.interrupted:
+            assert done.code == ExitCode.OK, f"{done}\n{done.output}"
+        if done.spoken.shows:
+            assert mark("a") in done.output, done
+            assert mark("b") in done.output, done
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_a_lie_harms_no_command(in_turn: Bench, what: str) -> None:
+    liar = liar_of(what)
+    wrong = complaints(in_turn.ended(lies(liar, what)), OTHER[liar])
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("liar", "what"), EVERYTHING)
+def test_a_lie_from_anywhere_harms_none_of_all_commands(everything: Bench, liar: str, what: str) -> None:
+    wrong = complaints(everything.ended(lies(liar, what)), OTHER[liar])
+    assert not wrong, "\n".join(wrong)

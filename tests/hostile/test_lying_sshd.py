@@ -1,0 +1,141 @@
+"""A real SSH server whose hosts lie: every lie on one of the commands that it reaches, and on all in slow tests."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.hostile.bench import ROOT, Bench
+from tests.hostile.commands import COMMANDS, Spoken, mark
+from tests.hostile.host_lies import LIES
+from tests.hostile.test_hosts import EVERYTHING, NOBODY, NUMBERS, OTHER, chosen, complaints, liar_of, lies, reached
+from tests.hosts.sshd import SSHD, Sshd
+
+pytestmark = [
+    pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)"),
+    pytest.mark.xdist_group("hosts that lie over SSH"),
+]
+
+PROGRAM = ("__init__.py", "hostile/__init__.py", "hostile/host_answers.py", "hostile/host_lies.py",
+           "hostile/lying_host.py", "hostile/saying.py")  # fmt: skip
+TRUST = Spoken(("trust", "--yes"))
+
+
+@dataclass
+class Bait:
+    """A port that nobody has a reason to dial."""
+
+    dialled: int = 0
+    listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    def watch(self) -> None:
+        with suppress(OSError):
+            while True:
+                self.listener.accept()[0].close()
+                self.dialled += 1
+
+
+def address(host: str, lie: int) -> str:
+    """All are behind one server, which tells them by their addresses."""
+    return f"127.0.{77 + ord(host) - ord('a')}.{lie + 1}"
+
+
+def make_liar(sshd: Sshd, bait: Bait) -> None:
+    """What a login runs is the liar, whatever it asks for."""
+    program = sshd.directory / "liar"
+    for name in PROGRAM:
+        copy = program / "tests" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((ROOT / "tests" / name).read_text().replace("BAIT = 2\n", f"BAIT = {bait.port}\n"))
+    names = "".join(f"{address(name, 0)[:-1]}*) name={name};;\n" for name in NOBODY)
+    start = program / "start"
+    start.write_text(
+        f"set -- $SSH_CONNECTION\ncase $3 in\n{names}esac\ncd {program}\n"
+        f"exec {sys.executable} -B -m tests.hostile.lying_host $name $((${{3##*.}} - 1))\n"
+    )
+    for path in (program, *program.rglob("*")):
+        path.chmod(0o755)
+    sshd.options["ForceCommand"] = f"/bin/sh {start}"
+
+
+@pytest.fixture(scope="module")
+def bait() -> Iterator[Bait]:
+    made = Bait()
+    threading.Thread(target=made.watch, daemon=True).start()
+    yield made
+    made.listener.shutdown(socket.SHUT_RDWR)
+    made.listener.close()
+
+
+@pytest.fixture(scope="module")
+def sshd(bait: Bait) -> Iterator[Sshd]:
+    server = Sshd(address=None, options={"MaxStartups": "200", "LoginGraceTime": "120"})
+    make_liar(server, bait)
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bench(sshd: Sshd, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """With all that is to be tried begun."""
+    known = tmp_path_factory.mktemp("known") / "known_hosts"
+    every = [address(host, lie) for host in NOBODY for lie in range(len(LIES) + 1)]
+    known.write_text("".join(sshd.known_hosts_text(f"[{one}]:{sshd.port}") for one in every))
+    ssh = f"user: {sshd.user}, port: {sshd.port}, identity_file: {sshd.key}, known_hosts: {known}"
+    hosts = ", ".join(f"{host}: {address(host, 0)}" for host in NOBODY)
+    made = Bench(tmp_path_factory.mktemp("bench"), ssh, hosts, address=address, factor=1 / 10, width=8)
+    for liar, what in chosen(request, "test_a_lie_over_ssh_harms_no_command"):
+        made.begin((one, lies(liar, what)) for one in one_of(what))
+    for liar, what in chosen(request, "test_a_lie_over_ssh_harms_none_of_all_commands"):
+        made.begin((one, lies(liar, what)) for one in reached(what))
+    yield made
+    made.close()
+
+
+def one_of(what: str) -> list[Spoken]:
+    """The diagonal of the table."""
+    every = reached(what)
+    return [every[NUMBERS[what] % len(every)]]
+
+
+def test_hosts_that_do_not_lie_are_believed(bench: Bench, bait: Bait) -> None:
+    bench.begin((one, NOBODY) for one in COMMANDS.values() if not one.endless)
+    for done in bench.ended(NOBODY):
+        assert not done.wrongs(), f"{done.wrongs()}: {done}"
+        assert done.code == 0, f"{done}\n{done.output}"
+        assert not done.spoken.shows or (mark("a") in done.output and mark("b") in done.output)
+    assert bait.dialled == 0
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_a_lie_over_ssh_harms_no_command(bench: Bench, bait: Bait, what: str) -> None:
+    liar = liar_of(what)
+    wrong = complaints(bench.ended(lies(liar, what)), OTHER[liar])
+    assert not wrong, "\n".join(wrong)
+    assert bait.dialled == 0
+
+
+def test_keys_are_looked_at_without_a_word_from_the_agent(bench: Bench) -> None:
+    told = lies("c", "silence in place of the greeting")
+    bench.begin([(TRUST, told)])
+    (done,) = bench.ended(told)
+    assert not done.wrongs(), f"{done.wrongs()}: {done}"
+    assert done.code == 0, done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("liar", "what"), EVERYTHING)
+def test_a_lie_over_ssh_harms_none_of_all_commands(bench: Bench, bait: Bait, liar: str, what: str) -> None:
+    wrong = complaints(bench.ended(lies(liar, what)), OTHER[liar])
+    assert not wrong, "\n".join(wrong)
+    assert bait.dialled == 0
