@@ -218,7 +218,7 @@ def test_the_first_of_proxy_jump_and_proxy_command_counts(home: Path, sshd: Sshd
 
 
 def test_trust_goes_through_jump_hosts_nearest_first(home: Path, sshd: Sshd, bastion: Sshd) -> None:
-    known = home / "pinned"
+    known = home / "known_hosts.own"
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
     host = direct(sshd, known_hosts=str(known), jump=jump)
     trust = Transports().trust()

@@ -114,7 +114,7 @@ def test_host_key_alias_is_what_the_key_is_looked_up_by(sshd: Sshd, home: Path) 
 
 
 def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Path) -> None:
-    file = home / "new" / "known_hosts"
+    file = home / ".ssh" / "known_hosts.d" / "new"
     transport = SshTransport()
     host = direct(sshd, known_hosts=str(file), host_keys="accept-new")
     outcomes = fan_out(range(6), lambda _: transport.open(host).close(), name=str)
@@ -125,7 +125,7 @@ def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Pa
 
 def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, home: Path) -> None:
     trust = Transports().trust()
-    host = direct(sshd, known_hosts=str(home / "pinned"), identity_file=None)
+    host = direct(sshd, known_hosts=str(home / "known_hosts.own"), identity_file=None)
     before = sshd.logins()
     (station,) = trust.way(host)
     assert (station.name, trust.pinned(station)) == ("gpu-a", [])
@@ -133,16 +133,16 @@ def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, hom
     assert {key.fingerprint for key in keys} == {fingerprint(key) for key in sshd.host_keys.values()}
     assert {key.type for key in keys} == {"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"}
     assert sshd.logins() == before
-    assert trust.pin(station, keys) == home / "pinned"
+    assert trust.pin(station, keys) == home / "known_hosts.own"
     assert trust.pinned(station) == keys
-    log_in(direct(sshd, known_hosts=str(home / "pinned")))
+    log_in(direct(sshd, known_hosts=str(home / "known_hosts.own")))
 
 
 def test_what_is_pinned_is_what_openssh_believes(sshd: Sshd, home: Path) -> None:
     trust = Transports().trust()
-    (station,) = trust.way(direct(sshd, known_hosts=str(home / "pinned")))
+    (station,) = trust.way(direct(sshd, known_hosts=str(home / "known_hosts.own")))
     trust.pin(station, trust.scan(station))
     found = subprocess.run(
-        ["ssh-keygen", "-F", name(sshd), "-f", str(home / "pinned")], capture_output=True, text=True, check=True
+        ["ssh-keygen", "-F", name(sshd), "-f", str(home / "known_hosts.own")], capture_output=True, text=True, check=True
     )
     assert found.stdout.count(name(sshd)) >= len(sshd.host_keys)
