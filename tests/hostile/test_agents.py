@@ -19,6 +19,8 @@ from tests.agent.test_coordination import PLACES, Cluster
 from tests.hostile.agent_lies import LIES, Message, event, events, line
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.xdist_group("an agent that lies")  # one coordinator hears all the lies
+
 
 class Liar:
     """On host c, whose genuine agent is there as well; host a trains on, and b coordinates."""
@@ -164,6 +166,8 @@ def test_after_all_the_lies_the_neighbour_trains_and_the_genuine_agent_is_heard(
 
 @pytest.mark.parametrize("what", ["intents of a foreign task, later", "a history of null", "no JSON"])
 def test_a_liar_beside_the_genuine_agent_is_hung_up_on_and_that_one_comes_back(liar: Liar, what: str) -> None:
+    liar.thaw()
+    eventually(liar.is_heard, 30, "the genuine agent to be there")
     before = others(liar)
     liar.tell(*LIES[what](liar.hello()))
     eventually(liar.is_heard, 30, "the genuine agent to be back")

@@ -143,6 +143,9 @@ def test_what_is_pinned_is_what_openssh_believes(sshd: Sshd, home: Path) -> None
     (station,) = trust.way(direct(sshd, known_hosts=str(home / "known_hosts.own")))
     trust.pin(station, trust.scan(station))
     found = subprocess.run(
-        ["ssh-keygen", "-F", name(sshd), "-f", str(home / "known_hosts.own")], capture_output=True, text=True, check=True
+        ["ssh-keygen", "-F", name(sshd), "-f", str(home / "known_hosts.own")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert found.stdout.count(name(sshd)) >= len(sshd.host_keys)
