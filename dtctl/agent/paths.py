@@ -152,14 +152,6 @@ def aside_of(path: str) -> str:
     return "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
 
 
-def read_json(path: str, most: int = MOST_BYTES) -> Any:
-    """The value in a file, or None when there is no such file. Raises files.Unfit, ValueError."""
-    try:
-        return json_text.parse(files.read(path, most))
-    except FileNotFoundError:
-        return None
-
-
 def tail(path: str, size: int = 4096) -> str:
     """The end of a text file, from the start of a line; empty when there is no such file."""
     try:

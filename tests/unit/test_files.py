@@ -17,6 +17,7 @@ from dtctl.agent.log_tail import last_lines
 from dtctl.agent.log_times import Times, offset_at
 from dtctl.agent.masks import Masks
 from dtctl.agent.progress import LogProgress
+from dtctl.agent.records.words import Variables
 from dtctl.agent.samples import Samples
 from tests import impostors
 
@@ -42,7 +43,6 @@ RAISING: list[Callable[[str], Any]] = [
     lambda path: files.read(path, 100),
     lambda path: files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
     paths.read_text,
-    paths.read_json,
     lambda path: paths.append_line(path, "a line"),
     lambda path: file_locks.hold(path, exclusive=True),
     write,
@@ -90,21 +90,28 @@ def test_readers_that_go_on_without_a_file_go_on_without_a_proper_one(place: Pat
 
 def test_a_file_of_a_terabyte_is_refused_before_it_is_read(place: Path) -> None:
     impostors.sparse(place / "file")
-    with pytest.raises(files.Unfit, match="is too large: it has 1099511627776 bytes, and 67108864 are the most"):
-        paths.read_json(str(place / "file"))
+    with pytest.raises(paths.Damaged, match="is too large: it has 1099511627776 bytes, and 67108864 are the most"):
+        paths.read_record(str(place / "file"), Variables)
 
 
 def test_a_record_of_brackets_alone_is_no_record(place: Path) -> None:
     (place / "file").write_text("[" * 1_000_000)
-    with pytest.raises(ValueError, match="nested"):
-        paths.read_json(str(place / "file"))
+    with pytest.raises(paths.Damaged, match="nested"):
+        paths.read_record(str(place / "file"), Variables)
+
+
+@pytest.mark.parametrize("what", impostors.NO_FILES)
+def test_what_is_no_file_is_a_damaged_record(place: Path, what: str) -> None:
+    impostors.NO_FILES[what](place / "file")
+    with pytest.raises(paths.Damaged, match=impostors.said(what)):
+        paths.read_record(str(place / "file"), Variables)
 
 
 def test_nobody_can_guess_the_name_under_which_a_file_is_written(place: Path) -> None:
     impostors.link_to_a_file(place / f"state.json.{os.getpid()}.new")
-    paths.write_json(str(place / "state.json"), {"a": 1})
+    paths.write_json(str(place / "state.json"), {"a": "1"})
     assert impostors.unharmed(place / "any")
-    assert paths.read_json(str(place / "state.json")) == {"a": 1}
+    assert paths.read_record(str(place / "state.json"), Variables) == {"a": "1"}
 
 
 def test_what_programs_inherit_as_their_output_is_an_ordinary_descriptor(place: Path) -> None:
