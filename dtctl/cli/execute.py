@@ -52,9 +52,9 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _places(scope: Scope, record, where: list[str]):  # type: ignore[no-untyped-def]
-    from dtctl.operations.execute import Place
+    from dtctl.operations.execute import Target
     from dtctl.operations.selection import select_hosts, select_tasks
 
     if where and not any(word.startswith("@") for word in where):
-        return [Place(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
-    return [Place(record.hosts[name]) for name in select_hosts(record, where)]
+        return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
+    return [Target(record.hosts[name]) for name in select_hosts(record, where)]

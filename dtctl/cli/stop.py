@@ -21,16 +21,16 @@ Grace = Annotated[
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
     """End tasks, all if none is named, and make sure that nothing of them is left."""
     from dtctl.operations.prepare import controller_name
-    from dtctl.operations.stop import Ending
+    from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
     from dtctl.render import errors, machine, result
     from dtctl.render.words import fold
 
     record = scope.record()
     by = controller_name()
-    ending = Ending(by, f"stopped by {by}", seconds(grace) if grace else None)
+    order = StopOrder(by, f"stopped by {by}", seconds(grace) if grace else None)
     try:
-        outcome = end(record, scope.transport, chosen(record, tasks), ending)
+        outcome = end(record, scope.transport, chosen(record, tasks), order)
     except KeyboardInterrupt:
         errors.note("interrupted: what has reached the hosts goes on there", "dtctl status    shows what is left")
         raise

@@ -16,7 +16,7 @@ from dtctl.operations.remembered import DamagedRecord, read_record, replace_text
 from dtctl.places import check_private, make_private, read_regular, state_directory
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
-"""As hosts name the directories of runs (dtctl/agent/paths.py)."""
+"""As hosts name the directories of runs (dtctl/agent/host/paths.py)."""
 _LONGEST_ID = 1000
 
 

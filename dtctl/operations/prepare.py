@@ -15,7 +15,7 @@ from dtctl.model import Cluster, SshSettings
 from dtctl.operations.credentials import Authority
 from dtctl.operations.record import record_of_plan
 from dtctl.operations.secrets import find_secrets
-from dtctl.operations.up import Launch
+from dtctl.operations.up import Start
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
@@ -47,7 +47,7 @@ def prepare_launch(
     *,
     local: bool = False,
     replace: bool = False,
-) -> Launch:
+) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found."""
     found = find_secrets(cluster, environ)
     bundle = scan_code(cluster)
@@ -55,7 +55,7 @@ def prepare_launch(
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
-    return Launch(
+    return Start(
         plan=plan,
         record=record_of_plan(plan, run, created),
         bundle=bundle,

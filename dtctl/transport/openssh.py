@@ -11,7 +11,7 @@ from pathlib import Path
 from dtctl.errors import UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport import known_hosts_file
-from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, said_known_hosts, split_target
+from dtctl.transport.ssh_config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
@@ -56,7 +56,7 @@ def _jump(settings: SshSettings, files: ConfigFiles) -> list[str]:
     """-J takes neither a key nor known_hosts to the gateway: where there are such, the gateway is an ssh of its own."""
     if not settings.jump or settings.jump.lower() == "none":
         return ["-o", "ProxyJump=none"] if settings.jump else []
-    *earlier, last = (Place.parse(hop) for hop in settings.jump.split(","))
+    *earlier, last = (LoginTarget.parse(hop) for hop in settings.jump.split(","))
     if not settings.identity_file and not settings.known_hosts:
         return ["-J", settings.jump]
     jump = ",".join(str(hop) for hop in earlier) or None

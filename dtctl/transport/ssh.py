@@ -20,7 +20,7 @@ from dtctl.transport.ssh_config import ConfigFiles
 from dtctl.transport.ssh_gateways import Login
 from dtctl.transport.ssh_keyring import Passphrase
 from dtctl.transport.ssh_login import Logins
-from dtctl.transport.stream import Ending, StreamSession
+from dtctl.transport.stream import RemoteExit, StreamSession
 
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64
@@ -116,13 +116,13 @@ class ChannelStream:
             piece = piece[sent:]
             silence.broken()
 
-    def ending(self) -> Ending:
+    def ending(self) -> RemoteExit:
         self._channel.status_event.wait(EXIT_STATUS_S)
         self._drain_stderr()
         code = self._channel.exit_status
         protocol: Any = self._login.connection.protocol
         silent = "nothing was heard of the host for a minute" if protocol.packetizer.dead else ""
-        return Ending(code if code >= 0 else None, stderr=self._stderr, reason=silent)
+        return RemoteExit(code if code >= 0 else None, stderr=self._stderr, reason=silent)
 
     def close(self) -> None:
         protocol: Any = self._login.connection.protocol

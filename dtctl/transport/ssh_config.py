@@ -33,7 +33,7 @@ _KEYWORD = re.compile(r"\s*(?P<keyword>\w+)(?:\s*=\s*|\s+)(?P<rest>.*\S)")
 
 
 @dataclass(frozen=True)
-class Place:
+class LoginTarget:
     """Where a login goes: [USER@]HOST[:PORT], where HOST may be an alias or an IPv6 address in brackets."""
 
     host: str
@@ -41,7 +41,7 @@ class Place:
     port: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> LoginTarget:
         """Raises UsageError."""
         user, host, port = split_place(text)
         return cls(host, user, port)
@@ -53,7 +53,7 @@ class Place:
 
 def split_target(settings: SshSettings) -> SshSettings:
     """With a user and port that were written into the target moved where they belong. Raises UsageError."""
-    place = Place.parse(settings.target)
+    place = LoginTarget.parse(settings.target)
     check_names({"user": settings.user, "jump": settings.jump})
     return replace(settings, target=place.host, user=settings.user or place.user, port=settings.port or place.port)
 

@@ -21,7 +21,7 @@ from dtctl.transport import ssh_errors
 from dtctl.transport.hostkeys import HostKey, host_key_name
 from dtctl.transport.known_hosts import KnownHosts
 from dtctl.transport.ssh_authentication import KeyAuthentication, LoginRefused
-from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, said_known_hosts, split_target
+from dtctl.transport.ssh_config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
 from dtctl.transport.ssh_connection import HostKeys, StrictConnection
 from dtctl.transport.ssh_errors import Destination
 from dtctl.transport.ssh_gateways import Gateways, Login
@@ -114,7 +114,7 @@ class Logins:
         jump = settings.jump or options.get("proxyjump", "none")
         if jump.lower() == "none":
             return None
-        *earlier, last = (Place.parse(hop) for hop in jump.split(","))
+        *earlier, last = (LoginTarget.parse(hop) for hop in jump.split(","))
         earlier_hops = ",".join(str(hop) for hop in earlier) or None
         gateway = replace(settings, target=last.host, user=last.user, port=last.port, jump=earlier_hops)
         own = self.files.lookup(gateway)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.wire import Wire
+from dtctl.agent.protocol.wire import Wire
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.model import Host
 from dtctl.transport import wire

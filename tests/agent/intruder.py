@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.coordination.tls import NONCE_BYTES, Identity
+from dtctl.agent.link.tls import NONCE_BYTES, Identity
 
 PATIENCE_S = 60.0
 

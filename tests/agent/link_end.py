@@ -19,9 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from dtctl.agent.coordination.dialer import Dialer
-from dtctl.agent.coordination.hub import Hub
-from dtctl.agent.coordination.tls import Identity
+from dtctl.agent.coordinate.superseded import last_words
+from dtctl.agent.link.dialer import Dialer
+from dtctl.agent.link.hub import Hub
+from dtctl.agent.link.tls import Identity
 
 
 class End:
@@ -92,7 +93,7 @@ def main() -> None:
     now = time.monotonic()
     if role == "hub":
         past = [identity(Path(directory, "past"))] if Path(directory, "past").is_dir() else []
-        hub = Hub(where, int(where.rpartition(":")[2]), identity(Path(directory)), past, now)
+        hub = Hub(where, int(where.rpartition(":")[2]), identity(Path(directory)), past, last_words, now)
         tell(port=hub.port)
         End(hub).run()
     else:

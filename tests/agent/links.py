@@ -14,7 +14,7 @@ from typing import Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.messages import PROTOCOL
 from dtctl.agent.records.run_state import State
-from dtctl.agent.runfiles import CREDENTIAL_FILES
+from dtctl.agent.run.runfiles import CREDENTIAL_FILES
 from dtctl.operations.credentials import Authority, Credentials
 from tests.agent.intruder import PATIENCE_S, Intruder
 from tests.waiting import eventually

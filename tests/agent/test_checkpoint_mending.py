@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import checkpoints
-from dtctl.agent.checkpoint_mending import mend
+from dtctl.agent.checkpoints import reading
+from dtctl.agent.checkpoints.mending import mend
 from tests.agent.test_checkpoints import DATA, complete
 
 
@@ -35,7 +35,7 @@ def test_the_damaged_one_is_moved_and_nothing_is_lost(directory: Path) -> None:
     assert "model.ckpt-200 is damaged" in text
     assert names(directory) == ["damaged", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
     assert len(names(directory / "damaged")) == before - 2
-    [found] = checkpoints.report([str(directory)])
+    [found] = reading.report([str(directory)])
     assert complete(found)["step"] == 100
     assert found["incomplete"] == []
     assert mend(str(directory)) == []

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import checkpoints
+from dtctl.agent.checkpoints import reading
+from dtctl.agent.checkpoints.tensor_table import Damaged, entries, masked_crc32c
 from dtctl.agent.records.answers import Checkpoint, CheckpointReport
-from dtctl.agent.tensor_table import Damaged, entries, masked_crc32c
 from tests.agent.ends import agent_process
 
 DATA = Path(__file__).parent / "data" / "checkpoints"
@@ -42,7 +42,7 @@ def complete(found: CheckpointReport) -> Checkpoint:
 
 
 def look(directory: Path) -> CheckpointReport:
-    [found] = checkpoints.report([str(directory)])
+    [found] = reading.report([str(directory)])
     assert found["dir"] == str(directory)
     return found
 
@@ -91,8 +91,8 @@ def test_a_directory_that_is_not_there_has_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     nothing: dict[str, Any] = {"newest_complete": None, "incomplete": [], "all": [], "problem": None}
     directories = [str(tmp_path / "none"), str(tmp_path / "file"), str(tmp_path)]
-    assert checkpoints.report(directories) == [{"dir": each, **nothing} for each in directories]
-    assert checkpoints.report([]) == []
+    assert reading.report(directories) == [{"dir": each, **nothing} for each in directories]
+    assert reading.report([]) == []
 
 
 def cut(path: Path) -> None:
@@ -225,7 +225,7 @@ def test_an_agent_process_of_its_own_finds_the_same(agent_python: str) -> None:
     directories = sorted(str(path) for path in DATA.iterdir() if path.is_dir())
     body = "from dtctl.agent import checkpoints\nreturn checkpoints.report(args)"
     with agent_process(agent_python, body, *directories) as (session, _):
-        assert session.receive(20)["value"] == checkpoints.report(directories)
+        assert session.receive(20)["value"] == reading.report(directories)
 
 
 def test_the_checksum_is_that_of_the_standard() -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent import checkpoint_mending, checkpoints
+from dtctl.agent.checkpoints import mending, reading
+from dtctl.agent.checkpoints.tensor_table import Damaged, entries, fields
 from dtctl.agent.records.answers import CheckpointReport
-from dtctl.agent.tensor_table import Damaged, entries, fields
 from tests.agent import tables
 from tests.agent.test_checkpoints import DATA, complete
 from tests.fuzz import cases
@@ -46,8 +46,8 @@ def beside_it(place: Path, index: bytes, shard: bytes | None = None) -> None:
 
 def answers(place: Path) -> CheckpointReport:
     before = time.monotonic()
-    [found] = checkpoints.report([str(place)])
-    assert time.monotonic() - before < checkpoints.LOOK_S + 2
+    [found] = reading.report([str(place)])
+    assert time.monotonic() - before < reading.LOOK_S + 2
     assert json.loads(json.dumps(found)) == found
     assert {each["prefix"] for each in found["all"]} == {"model.ckpt-100", "model.ckpt-999"}
     assert found["newest_complete"] is not None
@@ -132,7 +132,7 @@ endings = st.sampled_from(["", ".index", ".data-00000-of-00001", ".data-99999-of
 def test_any_names_in_a_directory(tmp_path: Path, files: list[tuple[str, str, bytes]]) -> None:
     for name, ending, data in files:
         (tmp_path / (name + ending)).write_bytes(data)
-    [found] = checkpoints.report([str(tmp_path)])
+    [found] = reading.report([str(tmp_path)])
     assert json.loads(json.dumps(found)) == found
     assert found["newest_complete"] is None
     assert found["problem"] is None
@@ -159,7 +159,7 @@ def test_mending_beside_any_state_file_moves_the_damaged_one_and_nothing_else(
     beside_it(place, b"cut off")
     content = "\n".join(lines).encode("utf-8", "surrogatepass") if other is None else other
     (place / "checkpoint").write_bytes(content)
-    [text] = checkpoint_mending.mend(str(place))
+    [text] = mending.mend(str(place))
     assert text.endswith("set aside")
     assert sorted(path.name for path in place.iterdir()) == [
         "checkpoint",

@@ -1,4 +1,4 @@
-"""gc: strays of dead runs and old files go; what lives, what is another's, and what is at work stays."""
+"""gc: orphans of dead runs and old files go; what lives, what is another's, and what is at work stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import strays
+from dtctl.agent.requests import orphans
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
 from tests.waiting import eventually
@@ -70,10 +70,10 @@ def test_processes_of_a_run_whose_directory_is_gone_are_ended(host: AgentHost) -
     left = lose_directory(host, spec)
     assert len(left) >= 2
     told = gc(host, dry_run=True)
-    assert set(left) <= {stray["pid"] for stray in told["processes"]}
+    assert set(left) <= {orphan["pid"] for orphan in told["processes"]}
     assert all(alive(pid) for pid in left)
     result = gc(host)
-    assert {stray["run"] for stray in result["processes"]} == {spec["run"]}
+    assert {orphan["run"] for orphan in result["processes"]} == {spec["run"]}
     assert result["survivors"] == []
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -84,7 +84,7 @@ def test_a_cluster_is_asked_about_alone_unless_it_is_all(host: AgentHost) -> Non
     (pid,) = lose_directory(host, spec)
     assert gc(host, all=False, cluster="other")["processes"] == []
     assert alive(pid)
-    assert [stray["pid"] for stray in gc(host, all=False)["processes"]] == [pid]
+    assert [orphan["pid"] for orphan in gc(host, all=False)["processes"]] == [pid]
 
 
 def test_processes_of_another_root_are_not_touched(make_host: MakeHost) -> None:
@@ -94,7 +94,7 @@ def test_processes_of_another_root_are_not_touched(make_host: MakeHost) -> None:
     (pid,) = lose_directory(other, spec)
     assert gc(mine)["processes"] == []
     assert alive(pid)
-    assert [stray["pid"] for stray in gc(other)["processes"]] == [pid]
+    assert [orphan["pid"] for orphan in gc(other)["processes"]] == [pid]
 
 
 def test_a_trainer_that_has_outlived_its_finished_run_is_ended(host: AgentHost) -> None:
@@ -111,7 +111,7 @@ def test_a_trainer_that_has_outlived_its_finished_run_is_ended(host: AgentHost) 
         state = host.state(spec)
         (host.run_directory(spec) / "state.json").write_text(json.dumps({**state, "finished": True}))
         found = talk.ask("gc", **host.about({"dry_run": False, "all": True}))["processes"]
-    assert [stray["pid"] for stray in found] == [pid]
+    assert [orphan["pid"] for orphan in found] == [pid]
     assert not alive(pid)
 
 
@@ -134,11 +134,11 @@ def test_agents_of_runs_that_are_gone_are_strays_when_they_are_old(host: AgentHo
     keeper = host.start_record(spec, "worker:0")["keeper"]["pid"]
     (trainer,) = lose_directory(host, spec)
     eventually(lambda: {*host.processes()} == {keeper, trainer}, what="guard and supervisor to go")
-    assert [stray.process.pid for stray in strays.find(str(host.root))] == [trainer]
-    found = strays.find(str(host.root), young_s=0)
-    assert {stray.process.pid for stray in found} == {keeper, trainer}
-    assert {stray.run for stray in found} == {spec["run"]}
-    assert strays.end(found) == []
+    assert [orphan.process.pid for orphan in orphans.find(str(host.root))] == [trainer]
+    found = orphans.find(str(host.root), young_s=0)
+    assert {orphan.process.pid for orphan in found} == {keeper, trainer}
+    assert {orphan.run for orphan in found} == {spec["run"]}
+    assert orphans.end(found) == []
 
 
 def test_old_runs_go_by_their_number_when_a_new_one_is_kept(host: AgentHost) -> None:
@@ -270,9 +270,9 @@ def test_a_process_of_another_user_is_not_touched(host: AgentHost) -> None:
     env = {"DTCTL_KEY": "k", "DTCTL_RUN_DIR": f"{host.root}/runs/gone/h1", "DTCTL_CLUSTER": "c", **host.env}
     with subprocess.Popen(["sleep", "1000"], env=env, user=65534) as process:
         try:
-            assert strays.find(str(host.root)) == []
+            assert orphans.find(str(host.root)) == []
         finally:
             process.kill()
     with subprocess.Popen(["sleep", "1000"], env=env) as process:
-        assert [stray.process.pid for stray in strays.find(str(host.root))] == [process.pid]
-        assert strays.end(strays.find(str(host.root))) == []
+        assert [orphan.process.pid for orphan in orphans.find(str(host.root))] == [process.pid]
+        assert orphans.end(orphans.find(str(host.root))) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import keeper
+from dtctl.agent.supervise import keeper
 from tests.agent.host import AgentHost, Fields, alive, command, kill, shell, task
 from tests.waiting import eventually
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import checkpoint_mending, checkpoints, patience, tensor_bundle
-from dtctl.agent.checkpoint_mending import mend
-from dtctl.agent.coordination import pulse
+from dtctl.agent.checkpoints import mending, reading, tensor_bundle
+from dtctl.agent.checkpoints.mending import mend
+from dtctl.agent.host import patience
+from dtctl.agent.link import keepalive
 from dtctl.agent.records.answers import CheckpointReport
 from tests import impostors
 from tests.agent import tables
@@ -49,7 +50,7 @@ def newest(found: CheckpointReport) -> tuple[str, str | None]:
 def test_what_is_no_index_is_named_and_the_one_before_it_counts(output: Path, what: str) -> None:
     impostors.NO_FILES[what](output / "model.ckpt-999.index")
     assert newest(look(output)) == ("model.ckpt-100", f"the index {impostors.said(what)}")
-    assert checkpoints.newest([str(output)]) == look(output)["newest_complete"]
+    assert reading.newest([str(output)]) == look(output)["newest_complete"]
 
 
 @pytest.mark.parametrize("what", impostors.NO_FILES)
@@ -159,21 +160,21 @@ def test_a_hundred_damaged_ones_that_are_newer_do_not_hide_the_complete_one(outp
 def test_when_not_everything_can_be_read_the_newest_is_not_known(output: Path) -> None:
     for number in range(3):
         (output / f"model.ckpt-{1000 + number}.index").write_bytes(bytes(8 * 1024 * 1024) + tables.MAGIC)
-    [found] = checkpoints.report([str(output)])
+    [found] = reading.report([str(output)])
     assert found["problem"] == f"{output}: not all of it was looked at: the newest indexes are too large"
-    assert checkpoints.newest([str(output)]) is checkpoints.NOT_KNOWN
+    assert reading.newest([str(output)]) is reading.NOT_KNOWN
 
 
 def test_of_names_without_end_only_so_many_are_looked_at(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "MOST_NAMES", 2000)
+    monkeypatch.setattr(reading, "MOST_NAMES", 2000)
     for number in range(3000):
         (output / f"any{number}").touch()
-    [found] = checkpoints.report([str(output)])
+    [found] = reading.report([str(output)])
     assert found["problem"] == f"{output}: not all of it was looked at: there are more than 2000 names"
 
 
 def test_a_look_ends_when_its_time_is_over(output: Path) -> None:
-    found = checkpoints.look(str(output), time.monotonic() - 1)
+    found = reading.look(str(output), time.monotonic() - 1)
     assert found["problem"] == f"{output}: not all of it was looked at: it took too long"
     assert found["newest_complete"] is None
 
@@ -189,8 +190,8 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return scandir(*arguments)
 
     monkeypatch.setattr(os, "scandir", hangs)
-    monkeypatch.setattr(checkpoints, "LOOK_S", 0.2)
-    monkeypatch.setattr(checkpoint_mending, "LIMIT_S", 0.5)
+    monkeypatch.setattr(reading, "LOOK_S", 0.2)
+    monkeypatch.setattr(mending, "LIMIT_S", 0.5)
     yield answers
     answers.set()
     while patience._unanswered:
@@ -200,10 +201,10 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def test_a_file_system_that_hangs_is_waited_for_once_and_not_for_long(output: Path, hung: threading.Event) -> None:
     before = time.monotonic()
     problem = f"{output}: the file system does not answer"
-    assert [each["problem"] for each in checkpoints.report([str(output)])] == [problem]
+    assert [each["problem"] for each in reading.report([str(output)])] == [problem]
     assert time.monotonic() - before < 3
     again = time.monotonic()
-    assert checkpoints.newest([str(output)]) is checkpoints.NOT_KNOWN
+    assert reading.newest([str(output)]) is reading.NOT_KNOWN
     assert mend(str(output)) == [f"checkpoints were not looked at: the file system of {output} does not answer"]
     assert time.monotonic() - again < 0.2
     hung.set()
@@ -323,4 +324,4 @@ def test_nothing_is_moved_into_a_place_that_others_have_made(
 
 def test_the_limits_leave_room_for_large_models_and_for_the_coordinators_connections() -> None:
     assert tensor_bundle.MOST_BYTES >= 16 * 1024 * 1024
-    assert checkpoints.LOOK_S + 2 * checkpoints.LEAST_S + checkpoint_mending.LIMIT_S < pulse.SILENCE_S
+    assert reading.LOOK_S + 2 * reading.LEAST_S + mending.LIMIT_S < keepalive.SILENCE_S

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.coordination.tls import NONCE_BYTES
+from dtctl.agent.link.tls import NONCE_BYTES
 from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.links import Links, Message, client_hello, hello, issued, mark_of, orders, state
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from dtctl.agent.coordination.tls import KNOCK_BYTES, NONCE_BYTES, Identity
+from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, Identity
 from tests.agent.intruder import PATIENCE_S
 from tests.agent.links import Links, client_hello, state
 from tests.waiting import eventually

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import intents, processes
-from dtctl.agent.coordination.following import Following
-from dtctl.agent.coordination.leading import LISTEN_AGAIN_S, Leading
-from dtctl.agent.coordination.past import past_identities
-from dtctl.agent.event_log import EventLog
+from dtctl.agent.coordinate.following import Following
+from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, Leading
+from dtctl.agent.coordinate.superseded import superseded_identities
+from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import Credentials
 from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.run import intents
+from dtctl.agent.run.event_log import EventLog
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.credentials import Authority
 from tests.agent.intruder import PATIENCE_S
 from tests.agent.links import issued
@@ -124,7 +125,7 @@ def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: P
         damage(Path(old.directory))
     make_run(tmp_path, "whole", port, created=500.0)
     files, spec = make_run(tmp_path, "now", port)
-    assert [identity.run for identity in past_identities(files, spec)] == ["whole"]
+    assert [identity.run for identity in superseded_identities(files, spec)] == ["whole"]
     leading = Leading(files, spec, 100.0)
     step(leading, files, 100.0)
     assert leading.coordinator.view.data["warnings"] == []

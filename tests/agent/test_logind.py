@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import logind
-from dtctl.agent.logind import Rules
+from dtctl.agent.survival import logind
+from dtctl.agent.survival.logind import Rules
 from tests.agent.host import AgentHost, AgentRefused, task
 
 SESSION = "12:pids:/user.slice/user-1000.slice/session-7.scope\n1:name=systemd:/user.slice\n"

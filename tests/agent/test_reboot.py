@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import crontab, machine, processes, programs, reboot, user_unit
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.host import machine, processes, programs
+from dtctl.agent.run.runfiles import RunFiles
+from dtctl.agent.survival import cron, reboot, user_unit
 from tests.unit import supervised
 
 SYSTEMCTL = """\
@@ -88,7 +89,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     for tool in ("cat", "mv", "rm", "touch"):
         (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool, path="/usr/bin:/bin")))
     monkeypatch.setattr(machine, "home_is_the_accounts", lambda: True)
-    monkeypatch.setattr(crontab, "_daemon_runs", lambda: True)
+    monkeypatch.setattr(cron, "_daemon_runs", lambda: True)
     made = Account(tmp_path)
     made.has("systemctl", SYSTEMCTL)
     made.has("loginctl", LOGINCTL)
@@ -166,7 +167,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     ("spoil", "why"),
     [
         (lambda account, _: (account.home / "bin" / "crontab").unlink(), "there is no crontab command"),
-        (lambda _, patch: patch.setattr(crontab, "_daemon_runs", lambda: False), "no cron daemon runs"),
+        (lambda _, patch: patch.setattr(cron, "_daemon_runs", lambda: False), "no cron daemon runs"),
         (lambda account, _: (account.home / "broken").touch(), "crontab -l: crontab: the spool cannot be read"),
         (lambda account, _: account.has("crontab", "[ $1 = -l ] || exit 1; echo no crontab for you >&2; exit 1"), "1"),
         (

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bootstrap, paths
+from dtctl.agent import bootstrap
+from dtctl.agent.host import paths
 from tests.agent.host import AgentHost, AgentRefused
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make what is another user's")

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from dtctl.agent import environment
+from dtctl.agent.records.marks import can_be_given
+from dtctl.agent.run import environment
 from tests.unit import supervised
 
 SPEC = supervised.spec()
@@ -64,9 +65,9 @@ def test_bytes_that_are_no_text_come_through(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("text", ["a\0b", "\0", "\0HOM", "\ud800", "\0HOME\0"])
 def test_text_that_no_program_can_be_given_is_known(text: str) -> None:
-    assert not environment.can_be_given(text)
+    assert not can_be_given(text)
 
 
 @pytest.mark.parametrize("text", ["", "a b\n", "\0HOME/x:\0CODE", "\udcff", "\u8bad"])
 def test_marks_and_bytes_that_are_no_text_can_be_given(text: str) -> None:
-    assert environment.can_be_given(text)
+    assert can_be_given(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.bundle_manifest import Manifest as AgentsManifest
+from dtctl.agent.bundles.manifest import Manifest as AgentsManifest
 from dtctl.bundle import Bundle, FileEntry, Manifest, scan
 from dtctl.bundle.own_secrets import OwnSecrets
 from dtctl.bundle.scanning import _Found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dtctl.agent.attempt import Attempt
-from dtctl.agent.checkpoint_signs import CheckpointSigns
-from dtctl.agent.observation import Observation
+from dtctl.agent.checkpoints.evidence import CheckpointSigns
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
-from dtctl.agent.watchdog import Watchdog
+from dtctl.agent.supervise.attempt import Attempt
+from dtctl.agent.supervise.observation import Observation
+from dtctl.agent.supervise.watchdog import Watchdog
 from tests.waiting import eventually
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import keeper, paths, processes
-from dtctl.agent.attempt import START_LIMIT_S
+from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Start, State
-from dtctl.agent.surroundings import Surroundings
-from dtctl.agent.task import Task
+from dtctl.agent.supervise import keeper
+from dtctl.agent.supervise.attempt import START_LIMIT_S
+from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.task import Task
 from tests.unit import supervised
 
 RUN = supervised.intent("run")
@@ -177,7 +178,7 @@ def test_no_text_in_the_times_of_a_log_is_believed_to_be_its_size(adopted: Adopt
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
     junk(tmp_path / "exit.json")
-    launch = keeper.Launch(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
+    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
     keeper._record_exit(launch, 7 << 8, None, None)
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
@@ -185,7 +186,7 @@ def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, j
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_keeper_ends_where_nothing_can_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    launch = keeper.Launch(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
+    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
     keeper._record_exit(launch, 7 << 8, None, None)
 
 

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from dtctl.agent.exits import unmendable_error, verdict
-from dtctl.agent.policy import unknown_exit
 from dtctl.agent.records.run_state import Ending
+from dtctl.agent.run.exits import unmendable_error, verdict
+from dtctl.agent.run.policy import unknown_exit
 from tests.unit.supervised import code, killed, recovery
 
 USUAL = recovery()

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import file_locks, files, paths, wake
-from dtctl.agent.bundle_manifest import Manifest
-from dtctl.agent.event_log import EventLog
-from dtctl.agent.log_tail import last_lines
-from dtctl.agent.log_times import Times, offset_at
-from dtctl.agent.masks import Masks
-from dtctl.agent.progress import LogProgress
+from dtctl.agent.bundles.manifest import Manifest
+from dtctl.agent.host import fifo, files, locks, paths
+from dtctl.agent.host.secrets import Masks
+from dtctl.agent.logs.tail import last_lines
+from dtctl.agent.logs.times import Times, offset_at
 from dtctl.agent.records.words import Variables
-from dtctl.agent.samples import Samples
+from dtctl.agent.run.event_log import EventLog
+from dtctl.agent.supervise.progress import LogProgress
+from dtctl.agent.supervise.samples import Samples
 from tests import impostors
 
 pytestmark = pytest.mark.timeout(20)
@@ -44,7 +44,7 @@ RAISING: list[Callable[[str], Any]] = [
     lambda path: files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
     paths.read_text,
     lambda path: paths.append_line(path, "a line"),
-    lambda path: file_locks.hold(path, exclusive=True),
+    lambda path: locks.hold(path, exclusive=True),
     write,
 ]
 
@@ -140,15 +140,15 @@ class TestWake:
     @pytest.mark.parametrize("what", ["is a link", "is a link without end", "is a directory", "is a socket"])
     def test_nobody_listens_at_what_is_no_fifo(self, place: Path, what: str) -> None:
         impostors.NO_FILES[what](place / "wake")
-        assert not wake.is_read(str(place / "wake"))
-        wake.ring(str(place / "wake"))
+        assert not fifo.is_read(str(place / "wake"))
+        fifo.ring(str(place / "wake"))
         assert impostors.unharmed(place / "wake")
 
     def test_a_supervisor_replaces_a_file_that_would_wake_it_for_ever(self, place: Path) -> None:
         (place / "wake").write_text("x")
-        descriptor = wake.listen(str(place / "wake"))
+        descriptor = fifo.listen(str(place / "wake"))
         assert stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-        assert wake.is_read(str(place / "wake"))
+        assert fifo.is_read(str(place / "wake"))
         os.close(descriptor)
 
 

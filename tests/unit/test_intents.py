@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import intents, paths, processes
+from dtctl.agent.host import paths, processes
 from dtctl.agent.records.run_state import IntentFile
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.run import intents
+from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.supervised import intent
 
 SESSION = {"pid": 7, "start_time": 1, "boot_id": "of another machine"}

@@ -12,18 +12,18 @@ from dtctl.cli.exits import exit_for
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.events import read_events
-from dtctl.operations.execute import Place, execute
+from dtctl.operations.execute import Target, execute
 from dtctl.operations.gc import collect
 from dtctl.operations.logs import LogLines, LogRequest, read_logs
 from dtctl.operations.record import RunRecord
 from dtctl.operations.restart import restart
 from dtctl.operations.runs import known_runs
 from dtctl.operations.status import RunStatus, status, status_of_hosts
-from dtctl.operations.stop import Ending, down, stop
+from dtctl.operations.stop import StopOrder, down, stop
 from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
-ENDING = Ending("me@here", "stopped by me@here")
+ORDER = StopOrder("me@here", "stopped by me@here")
 ALL = tuple(record().roster)
 CODE = {"ssh": {"target": "evil", "host_keys": "accept-new", "known_hosts": "~/.ssh/authorized_keys", "jump": "evil"}}
 
@@ -159,8 +159,8 @@ def test_no_command_dials_a_host_that_only_the_run_knows(command: str) -> None:
     lead = (TaskId("worker", 0),)
     known = dataclasses.replace(run, hosts={name: run.hosts[name] for name in "abd"})
     errors = {
-        "stop": lambda: stop(record(), transport, ALL, ENDING).errors,
-        "down": lambda: down(record(), transport, ENDING).stop.errors,
+        "stop": lambda: stop(record(), transport, ALL, ORDER).errors,
+        "down": lambda: down(record(), transport, ORDER).stop.errors,
         "restart": lambda: restart(record(), transport, lead, by="me").errors,
         "logs": lambda: read_logs(known, transport, LogRequest(lead), lambda lines: None).errors,
         "events": lambda: read_events(record(), transport, last=None).errors,
@@ -279,7 +279,7 @@ STOPS = [
 
 @pytest.mark.parametrize(("field", "lie"), STOPS, ids=[field for field, _ in STOPS])
 def test_who_speaks_of_others_tasks_at_a_stop_is_not_believed(field: str, lie: Callable[[Answer], Answer]) -> None:
-    result = stop(record(), FakeTransport(Liar("d", "stop", lie), {"c": TransportError("off")}), ALL, ENDING)
+    result = stop(record(), FakeTransport(Liar("d", "stop", lie), {"c": TransportError("off")}), ALL, ORDER)
     assert set(result.errors) == {"c", "d"}
     assert field in result.errors["d"].summary
     assert {str(task) for task in result.stopped} == {"ps:0", "ps:1"}
@@ -288,7 +288,7 @@ def test_who_speaks_of_others_tasks_at_a_stop_is_not_believed(field: str, lie: C
 
 @pytest.mark.parametrize("removed", ["../../victim", "mnist-1", "digits-2", "/etc/passwd", ".."])
 def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove(removed: str) -> None:
-    result = down(record(), FakeTransport(Liar("d", "down", put([removed], "removed"))), ENDING)
+    result = down(record(), FakeTransport(Liar("d", "down", put([removed], "removed"))), ORDER)
     assert "d" not in result.removed
     assert "removed" in result.stop.errors["d"].summary
 
@@ -297,7 +297,7 @@ def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_believed
     agents = Agents(told())
     ended = {"run": "digits-1", "stopped": ["worker:9"], "already": [], "survivors": [], "unreached": []}
     agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record())}]
-    result = stop(record(), FakeTransport(agents), ALL, ENDING)
+    result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert "worker:9" in result.away.detail
 
@@ -387,7 +387,7 @@ def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch:
 def test_a_stream_that_is_neither_output_is_refused() -> None:
     frames: Script = [{"type": "output", "stream": 3, "payload": b"x"}]
     said: list[bytes] = []
-    places = [Place(host) for host in record().hosts.values()]
+    places = [Target(host) for host in record().hosts.values()]
     transport = FakeTransport(Talker("exec", lambda: frames))
     done = execute(record(), transport, places, ["true"], lambda *told: said.append(told[2]), cwd="home")
     assert list(done.errors) == ["@d"]

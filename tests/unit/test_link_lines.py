@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.coordination.lines import LINE_LIMIT, LineBuffer, Lost, Violation, decode, encode
-from dtctl.agent.coordination.messages import FROM_AGENT, FROM_COORDINATOR, PROTOCOL, check
+from dtctl.agent.link.lines import LINE_LIMIT, LineBuffer, Lost, Violation, decode, encode
+from dtctl.agent.link.messages import FROM_AGENT, FROM_COORDINATOR, PROTOCOL, check
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import State
 from tests.fuzz import cases

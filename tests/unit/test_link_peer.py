@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from dtctl.agent.coordination.lines import Lost, Violation, decode, encode
-from dtctl.agent.coordination.messages import FROM_COORDINATOR, PROTOCOL
-from dtctl.agent.coordination.peer import Peer
-from dtctl.agent.coordination.pulse import Retry
+from dtctl.agent.link.keepalive import Retry
+from dtctl.agent.link.lines import Lost, Violation, decode, encode
+from dtctl.agent.link.messages import FROM_COORDINATOR, PROTOCOL
+from dtctl.agent.link.peer import Peer
 
 WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0}
 
@@ -52,13 +52,13 @@ def test_beats_are_sent_in_silence_only_and_never_shown(peer: Peer, stream: Reco
     peer.send({"type": "state"}, 102.0)
     peer.keep(104.0)
     assert len(stream.written) == 1
-    assert peer.pulse.due() == 105.0
+    assert peer.keepalive.due() == 105.0
     peer.keep(105.0)
     assert decode(stream.written[1].strip()) == {"type": "beat"}
-    assert peer.pulse.due() == 108.0
+    assert peer.keepalive.due() == 108.0
     stream.arrives = [encode({"type": "beat"}) + encode(WELCOME) + encode({"type": "beat"})]
     assert peer.receive(106.0) == [WELCOME]
-    assert peer.pulse.last_heard == 106.0
+    assert peer.keepalive.last_heard == 106.0
 
 
 def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: RecordedStream) -> None:
@@ -66,7 +66,7 @@ def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: Recor
     peer.receive(103.0)
     for now in (105.0, 108.0, 111.0, 112.9):
         peer.keep(now)
-        assert peer.pulse.due() <= 113.0
+        assert peer.keepalive.due() <= 113.0
     with pytest.raises(Lost, match="nothing was heard from it for 10 s"):
         peer.keep(113.0)
 
@@ -81,7 +81,7 @@ def test_a_part_of_a_line_is_a_sign_of_life(peer: Peer, stream: RecordedStream) 
 
 def test_nothing_is_no_sign_of_life(peer: Peer) -> None:
     assert peer.receive(109.0) == []
-    assert peer.pulse.last_heard == 100.0
+    assert peer.keepalive.last_heard == 100.0
 
 
 def test_what_it_may_not_say_is_not_heard(peer: Peer, stream: RecordedStream) -> None:

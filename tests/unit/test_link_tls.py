@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from dtctl.agent.coordination.lines import Lost
-from dtctl.agent.coordination.tls import Channel, Identity
+from dtctl.agent.link.lines import Lost
+from dtctl.agent.link.tls import Channel, Identity
 from dtctl.operations.credentials import Authority, Credentials
 from tests.agent.links import issued, write_credentials
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtctl.agent.old_runs import Standing, expired
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.requests.old_runs import Standing, expired
 from tests.unit.test_records import LED
 
 ALONE = {**LED, "coordinator": None}

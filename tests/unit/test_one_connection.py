@@ -11,14 +11,14 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.record import record_of_cluster
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
-from dtctl.operations.stop import Ending, down, stop
+from dtctl.operations.stop import StopOrder, down, stop
 from dtctl.operations.verdict import Outcome
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, entry, inventory, record, told
 from tests.unit.fakes import FakeTransport
 
 GONE = TransportError("cannot reach it")
-ENDING = Ending("me@here", "stopped by me@here")
+ORDER = StopOrder("me@here", "stopped by me@here")
 ALL = tuple(record().roster)
 
 
@@ -108,7 +108,7 @@ def test_stop_asks_the_coordinator_alone() -> None:
     agents = Agents(told())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
     transport = FakeTransport(agents)
-    result = stop(record(), transport, ALL, ENDING)
+    result = stop(record(), transport, ALL, ORDER)
     assert transport.opened == ["c"]
     assert len(result.stopped) == 4
     assert agents.asked[0][2]["tasks"] is None
@@ -118,7 +118,7 @@ def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
     agents = Agents(told())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
     transport = FakeTransport(agents)
-    result = stop(record(), transport, ALL, ENDING)
+    result = stop(record(), transport, ALL, ORDER)
     assert transport.opened == ["c", "d"]
     assert sorted(map(str, result.stopped)) == ["ps:0", "ps:1", "worker:0", "worker:1"]
     assert not result.errors
@@ -127,14 +127,14 @@ def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
 def test_what_nobody_reaches_is_named_with_a_promise() -> None:
     agents = Agents(told())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
-    result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ENDING)
+    result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
     assert (list(result.errors), result.promised) == (["d"], ("d",))
 
 
 def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> None:
     agents = Agents()
     transport = FakeTransport(agents, {"c": GONE})
-    result = stop(record(), transport, ALL, ENDING)
+    result = stop(record(), transport, ALL, ORDER)
     assert agents.asked_of("stop") == ["d", "a", "b"] or agents.asked_of("stop") == ["d", "b", "a"]
     assert transport.opened.count("c") == 1
     assert list(result.errors) == ["c"]
@@ -147,7 +147,7 @@ def test_workers_that_serve_the_chief_come_last_too() -> None:
     made = cluster(*(job(name, [host], [2222]) for name, host in jobs.items()), strategy="ps-strategy")
     asked = dataclasses.replace(record_of_cluster(made), run="digits-1")
     agents = Agents(run=asked)
-    stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ENDING)
+    stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ORDER)
     first, *rest = agents.asked_of("stop")
     assert (first, sorted(rest)) == ("e", ["a", "d"])
 
@@ -155,7 +155,7 @@ def test_workers_that_serve_the_chief_come_last_too() -> None:
 def test_down_clears_every_host_after_one_stop() -> None:
     agents = Agents(told())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
-    result = down(record(), FakeTransport(agents), ENDING)
+    result = down(record(), FakeTransport(agents), ORDER)
     assert agents.asked_of("stop") == ["c"]
     assert sorted(agents.asked_of("down")) == ["a", "b", "c", "d"]
     assert len(result.stop.stopped) == 4

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import processes
-from dtctl.agent.attempt import Attempt
+from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Start
-from dtctl.agent.surroundings import Surroundings
-from dtctl.agent.task import ENDING_LOOK_S, LOOK_S, Task
+from dtctl.agent.supervise.attempt import Attempt
+from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
 from tests.unit import supervised
 
 STOP = supervised.intent("stop", grace_s=1.0)

@@ -20,7 +20,7 @@ def test_the_program_is_the_same_every_time() -> None:
 
 def test_the_program_holds_the_agent_and_can_be_run() -> None:
     names = set(agent_program().files)
-    assert {"__main__.py", "dtctl_agent/__init__.py", "dtctl_agent/session.py"} <= names
+    assert {"__main__.py", "dtctl_agent/__init__.py", "dtctl_agent/requests/session.py"} <= names
     assert "dtctl_agent/bootstrap.py" not in names
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.exits import verdict
-from dtctl.agent.policy import Decision, after_exit, back_off, describe_exit, unknown_exit
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Ending, Entry, Intent
+from dtctl.agent.run.exits import verdict
+from dtctl.agent.run.policy import Decision, after_exit, back_off, describe_exit, unknown_exit
 from tests.unit.supervised import code, intent, killed, recovery
 
 RUN = intent("run")

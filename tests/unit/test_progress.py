@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.progress import MOST_BYTES, LogProgress, last_step
+from dtctl.agent.supervise.progress import MOST_BYTES, LogProgress, last_step
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import keeper, life, paths, processes, revival, trouble
-from dtctl.agent.guard import Bond
-from dtctl.agent.intents import Followed
+from dtctl.agent import main
+from dtctl.agent.host import log, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Start, State
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.runfiles import RunFiles
-from dtctl.agent.supervisor import Supervisor
+from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.runfiles import RunFiles
+from dtctl.agent.supervise import keeper
+from dtctl.agent.supervise.supervisor import Supervisor
+from dtctl.agent.survival import revival
+from dtctl.agent.survival.guard import Bond
 from tests.unit import supervised
 
 JUNK = {
@@ -49,7 +52,7 @@ class Host:
         self.files.create(self.spec, {"TOKEN": "hunter2hunter2"}, {"PATH": "/bin"}, processes.myself())
         paths.write_json(self.files.intent_path, {**self.files.intent(), "session": None})
 
-    def launch(self, what: keeper.Launch) -> None:
+    def launch(self, what: keeper.AttemptSpec) -> None:
         """worker:1 lives as this process does; worker:0 has been here, said its secret, and ended with code 3."""
         me = processes.myself()
         if "worker-1" in what.directory:
@@ -87,7 +90,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(processes, "tree", lambda *_: [])
     monkeypatch.setattr(processes, "bears", lambda *_: True)
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
-    monkeypatch.setattr(trouble, "_told", set())
+    monkeypatch.setattr(log, "_told", set())
     return made_
 
 
@@ -204,7 +207,7 @@ def test_without_its_spec_an_agent_ends_and_nobody_revives_it(
     Path(host.files.path(name)).write_text("{")
     bond = Bond.__new__(Bond)
     monkeypatch.setattr(Bond, "files", host.files, raising=False)
-    life._supervise(bond)
+    main._supervise(bond)
     assert revival.is_retired(host.files)
     assert not revival.is_orphaned(host.files)
     told = capsys.readouterr().err

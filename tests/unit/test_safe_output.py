@@ -32,7 +32,7 @@ from dtctl.operations.conversation import Progress
 from dtctl.operations.coordination import Coordination
 from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.events import Happening, Story
-from dtctl.operations.gc import DeadRun, GcResult, Remains, Stray
+from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.runs import KnownRun
@@ -134,7 +134,9 @@ UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
-REMAINS = GcResult({"a": Remains((Stray(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {})
+REMAINS = GcResult(
+    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
+)
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True)
 
 

@@ -16,7 +16,7 @@ from dtctl.operations.status import status_of_hosts
 from dtctl.transport import silence, stream
 from dtctl.transport.seam import Session
 from dtctl.transport.silence import Silence
-from dtctl.transport.stream import Ending, StreamSession
+from dtctl.transport.stream import RemoteExit, StreamSession
 from dtctl.transport.wire import encode
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import FakeTransport
@@ -60,8 +60,8 @@ class Scripted:
 
     def close(self) -> None: ...
 
-    def ending(self) -> Ending:
-        return Ending()
+    def ending(self) -> RemoteExit:
+        return RemoteExit()
 
 
 def greeted(script: Iterator[bytes], told: Told | None = None, *, deaf: bool = False) -> StreamSession:

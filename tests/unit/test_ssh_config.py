@@ -11,7 +11,7 @@ import pytest
 from dtctl.errors import TransportError, UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.openssh import ssh_command
-from dtctl.transport.ssh_config import ConfigFiles, Place, known_hosts_files, split_target, ssh_hostname
+from dtctl.transport.ssh_config import ConfigFiles, LoginTarget, known_hosts_files, split_target, ssh_hostname
 
 
 @pytest.fixture
@@ -29,23 +29,23 @@ def write(home: Path, text: str) -> ConfigFiles:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("bastion", Place("bastion")),
-        ("ops@bastion:2200", Place("bastion", "ops", 2200)),
-        ("ops@team@bastion", Place("bastion", "ops@team")),
-        ("[fe80::1]:22", Place("fe80::1", None, 22)),
-        ("fe80::1", Place("fe80::1")),
-        ("ssh://ops@bastion:2200", Place("bastion", "ops", 2200)),
+        ("bastion", LoginTarget("bastion")),
+        ("ops@bastion:2200", LoginTarget("bastion", "ops", 2200)),
+        ("ops@team@bastion", LoginTarget("bastion", "ops@team")),
+        ("[fe80::1]:22", LoginTarget("fe80::1", None, 22)),
+        ("fe80::1", LoginTarget("fe80::1")),
+        ("ssh://ops@bastion:2200", LoginTarget("bastion", "ops", 2200)),
     ],
 )
-def test_a_place_is_read_and_written(text: str, place: Place) -> None:
-    assert Place.parse(text) == place
-    assert Place.parse(str(place)) == place
+def test_a_place_is_read_and_written(text: str, place: LoginTarget) -> None:
+    assert LoginTarget.parse(text) == place
+    assert LoginTarget.parse(str(place)) == place
 
 
 @pytest.mark.parametrize("text", ["", "a b", "host:port"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        Place.parse(text)
+        LoginTarget.parse(text)
 
 
 def test_a_target_may_hold_user_and_port_and_settings_win() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import State
-from dtctl.agent.starting import has_begun, standing
+from dtctl.agent.requests.starting import has_begun, standing
 from tests.unit import supervised
 
 TASKS = (supervised.task("ps:0", ready="listening"), supervised.task("worker:0"))

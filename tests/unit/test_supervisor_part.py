@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import intents, paths, processes, supervisor, wake
-from dtctl.agent.intents import Followed
+from dtctl.agent.host import fifo, paths, processes
 from dtctl.agent.records.run_state import Intents, Process, State
-from dtctl.agent.runfiles import RunFiles
-from dtctl.agent.supervisor import Supervisor
-from dtctl.agent.task import Task
+from dtctl.agent.run import intents
+from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.runfiles import RunFiles
+from dtctl.agent.supervise import supervisor
+from dtctl.agent.supervise.supervisor import Supervisor
+from dtctl.agent.supervise.task import Task
 from tests.unit import supervised
 from tests.waiting import eventually
 
@@ -188,7 +190,7 @@ def test_a_ring_ends_the_wait_for_the_next_look(files: RunFiles, monkeypatch: py
     thread.start()
     eventually(lambda: files.state()["agent"])  # written right before it waits
     paths.write_json(files.intent_path, {**files.intent(), "serial": 2, "tasks": stop(2)})
-    wake.ring(files.wake_path)
+    fifo.ring(files.wake_path)
     thread.join(20)
     assert not thread.is_alive()
     assert files.state()["finished"] is True

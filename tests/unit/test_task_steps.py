@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import keeper, paths
+from dtctl.agent.host import paths
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Intent, Start
-from dtctl.agent.surroundings import Surroundings
-from dtctl.agent.task import Task
+from dtctl.agent.supervise import keeper
+from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.task import Task
 from tests.unit import supervised
 
 RUN = supervised.intent("run")
@@ -33,7 +34,7 @@ class Failing:
 
 @pytest.fixture(autouse=True)
 def attempts_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(launch: keeper.Launch) -> None:
+    def fail(launch: keeper.AttemptSpec) -> None:
         paths.write_json(f"{launch.directory}/start.json", made(Start, started=1.0))
         paths.write_json(f"{launch.directory}/exit.json", supervised.code(3))
 

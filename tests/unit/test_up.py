@@ -15,7 +15,7 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError,
 from dtctl.operations.conversation import Progress, silent
 from dtctl.operations.credentials import Authority
 from dtctl.operations.record import RunRecord, record_of_plan
-from dtctl.operations.up import Launch, up
+from dtctl.operations.up import Start, up
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
@@ -35,11 +35,11 @@ def taken_down(*removed: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Launch:
+def launch(tmp_path: Path) -> Start:
     (tmp_path / "train.py").write_text("print()")
     names = {name: name for name in "abcd"}
     plan = plan_run(cluster(), names, local_python="python3")
-    return Launch(
+    return Start(
         plan=plan,
         record=record_of_plan(plan, "digits-1", time.time()),
         bundle=scan(tmp_path),
@@ -72,12 +72,12 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
     return [kept] if kind == "keep" else [rolled_back()]
 
 
-def started(launch: Launch, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
+def started(launch: Start, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
     remembered: list[RunRecord] = []
     return up(launch, transport, silent, remembered.append), remembered
 
 
-def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Launch) -> None:
+def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) -> None:
     transport = FakeTransport(willing)
     result, remembered = started(launch, transport)
     assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0", "worker:1"]
@@ -88,7 +88,7 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Launch) -
     assert remembered == [launch.record]
 
 
-def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Launch) -> None:
+def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
     checkpoint = {
         "prefix": "m-7",
         "step": 7,
@@ -111,13 +111,13 @@ def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Launch) -> None
     assert started(launch, FakeTransport(willing))[0].earlier is None
 
 
-def test_each_host_is_connected_to_once(launch: Launch) -> None:
+def test_each_host_is_connected_to_once(launch: Start) -> None:
     transport = FakeTransport(willing)
     started(launch, transport)
     assert sorted(transport.opened) == list("abcd")
 
 
-def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(launch: Launch) -> None:
+def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(launch: Start) -> None:
     transport = FakeTransport(willing, {"c": TransportError("connection to c refused", hint="ssh c true")})
     with pytest.raises(DtctlError) as error:
         started(launch, transport)
@@ -127,7 +127,7 @@ def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(la
     assert all(session.received == ["up", "abort"] for session in transport.sessions.values())
 
 
-def test_a_host_that_cannot_start_takes_the_others_back(launch: Launch) -> None:
+def test_a_host_that_cannot_start_takes_the_others_back(launch: Start) -> None:
     def one_is_taken(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if session.host.name == "d" and fields["type"] == "start":
             return [AgentError("port_taken", "port 2222 is taken by pid 7 (python)")]
@@ -139,7 +139,7 @@ def test_a_host_that_cannot_start_takes_the_others_back(launch: Launch) -> None:
     assert [transport.sessions[name].received[-1] for name in "abc"] == ["abort"] * 3
 
 
-def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_blamed(launch: Launch) -> None:
+def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_blamed(launch: Start) -> None:
     def waiting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "abort":
             return [rolled_back()]
@@ -168,7 +168,7 @@ def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0
     return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
 
 
-def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Launch) -> None:
+def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Start) -> None:
     def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         answers = going_on(session, fields)
         return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
@@ -179,7 +179,7 @@ def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Launch) -> None:
     assert all(session.received == ["up", "start"] for session in transport.sessions.values())
 
 
-def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Launch) -> None:
+def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Start) -> None:
     def ended(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "start" and session.host.name == "c":
             tasks = {"worker:0": {**entry("worker:0"), "state": "stopped"}}
@@ -191,11 +191,11 @@ def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Launch) -> 
     assert [str(task) for task in result.ended] == ["worker:0", "worker:1"]
 
 
-def test_a_host_where_all_has_ended_belongs_to_the_run_that_goes_on(launch: Launch) -> None:
+def test_a_host_where_all_has_ended_belongs_to_the_run_that_goes_on(launch: Start) -> None:
     assert started(launch, FakeTransport(going_on))[0].run == "digits-0"
 
 
-def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Launch) -> None:
+def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
     def mixed(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "abort":
             return [rolled_back()]
@@ -206,7 +206,7 @@ def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Launch) -> None:
         started(launch, FakeTransport(mixed))
 
 
-def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: Launch) -> None:
+def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: Start) -> None:
     def interrupted(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "start" and session.host.name == "b":
             raise KeyboardInterrupt
@@ -219,7 +219,7 @@ def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: L
     assert all(session.closed for session in transport.sessions.values())
 
 
-def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launch: Launch) -> None:
+def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launch: Start) -> None:
     def lost_late(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "keep" and session.host.name == "b":
             return [ConnectionLost("b has gone")]
@@ -233,7 +233,7 @@ def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launc
     assert all("down" in transport.sessions[name].received for name in "acd")
 
 
-def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: Launch) -> None:
+def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: Start) -> None:
     def talkative(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         said: list[dict[str, Any] | DtctlError] = willing(session, fields)
         if fields["type"] == "up":
@@ -254,7 +254,7 @@ def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: La
     ]
 
 
-def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Launch) -> None:
+def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
     given: dict[str, Any] = {}
 
     def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -269,7 +269,7 @@ def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_no
         assert len({each[field] for each in given.values()}) == different
 
 
-def told(launch: Launch, lost: str = "", deaf: str = "") -> tuple[list[str], FakeTransport, Any]:
+def told(launch: Start, lost: str = "", deaf: str = "") -> tuple[list[str], FakeTransport, Any]:
     """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
     order: list[str] = []
 
@@ -294,25 +294,25 @@ def told(launch: Launch, lost: str = "", deaf: str = "") -> tuple[list[str], Fak
     return order, transport, result
 
 
-def test_the_run_is_remembered_before_any_host_is_told_to_keep_it(launch: Launch) -> None:
+def test_the_run_is_remembered_before_any_host_is_told_to_keep_it(launch: Start) -> None:
     order, _, result = told(launch)
     assert order == ["remember", "keep", "keep", "keep", "keep"]
     assert result.unremembered is None
 
 
-def test_a_run_that_was_taken_back_is_forgotten(launch: Launch) -> None:
+def test_a_run_that_was_taken_back_is_forgotten(launch: Start) -> None:
     order, _, error = told(launch, lost="b")
     assert isinstance(error, DtctlError)
     assert (order[0], order[-1], order.count("down")) == ("remember", "forget", 3)
 
 
-def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Launch) -> None:
+def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
     order, _, error = told(launch, lost="b", deaf="c")
     assert "take back the start" in error.summary
     assert "forget" not in order
 
 
-def test_a_record_that_cannot_be_written_ends_no_run(launch: Launch) -> None:
+def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:
     def full(record: RunRecord) -> None:
         raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
 
@@ -323,7 +323,7 @@ def test_a_record_that_cannot_be_written_ends_no_run(launch: Launch) -> None:
     assert result.unremembered.detail == "No space left on device"
 
 
-def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_back(launch: Launch) -> None:
+def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_back(launch: Start) -> None:
     def full(record: RunRecord) -> None:
         raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtctl.agent.watchdog import Signs, Watchdog
+from dtctl.agent.supervise.watchdog import Signs, Watchdog
 
 
 class Watched:

@@ -16,15 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent import keeper, paths, policy, processes
-from dtctl.agent.attempt import Attempt
+from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.run_state import HISTORY, Ending, Entry, Intent, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import Event
 from dtctl.agent.records.words import TaskState
-from dtctl.agent.surroundings import Surroundings
-from dtctl.agent.task import Task
+from dtctl.agent.run import policy
+from dtctl.agent.supervise import keeper
+from dtctl.agent.supervise.attempt import Attempt
+from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.task import Task
 from tests.fuzz import cases
 from tests.unit import supervised
 
@@ -122,7 +124,7 @@ class Teller:
     def _as_in(self, moment: Moment) -> Iterator[None]:
         outlived = [processes.Process(pid, b"1 (x) D 1 1 1" + b" 0" * 40) for pid in range(1, moment.left + 1)]
 
-        def launch(what: keeper.Launch) -> None:
+        def launch(what: keeper.AttemptSpec) -> None:
             place = Path(what.directory)
             (place / "log").write_bytes(moment.log)
             if isinstance(moment.start, dict):
@@ -197,7 +199,7 @@ def test_of_many_attempts_the_last_are_told(teller: Teller) -> None:
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800", "\0", "é" * 3_000_000], ids=["long", "lone", "nul", "longer"])
 def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> None:
     fault = keeper.Fault.decode(keeper.Fault(error, True).encode())
-    keeper._record_exit(keeper.Launch(str(tmp_path), "", ["x"], {}, "/", ""), 127 << 8, fault, None)
+    keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/", ""), 127 << 8, fault, None)
     attempt = Attempt(str(tmp_path), 0.0)
     attempt.look(1.0, 1.0)
     assert attempt.exit is not None
@@ -210,7 +212,7 @@ def test_what_a_supervisor_says_of_an_exit_holds(tmp_path: Path) -> None:
 
 def test_a_start_of_a_command_of_any_length_holds(tmp_path: Path) -> None:
     argv = ["x" * 3_000_000, *["y"] * 30_000]
-    launch = keeper.Launch(str(tmp_path), "", argv, {}, "/", str(tmp_path))
+    launch = keeper.AttemptSpec(str(tmp_path), "", argv, {}, "/", str(tmp_path))
     assert keeper._record_start(launch, os.getpid(), 1.0) is None
     start = Attempt(str(tmp_path), 0.0).start
     assert start is not None

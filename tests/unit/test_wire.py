@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent import beats
-from dtctl.agent.conversation import Conversation
-from dtctl.agent.errors import Refused
-from dtctl.agent.wire import Gone, Wire
+from dtctl.agent.host.errors import Refused
+from dtctl.agent.protocol import beats
+from dtctl.agent.protocol.conversation import Conversation
+from dtctl.agent.protocol.wire import Gone, Wire
 from tests.fuzz import cases
 from tests.waiting import eventually
 

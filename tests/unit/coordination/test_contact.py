@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dtctl.agent import intents
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.run import intents
 from tests.unit.coordination.test_recovery import recovered
 from tests.unit.coordination.world import World, async_ps, collective
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import processes
-from dtctl.agent.coordination.leading import Leading
-from dtctl.agent.coordination.quota import BURST_BYTES
-from dtctl.agent.intents import Followed
+from dtctl.agent.coordinate.leading import Leading
+from dtctl.agent.coordinate.quota import BURST_BYTES
+from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.run_state import Process, State
 from dtctl.agent.records.whole_run import RunView
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.coordination.world import Fields, spec_of
 
 PLACES = {"chief:0": "lead", "worker:0": "good", "worker:1": "bad"}

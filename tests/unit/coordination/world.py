@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dtctl.agent import intents, policy
-from dtctl.agent.coordination.coordinator import Coordinator
-from dtctl.agent.coordination.services import Services
-from dtctl.agent.coordination.view import first_view
+from dtctl.agent.coordinate.coordinator import Coordinator
+from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
@@ -17,6 +16,7 @@ from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
 from dtctl.agent.records.spec import Member, Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
 from dtctl.agent.records.words import TaskState
+from dtctl.agent.run import intents, policy
 
 Fields = dict[str, Any]
 
