@@ -20,8 +20,8 @@ from benchmarks.processes import cpu_s, memory_mb
 from dtctl.agent.host import fifo, processes
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
-from dtctl.operations.credentials import Authority
-from dtctl.operations.prepare import make_plan
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.prepare import make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
 

@@ -10,11 +10,11 @@ from typing import Any
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import Conversations, Request, is_damaged, knows_no_run
-from dtctl.operations.coordinator import CoordinatorAway
+from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
+from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.locate import ask_wherever_it_is
-from dtctl.operations.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 

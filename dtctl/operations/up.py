@@ -15,14 +15,14 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, TaskId
+from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.conversation import Progress, Report, about, final, request
-from dtctl.operations.credentials import Authority
-from dtctl.operations.plausible import check_run, check_tasks, wrong
-from dtctl.operations.readying import converse
-from dtctl.operations.record import RunRecord
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.readying import converse
 from dtctl.operations.stop import StopOrder, StopResult, stop
-from dtctl.operations.tasks import TaskStatus
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, fan_out

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dtctl.operations.gc import GcResult, Remains
-from dtctl.render import console
 from dtctl.render.tables import print_table, table
+from dtctl.render.terminal import console
 from dtctl.render.words import count, fold, size
 
 _SHOWN_COMMAND = 60

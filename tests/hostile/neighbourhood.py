@@ -20,7 +20,7 @@ from typing import Any
 from dtctl.agent.host.ports import taken
 from dtctl.agent.link.dialer import Dialer
 from dtctl.agent.link.tls import Identity
-from tests.agent.intruder import Intruder
+from tests.agent.link.intruder import Intruder
 from tests.desk import CLUSTER, Desk
 from tests.waiting import eventually
 

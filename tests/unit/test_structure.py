@@ -134,7 +134,7 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     assert users == {"transport"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["version"], ["up", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"]])
 def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
     script = (
         "import sys\n"

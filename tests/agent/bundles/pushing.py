@@ -9,7 +9,7 @@ from typing import Any
 from dtctl.agent.bundles import store
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import ConnectionLost
-from tests.agent.ends import PipeSession, conversation
+from tests.agent.link.ends import PipeSession, conversation
 
 ENSURE = """
 from dtctl.agent import bundles

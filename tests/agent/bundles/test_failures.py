@@ -19,7 +19,7 @@ from dtctl.agent.protocol.wire import Gone, Wire
 from dtctl.bundle import Sender, scan
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from tests.agent.bundles.pushing import ENSURE, left_in, push, serve
-from tests.agent.ends import agent_process, conversation
+from tests.agent.link.ends import agent_process, conversation
 
 
 def test_when_the_controller_goes_nothing_is_left(code: Path, root: Path) -> None:

@@ -14,7 +14,7 @@ from dtctl.agent.bundles import store
 from dtctl.agent.host import locks
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
-from tests.agent.ends import agent_process, conversation
+from tests.agent.link.ends import agent_process, conversation
 
 
 def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dtctl.agent.bundles import store
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
-from tests.agent.ends import agent_process, conversation
+from tests.agent.link.ends import agent_process, conversation
 
 
 def test_a_host_gets_the_code_as_it_is(code: Path, root: Path) -> None:
