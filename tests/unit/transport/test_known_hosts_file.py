@@ -291,8 +291,8 @@ FULL_DISK = """\
 import resource, sys
 from pathlib import Path
 from dtctl.errors import TransportError
-from dtctl.transport.known_hosts import KnownHosts
-from tests.unit.test_hostkeys import key
+from dtctl.transport.ssh.known_hosts import KnownHosts
+from tests.unit.transport.test_hostkeys import key
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
 try:
     KnownHosts().pin("gpu-a", [key(1)], Path(sys.argv[1]))
