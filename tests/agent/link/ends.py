@@ -92,8 +92,8 @@ def conversation(agent: AgentHalf) -> Iterator[tuple[PipeSession, list[Any]]]:
 _CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from dtctl.agent.wire import Gone, Wire
-from dtctl.agent.errors import Refused
+from dtctl.agent.protocol.wire import Gone, Wire
+from dtctl.agent.host.errors import Refused
 wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
 def agent(wire, args):
     {body}
