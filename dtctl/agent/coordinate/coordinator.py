@@ -277,8 +277,8 @@ class Coordinator:
         """What fails a run though no task has failed for good."""
         if self._lost_sessions:
             return Judgement("Failed", "the controller was lost before the start was complete")
-        failure = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
-        return Judgement("Failed", failure.reason, failure.task) if failure is not None else None
+        found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+        return Judgement("Failed", found.reason, found.task) if found is not None else None
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
