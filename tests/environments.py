@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -62,6 +60,8 @@ class Unfit(Exception):
 
 def environment(name: str) -> Path:
     """The python of an environment, which may have to be made first. Skips the test where it cannot be."""
+    import pytest  # here, as environments are made while pytest itself is installed
+
     try:
         return made(name)
     except Unfit as unfit:

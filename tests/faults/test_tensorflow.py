@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.fleet,
     pytest.mark.faults,
     pytest.mark.training,
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.timeout(900),
 ]
 

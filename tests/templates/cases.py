@@ -52,7 +52,7 @@ class Case:
     @property
     def marks(self) -> tuple[pytest.MarkDecorator, ...]:
         """`make test` leaves the variants out; `make templates` tries all."""
-        return (pytest.mark.slow,) if self.variant else ()
+        return (pytest.mark.nightly,) if self.variant else ()
 
     def overrides(self, train_steps: int) -> Iterator[str]:
         for setting in (*self.settings, f"trainer.args.train_steps={train_steps}"):
