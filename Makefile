@@ -52,6 +52,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	tests/ci/typed-templates $(BIN)/mypy
 	$(BIN)/vermin --no-tips --violations -t=3.8- dtctl/agent dtctl/trainer.py
 	$(BIN)/python docs/generate.py --check
 
