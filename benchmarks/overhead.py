@@ -47,10 +47,10 @@ def _by_hand(trainers: Nursery, directory: Path) -> float:
 
 
 def _by_dtctl(directory: Path) -> float:
-    directory.mkdir()
-    output = directory / "output"
+    project, output = directory / "project", directory / "output"
+    project.mkdir(parents=True)
     settings = [f"--set=dirs.output={output}", f"--set=trainer.args.train_steps={STEPS}"]
-    dtctl = functools.partial(measure, cwd=directory, env=client_environment(directory))
+    dtctl = functools.partial(measure, cwd=project, env=client_environment(directory))
     try:
         dtctl([*DTCTL, "init"])
         dtctl([*DTCTL, "up", "-q", "--local", *settings])

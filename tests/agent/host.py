@@ -14,11 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent import intents, wake
+from dtctl.agent.host import fifo
 from dtctl.agent.records.answers import FRAMES, RESULTS
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.run import intents
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.transport.payload import LOADER, opening
 from tests.waiting import eventually
 
@@ -196,7 +197,7 @@ class AgentHost:
                 intents.change(intent["tasks"][each], **fields)
             intent["serial"] += 1
             files.write_intent(intent)
-        wake.ring(files.wake_path)
+        fifo.ring(files.wake_path)
 
     # what is on the disk
 

@@ -7,7 +7,7 @@ import os
 import resource
 import time
 
-from tests.agent.ends import agent_process
+from tests.agent.link.ends import agent_process
 from tests.agent.logs.run import Run
 from tests.waiting import eventually
 
