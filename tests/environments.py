@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.hosts import private_network
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -77,7 +79,7 @@ def made(name: str) -> Path:
     python, version = found
     digest = hashlib.sha256("\n".join((version, *recipe.rather, *recipe.packages)).encode()).hexdigest()
     directory = root() / f"{name}-{digest[:12]}"
-    with alone(directory.with_name(f"{directory.name}.lock")):
+    with alone(directory.with_name(f"{directory.name}.lock")), private_network.the_machines():
         if not (directory / COMPLETE).exists():
             make(directory, python, recipe)
     return directory / "bin" / "python"

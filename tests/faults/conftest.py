@@ -1,4 +1,4 @@
-"""Five separate hosts for all faults, a user's desk for each, and the report of what became of them."""
+"""A user's desk for each fault, and the report of what became of them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,10 @@ import pytest
 from tests.desk import Desk, desk
 from tests.faults import report
 from tests.faults.report import Row
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet
 from tests.waiting import eventually
 
 NUMBERS = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(5) as made:
-        yield made
 
 
 @pytest.fixture

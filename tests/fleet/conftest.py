@@ -1,4 +1,4 @@
-"""Four separate hosts for the tests of a module, and a user's desk beside them."""
+"""A user's desk beside the fleet."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet
 from tests.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(4) as made:
-        yield made
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from tests.hosts.network import Network
 from tests.hosts.sandbox import Sandbox, User, make_user
 from tests.hosts.scratch import make_directory, sweep_directories
 from tests.hosts.sshd import HOST_KEY_KINDS, SSHD, wait_for_banner
+from tests.waiting import eventually
 
 USER = "train"
 
@@ -63,6 +64,14 @@ class FleetHost:
         """Command lines of what runs on the host as `train`, less sshd's and this question itself."""
         table = [line.split(None, 1) for line in self.exec("ps", "-e", "-o", "uid=,args=", root=True).splitlines()]
         return [args for uid, args in table if uid == str(self.login.uid) and not args.startswith("sshd:")]
+
+    def clear(self) -> None:
+        """Ends what runs as `train`, and empties its home and its crontab."""
+        self.exec("sh", "-c", f"pkill -9 -U {self.login.uid} || true", root=True)
+        eventually(lambda: not self.processes(), what=f"nothing to run on {self.name}")
+        for place in (self.home, self.directory / "cron-crontabs"):
+            for path in place.iterdir() if place.is_dir() else ():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def known_hosts_text(self, *names: str) -> str:
         where = ",".join(names or (self.address,))
@@ -189,6 +198,16 @@ class Fleet:
 
     def heal(self, host: FleetHost) -> None:
         self.network.heal(host.index)
+
+    def restore(self) -> None:
+        """As it was when it was made, but for the boot ids, whatever has been done to it."""
+        for host in self.hosts:
+            self.heal(host)
+            if not host.is_up:
+                self.boot(host)
+            host.clear()
+        for path in self.shared.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def processes(self, host: FleetHost) -> list[str]:
         return host.processes()
