@@ -21,10 +21,11 @@ demo: $(VENV)/.train
 	$(BIN)/dtctl init demo
 	cd demo && ../$(BIN)/dtctl up --local -f --replace --set name=dtctl-demo --set dirs.work="$(CURDIR)/demo/work" --set dirs.output="$(CURDIR)/demo/output"
 
-# What is installed is installed beside each other. Tests that need an environment that cannot be made are skipped.
+# Environments are made while the first tests run, and a test that needs one waits for it. One that cannot be made is
+# a reason to skip.
 test:
-	@$(MAKE) -j3 --no-print-directory $(VENV)/.all packages environments
-	$(TESTS) $(PYTEST_ARGS)
+	@$(MAKE) -j2 --no-print-directory $(VENV)/.all packages
+	@$(MAKE) --no-print-directory environments & $(TESTS) $(PYTEST_ARGS); code=$$?; wait; exit $$code
 
 packages: | $(VENV)
 	@$(TIMED) "packages of the system" tests/hosts/install-packages

@@ -29,15 +29,16 @@ class Row:
         return tuple(cell.replace("|", "/").replace("\n", " ") for cell in cells)
 
 
-def rows(page: Path = PAGE) -> dict[str, Row]:
-    table = page.read_text().partition(BEGIN)[2].partition(END)[0]
+def rows(page: Path | None = None) -> dict[str, Row]:
+    table = (page or PAGE).read_text().partition(BEGIN)[2].partition(END)[0]
     lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
     found = [Row(*(cell.strip() for cell in line)) for line in lines]
     return {row.part: row for row in found if row.part not in (HEAD[0], "---")}
 
 
-def write(parts: Iterable[str], new: Mapping[str, Row], page: Path = PAGE) -> None:
+def write(parts: Iterable[str], new: Mapping[str, Row], page: Path | None = None) -> None:
     """Every part has a row: a new one, the one that it had, or one that says that it has not run."""
+    page = page or PAGE
     old = rows(page)
     table = [(new.get(part) or old.get(part) or Row(part)).cells() for part in parts]
     replace_table(page, BEGIN, END, HEAD, table)
