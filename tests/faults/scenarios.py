@@ -175,8 +175,8 @@ EVERY_SYNC_TASK = f"ps:0 ps:1 {EVERY_WORKER}"
 SCENARIOS = [
     Scenario("kill -9 of a worker", ASYNC, kill("worker:1"), "worker:1"),
     Scenario("kill -9 of a ps", ASYNC, kill("ps:1"), "ps:1", loses_steps=True, quick=True),
-    Scenario("kill -9 of the chief", ASYNC, kill("worker:0"), "worker:0", loses_steps=True, quick=True),
-    Scenario("kill -9 of an agent", ASYNC, kill_agent("gpu-4"), quick=True),
+    Scenario("kill -9 of the chief", ASYNC, kill("worker:0"), "worker:0", loses_steps=True),
+    Scenario("kill -9 of an agent", ASYNC, kill_agent("gpu-4")),
     Scenario("kill -9 of the coordinator", ASYNC, kill_agent("gpu-3"), quick=True),
     Scenario("kill -9 of a keeper", ASYNC, kill_keeper("worker:2")),
     Scenario("kill -9 of an agent and its task", ASYNC, kill_agent_and_task("worker:1"), "worker:1", quick=True),
@@ -213,7 +213,7 @@ SCENARIOS = [
         around=clock_of("gpu-4"),
         quick=True,
     ),
-    Scenario("a worker runs out of memory", ASYNC, out_of_memory("worker:1"), "worker:1", quick=True),
+    Scenario("a worker runs out of memory", ASYNC, out_of_memory("worker:1"), "worker:1"),
     Scenario(
         "a port is taken between two attempts",
         ASYNC,
