@@ -88,7 +88,7 @@ def started() -> Iterator[list[Trainers]]:
 @pytest.fixture
 def trainers(request: pytest.FixtureRequest, started: list[Trainers], tmp_path: Path) -> Trainers:
     way, counts = request.param
-    flags = ["--train_steps=100000", "--save_s=0.3", "--heartbeat_s=2", f"--way={way}"]
+    flags = ["--train_steps=100000", "--save_s=0.3", "--heartbeat_s=6", f"--way={way}"]
     started.append(Trainers(tmp_path, *flags, **counts))
     return started[0]
 
