@@ -17,11 +17,11 @@ from typing import Any
 
 from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
-from dtctl.agent import processes, wake
-from dtctl.agent.runfiles import CREDENTIAL_FILES, RunFiles
+from dtctl.agent.host import fifo, processes
+from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
-from dtctl.operations.credentials import Authority
-from dtctl.operations.prepare import make_plan
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.prepare import make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
 
@@ -97,7 +97,7 @@ def _stop(files: RunFiles) -> None:
     """As `dtctl stop` asks for it."""
     request = {"serial": 1, "kind": "stop", "tasks": None, "grace_s": 1, "reason": "measured", "by": "bench"}
     files.write_urgent(files.path("requests.json"), {"serial": 1, "requests": [request]})
-    wake.ring(files.wake_path)
+    fifo.ring(files.wake_path)
 
 
 def _program(directory: Path) -> Path:

@@ -15,12 +15,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dtctl.agent import intents
-from dtctl.agent.coordination.dialer import Dialer
-from dtctl.agent.coordination.tls import Identity
+from dtctl.agent.link.dialer import Dialer
+from dtctl.agent.link.tls import Identity
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.messages import PROTOCOL
 from dtctl.agent.records.run_state import Intent, State
+from dtctl.agent.run import intents
 
 STATE_EVERY_S = 3.0
 

@@ -35,7 +35,7 @@ DTCTL_SCRIPT = "import sys\nfrom dtctl.cli import main\nsys.exit(main())\n"
 
 COMMANDS = {
     "--help": (["--help"], ["--help"]),
-    "version": (["version"], []),
+    "version": (["--version"], []),
     "completion": (["logs", "wor"], ["--na"]),
 }
 """What dtctl is asked, and the nearest thing that hello-world can be asked."""

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
         sys.exit(1)
     end = time.monotonic() + (options.seconds if special else 1e9)
     step = 0
-    while time.monotonic() < end and not (special and options.until_file and os.path.exists(options.until_file)):
+    while time.monotonic() < end and not (special and options.until_file and Path(options.until_file).exists()):
         step += 1
         print(f"{me} step {step}", flush=True)
         time.sleep(options.tick)

@@ -164,7 +164,7 @@ def enter() -> None:
     sys.path.insert(0, program)
     from importlib import import_module
 
-    import_module("dtctl_agent.session").main(root, program)
+    import_module("dtctl_agent.requests.session").main(root, program)
 
 
 if __name__ == "__main__":

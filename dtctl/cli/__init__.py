@@ -19,7 +19,7 @@ def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
     from dtctl.errors import DtctlError, ExitCode
-    from dtctl.render.console import show_whatever_comes
+    from dtctl.render.terminal.console import show_whatever_comes
 
     terminated = False
 

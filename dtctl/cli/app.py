@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Annotated
 
 import typer
 
-from dtctl.cli import (
+from dtctl import __version__
+from dtctl.cli.commands import (
     checkpoints,
     down,
     events,
@@ -26,9 +28,9 @@ from dtctl.cli import (
     trust,
     up,
     validate,
-    version,
     wait,
 )
+from dtctl.render.terminal.console import say
 
 app = typer.Typer(
     name="dtctl",
@@ -42,7 +44,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        version.version()
+        say(f"dtctl {__version__} (Python {platform.python_version()})")
         raise typer.Exit
 
 
@@ -50,12 +52,13 @@ def _print_version(wanted: bool) -> None:
 def _options(
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colours; NO_COLOR is respected.")] = "auto",
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and Python's."),
     ] = False,
 ) -> None:
     if color not in ("auto", "always", "never"):
         raise typer.BadParameter(f"{color!r} is none of auto, always, never", param_hint="--color")
-    from dtctl.render.console import choose_color
+    from dtctl.render.terminal.console import choose_color
 
     choose_color(color)  # type: ignore[arg-type]
 
@@ -80,4 +83,3 @@ app.command()(push.push)
 app.command("exec")(execute.execute)
 app.command(context_settings={"allow_interspersed_args": False})(ssh.ssh)
 app.command()(schema.schema)
-app.command()(version.version)

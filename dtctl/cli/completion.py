@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dtctl.render.safe import one_line
+from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
-    from dtctl.operations.memory import Memory
+    from dtctl.operations.memory.store import Memory
 
 
 def complete_tasks(incomplete: str) -> list[str]:
@@ -34,7 +34,7 @@ def _offered(words: Iterable[str], incomplete: str) -> list[str]:
 def _memory() -> Memory | None:
     """None where it is not to be trusted: whoever completes a word is told nothing."""
     from dtctl.errors import DtctlError
-    from dtctl.operations.memory import Memory
+    from dtctl.operations.memory.store import Memory
 
     try:
         return Memory()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.follow import Event
     from dtctl.operations.logs import LogRequest
-    from dtctl.operations.record import RunRecord
+    from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.status import RunStatus
     from dtctl.render.logs import LogPrinter
 

@@ -18,8 +18,8 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
-    from dtctl.operations.memory import Memory
-    from dtctl.operations.record import RunRecord
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.memory.store import Memory
     from dtctl.transport.connect import Transports
 
 Output = Literal["text", "json"]
@@ -59,7 +59,7 @@ class Scope:
 
     @functools.cached_property
     def memory(self) -> Memory:
-        from dtctl.operations.memory import Memory
+        from dtctl.operations.memory.store import Memory
 
         def report(line: str) -> None:
             from dtctl.render.errors import note
@@ -70,9 +70,9 @@ class Scope:
 
     @functools.cached_property
     def transport(self) -> Transports:
-        from dtctl.render.safe import one_line
+        from dtctl.render.terminal.safe import one_line
         from dtctl.transport.connect import Transports
-        from dtctl.transport.passphrase import terminal_passphrase
+        from dtctl.transport.ssh.passphrase import terminal_passphrase
 
         passphrase = terminal_passphrase(one_line)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
@@ -94,7 +94,7 @@ class Scope:
 
         `for_its_hosts`: for something that needs no run: where there is none those of the cluster file are meant.
         """
-        from dtctl.operations.record import record_of_cluster
+        from dtctl.operations.memory.record import record_of_cluster
 
         record = self.memory.load(self.run) if self.run else None
         if record is not None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dtctl.config.document import Findings
 from dtctl.config.sections import ClusterFile
+from dtctl.config.yaml.document import Findings
 
 _EXAMPLES = {
     "name": "name: digits",

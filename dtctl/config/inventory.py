@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dtctl.config.document import Findings
 from dtctl.config.known_hosts import why_not_written
 from dtctl.config.names import check_host, check_names
 from dtctl.config.ranges import count, expand, expand_value, fold
 from dtctl.config.reach import local_path, over, ssh_settings
 from dtctl.config.sections import ClusterFile, HostEntry, SshDefaults
+from dtctl.config.yaml.document import Findings
 from dtctl.errors import UsageError
 from dtctl.model import Host, SshSettings
 

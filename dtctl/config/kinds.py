@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from dtctl.config.document import Scalar
 from dtctl.config.suggest import did_you_mean
+from dtctl.config.yaml.document import Scalar
 
 LONGEST_TO_SPLIT = 10_000
 """Characters; `shlex` takes time with the square of a word."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from dtctl.config.document import Findings, Path
 from dtctl.config.fields import FIELD, SPACE
 from dtctl.config.platform import check_platform, directory_is_set, lacks_directory, platform_names
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.suggest import did_you_mean
+from dtctl.config.yaml.document import Findings, Path
 from dtctl.errors import UsageError
 from dtctl.model import DIRECTORY_NAMES, Dialect, Launch, lead_among
 from dtctl.ways import SCHEDULER

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dtctl.config.build import build
-from dtctl.config.document import Findings, in_words
-from dtctl.config.overrides import apply_overrides
-from dtctl.config.reading import read_sections
-from dtctl.config.syntax import START
-from dtctl.config.yaml12 import parse
+from dtctl.config.yaml.document import Findings, in_words
+from dtctl.config.yaml.overrides import apply_overrides
+from dtctl.config.yaml.reading import read_sections
+from dtctl.config.yaml.syntax import START
+from dtctl.config.yaml.yaml12 import parse
 from dtctl.errors import ConfigError, Place, Problem
 from dtctl.model import Cluster
 

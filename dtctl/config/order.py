@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dtctl.config.document import Findings
 from dtctl.config.launching import uses_mxnet
 from dtctl.config.sections import ClusterFile
 from dtctl.config.suggest import did_you_mean
+from dtctl.config.yaml.document import Findings
 from dtctl.model import LEAD_JOBS, Cluster
 from dtctl.ways import PS, SERVER, circle, parties, waits
 

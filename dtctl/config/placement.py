@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dtctl.config.document import Findings, Path
 from dtctl.config.ranges import count, expand, fold
 from dtctl.config.sections import JobEntry
 from dtctl.config.suggest import did_you_mean
+from dtctl.config.yaml.document import Findings, Path
 from dtctl.errors import UsageError
 from dtctl.model import Host, TaskId, lead_among
 

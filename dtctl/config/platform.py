@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dtctl.config.document import Findings, Path
 from dtctl.config.sections import ClusterFile, LaunchKeys
+from dtctl.config.yaml.document import Findings, Path
 from dtctl.model import PLATFORM_NAMES
 
 

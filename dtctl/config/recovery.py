@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dtctl.config.document import Findings
 from dtctl.config.sections import ClusterFile, RecoveryEntry
+from dtctl.config.yaml.document import Findings
 from dtctl.model import Recovery
 
 _BUDGETS = ("max_restarts", "max_run_restarts")

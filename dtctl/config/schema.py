@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtctl.config.document import Scalar
 from dtctl.config.sections import SECTIONS, ClusterFile, Section
-from dtctl.config.yaml12 import parse
+from dtctl.config.yaml.document import Scalar
+from dtctl.config.yaml.yaml12 import parse
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOTHING = {"type": "null"}

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Tag
 
 from dtctl import model
-from dtctl.config.document import Scalar
 from dtctl.config.fields import split_template
 from dtctl.config.kinds import (
     DURATION_PATTERN,
@@ -25,6 +24,7 @@ from dtctl.config.kinds import (
     written,
 )
 from dtctl.config.names import USER_WORDS
+from dtctl.config.yaml.document import Scalar
 
 _SINGLE = "a text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}

@@ -9,12 +9,12 @@ from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.conversation import ANSWER_BYTES, about, final, request, said
-from dtctl.operations.coordinator import CoordinatorAway, away
-from dtctl.operations.plausible import check_run, wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import ANSWER_BYTES, about, final, request, said
+from dtctl.operations.asking.coordinator import CoordinatorAway, away
+from dtctl.operations.asking.plausible import check_run, wrong
+from dtctl.operations.asking.streams import Away, Back, Streams
+from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import status_of_hosts
-from dtctl.operations.streams import Away, Back, Streams
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.silence import PATIENCE_S

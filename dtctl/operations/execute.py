@@ -9,9 +9,9 @@ from typing import Literal
 from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import about, final, request, said
-from dtctl.operations.plausible import wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import about, final, request, said
+from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 
@@ -20,7 +20,7 @@ OnOutput = Callable[[str, int, bytes], None]
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """Where a command runs: in a task's environment and code directory, or in a host's home."""
 
     host: Host
@@ -46,7 +46,7 @@ class ExecuteResult:
 def execute(
     record: RunRecord,
     transport: Transport,
-    places: Sequence[Place],
+    targets: Sequence[Target],
     argv: Sequence[str],
     on_output: OnOutput,
     *,
@@ -54,21 +54,21 @@ def execute(
 ) -> ExecuteResult:
     """The words of argv reach the program as they are: no shell stands between."""
 
-    def work(place: Place) -> Finished:
-        session = transport.open(place.host)
+    def work(target: Target) -> Finished:
+        session = transport.open(target.host)
         try:
-            task = str(place.task) if place.task else None
-            session.send({**request(record, place.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
+            task = str(target.task) if target.task else None
+            session.send({**request(record, target.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
             for message in said(session, "output", most_bytes=None):
                 if message.type == "output":
-                    with about(place.host.name, "sends an `output` that does not hold"):
-                        on_output(place.name, _stream(message.of(Output)), message.payload)
+                    with about(target.host.name, "sends an `output` that does not hold"):
+                        on_output(target.name, _stream(message.of(Output)), message.payload)
             answer = final(session, "exec", message, ExecResult)
             return Finished(answer["exit_code"], answer["signal"])
         finally:
             session.close()
 
-    outcomes = fan_out(places, work, name=lambda place: place.name)
+    outcomes = fan_out(targets, work, name=lambda target: target.name)
     return ExecuteResult(outcomes.results, outcomes.errors)
 
 

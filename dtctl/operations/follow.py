@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import AgentError, DtctlError
-from dtctl.operations.conversation import about, final, request, said
-from dtctl.operations.coordination import Coordination
-from dtctl.operations.coordinator import CoordinatorAway, away
+from dtctl.operations.asking.conversation import about, final, request, said
+from dtctl.operations.asking.coordination import Coordination
+from dtctl.operations.asking.coordinator import CoordinatorAway, away
+from dtctl.operations.asking.plausible import check_run, check_view, wrong
+from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.log_stream import LogStream, Reading, Through
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
-from dtctl.operations.plausible import check_run, check_view, wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus, request_of_status, status, told_by_coordinator
-from dtctl.operations.streams import Away, Back, Streams
 from dtctl.transport.seam import Message, Session, Transport
 
 TICK_S = 0.25

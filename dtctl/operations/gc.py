@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.conversation import Request, ask
-from dtctl.operations.plausible import wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import Request, ask
+from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
 _PATIENCE_S = 600.0
-"""Strays are given time to end, and large directories take time to remove."""
+"""Orphans are given time to end, and large directories take time to remove."""
 
 
 @dataclass(frozen=True)
-class Stray:
+class Orphan:
     """A process of a run that has ended, or that is not there any more."""
 
     pid: int
@@ -41,7 +41,7 @@ class DeadRun:
 class Remains:
     """What one host had to be rid of, or has been rid of."""
 
-    processes: tuple[Stray, ...]
+    processes: tuple[Orphan, ...]
     runs: tuple[DeadRun, ...]
     bundles: tuple[str, ...]
     files: tuple[str, ...]
@@ -76,7 +76,7 @@ def collect(record: RunRecord, transport: Transport, *, dry_run: bool, every_clu
 
 def _remains(answer: records.GcResult) -> Remains:
     return Remains(
-        processes=tuple(Stray(one["pid"], one["command"], one["run"]) for one in answer["processes"]),
+        processes=tuple(Orphan(one["pid"], one["command"], one["run"]) for one in answer["processes"]),
         runs=tuple(DeadRun(one["run"], one["cluster"], one["host"], one["reason"]) for one in answer["runs"]),
         bundles=tuple(answer["bundles"]),
         files=tuple(answer["files"]),

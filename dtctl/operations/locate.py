@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from dtctl.operations.conversation import Request
-from dtctl.operations.coordinator import CoordinatorAway, ask_coordinator
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import Request
+from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import status_of_hosts
 from dtctl.transport.seam import Transport
 

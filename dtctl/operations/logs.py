@@ -11,9 +11,9 @@ from typing import Any
 from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import about, final, request, said
-from dtctl.operations.plausible import check_run, check_tasks, wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import about, final, request, said
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.silence import PATIENCE_S

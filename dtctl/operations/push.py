@@ -9,9 +9,9 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.conversation import Progress, Report, final, request
-from dtctl.operations.readying import converse
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import Progress, Report, final, request
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.starting.readying import converse
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 

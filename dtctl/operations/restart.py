@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import Request, ask
-from dtctl.operations.coordinator import CoordinatorAway
+from dtctl.operations.asking.conversation import Request, ask
+from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.plausible import check_inventory, check_run, check_tasks, wrong
+from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.locate import ask_wherever_it_is
-from dtctl.operations.plausible import check_inventory, check_run, check_tasks, wrong
-from dtctl.operations.record import RunRecord
-from dtctl.operations.tasks import TaskStatus
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 

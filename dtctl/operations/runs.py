@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from dtctl.agent.records.answers import RunsResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
-from dtctl.operations.conversation import Request, ask
-from dtctl.operations.plausible import check_run, wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.asking.conversation import Request, ask
+from dtctl.operations.asking.plausible import check_run, wrong
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.answers import StatusResult
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
-from dtctl.operations.agreement import agreed, dissenters
+from dtctl.operations.asking.agreement import agreed, dissenters
+from dtctl.operations.asking.conversation import Request, ask, knows_no_run
+from dtctl.operations.asking.coordination import Coordination
+from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.asking.plausible import check_status
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.asking.verdict import Verdict, judge
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.conversation import Request, ask, knows_no_run
-from dtctl.operations.coordination import Coordination
-from dtctl.operations.coordinator import CoordinatorAway, ask_coordinator
-from dtctl.operations.plausible import check_status
-from dtctl.operations.record import RunRecord
-from dtctl.operations.tasks import TaskStatus
-from dtctl.operations.verdict import Verdict, judge
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
 _LOST_CONNECT_S = 3.0

@@ -10,11 +10,11 @@ from typing import Any
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.conversation import Conversations, Request, is_damaged, knows_no_run
-from dtctl.operations.coordinator import CoordinatorAway
+from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
+from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.locate import ask_wherever_it_is
-from dtctl.operations.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
-from dtctl.operations.record import RunRecord
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 
@@ -68,7 +68,7 @@ class DownResult:
 
 
 @dataclass(frozen=True)
-class Ending:
+class StopOrder:
     """How tasks are asked to end: who asks, why, and how long they may take (None: as the run's spec says)."""
 
     by: str
@@ -83,7 +83,7 @@ class Ending:
         return PATIENCE_S + 2 * (record.grace_s if self.grace_s is None else self.grace_s)
 
 
-def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], ending: Ending) -> StopResult:
+def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order: StopOrder) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
     The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
@@ -91,10 +91,10 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], endin
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     try:
-        record, answer = ask_wherever_it_is(record, transport, lambda asked: _whole(asked, wanted, ending))
+        record, answer = ask_wherever_it_is(record, transport, lambda asked: _whole(asked, wanted, order))
     except CoordinatorAway as away:
         known = away.known or record
-        direct = _stop_directly(known, transport, None if everything else tasks, ending, away)
+        direct = _stop_directly(known, transport, None if everything else tasks, order, away)
         return dataclasses.replace(direct, away=away, known=known)
     assert answer["inventory"] is not None
     known = record.as_known(answer["inventory"])
@@ -104,13 +104,13 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], endin
     rest = [task for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
-    direct = _stop_directly(known, transport, rest, ending)
+    direct = _stop_directly(known, transport, rest, order)
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
-def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
+def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResult:
     """Stops everything, then clears the hosts on which nothing survived."""
-    stopped = stop(record, transport, tuple(record.roster), ending)
+    stopped = stop(record, transport, tuple(record.roster), order)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
@@ -120,7 +120,7 @@ def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in unclear and host not in failed]
-        answers = conversations.ask(_removal(record, ending), clear)
+        answers = conversations.ask(_removal(record, order), clear)
         rest = _result(record, conversations, [_told(answers)])
     return DownResult(
         stop=dataclasses.replace(
@@ -138,7 +138,7 @@ def down(record: RunRecord, transport: Transport, ending: Ending) -> DownResult:
     )
 
 
-def _whole(record: RunRecord, tasks: Sequence[str] | None, ending: Ending) -> Request[records.StopResult]:
+def _whole(record: RunRecord, tasks: Sequence[str] | None, order: StopOrder) -> Request[records.StopResult]:
     """To the coordinator, for all hosts."""
 
     def check(host: Host, answer: records.StopResult) -> None:
@@ -155,11 +155,11 @@ def _whole(record: RunRecord, tasks: Sequence[str] | None, ending: Ending) -> Re
         if any(one["task"] not in roster for one in answer["survivors"]):
             raise wrong("survivors", "processes of tasks", None)
 
-    fields = {"whole": True, "tasks": tasks, **ending.fields()}
-    return Request("stop", records.StopResult, lambda _: fields, check, ending.patience_s(record))
+    fields = {"whole": True, "tasks": tasks, **order.fields()}
+    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record))
 
 
-def _own(record: RunRecord, tasks: Sequence[TaskId], ending: Ending, everything: bool) -> Request[records.StopResult]:
+def _own(record: RunRecord, tasks: Sequence[TaskId], order: StopOrder, everything: bool) -> Request[records.StopResult]:
     """To each host, for its own tasks among these."""
 
     def named(host: Host) -> list[str]:
@@ -172,13 +172,13 @@ def _own(record: RunRecord, tasks: Sequence[TaskId], ending: Ending, everything:
     return Request(
         "stop",
         records.StopResult,
-        lambda host: {"tasks": named(host), "everything": everything, **ending.fields()},
+        lambda host: {"tasks": named(host), "everything": everything, **order.fields()},
         check,
-        ending.patience_s(record),
+        order.patience_s(record),
     )
 
 
-def _removal(record: RunRecord, ending: Ending) -> Request[records.DownResult]:
+def _removal(record: RunRecord, order: StopOrder) -> Request[records.DownResult]:
     """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
 
     def check(host: Host, answer: records.DownResult) -> None:
@@ -187,7 +187,7 @@ def _removal(record: RunRecord, ending: Ending) -> Request[records.DownResult]:
         if record.run is not None:
             _check_ended(answer, record.names_on(host.name))
 
-    return Request("down", records.DownResult, lambda _: ending.fields(), check, ending.patience_s(record))
+    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record))
 
 
 def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
@@ -212,7 +212,7 @@ def _stop_directly(
     record: RunRecord,
     transport: Transport,
     tasks: Sequence[TaskId] | None,
-    ending: Ending,
+    order: StopOrder,
     away: CoordinatorAway | None = None,
 ) -> StopResult:
     """Each host ends its own; the servers when all others have ended. None: those of the whole run, which ends."""
@@ -222,14 +222,14 @@ def _stop_directly(
         conversations.errors.update(away.unreachable if away else {})
         servers = record.servers
         rounds = ([task for task in tasks if task not in servers], [task for task in tasks if task in servers])
-        results = [_stop_round(record, conversations, some, ending, everything) for some in rounds if some]
+        results = [_stop_round(record, conversations, some, order, everything) for some in rounds if some]
         return _result(record, conversations, results)
 
 
 def _stop_round(
-    record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], ending: Ending, everything: bool
+    record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], order: StopOrder, everything: bool
 ) -> StopResult:
-    return _told(conversations.ask(_own(record, tasks, ending, everything), _hosts_of(record, tasks)))
+    return _told(conversations.ask(_own(record, tasks, order, everything), _hosts_of(record, tasks)))
 
 
 def _told(answers: Mapping[str, records.StopResult] | Mapping[str, records.DownResult]) -> StopResult:

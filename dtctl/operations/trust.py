@@ -12,8 +12,8 @@ from dtctl.model import Host
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
-    from dtctl.transport.hostkeys import HostKey
-    from dtctl.transport.trust import Station, Trust
+    from dtctl.transport.ssh.hostkeys import HostKey
+    from dtctl.transport.ssh.trust import Station, Trust
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, TaskId
+from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.conversation import Progress, Report, about, final, request
-from dtctl.operations.credentials import Authority
-from dtctl.operations.plausible import check_run, check_tasks, wrong
-from dtctl.operations.readying import converse
-from dtctl.operations.record import RunRecord
-from dtctl.operations.stop import Ending, StopResult, stop
-from dtctl.operations.tasks import TaskStatus
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.readying import converse
+from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -37,7 +37,7 @@ _ROLLBACK_S = 60.0
 
 
 @dataclass(frozen=True)
-class Launch:
+class Start:
     """What one `up` is to start."""
 
     plan: RunPlan
@@ -76,7 +76,7 @@ class UpResult:
 
 
 def up(
-    launch: Launch,
+    launch: Start,
     transport: Transport,
     report: Report,
     remember: Callable[[RunRecord], None],
@@ -139,16 +139,18 @@ def _earlier(prepared: Mapping[str, answers.Prepared]) -> Checkpoints | None:
     return newest if newest and newest.newest_complete else None
 
 
-def _replace(old: str, launch: Launch, transport: Transport) -> StopResult:
+def _replace(old: str, launch: Start, transport: Transport) -> StopResult:
     """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
     record = dataclasses.replace(launch.record, run=old)
-    return stop(record, transport, tuple(record.roster), Ending(launch.controller, f"replaced by {launch.record.run}"))
+    return stop(
+        record, transport, tuple(record.roster), StopOrder(launch.controller, f"replaced by {launch.record.run}")
+    )
 
 
 class _Starting:
     """The conversations of one `up`. A context manager: left by an exception, it takes back what was begun."""
 
-    def __init__(self, launch: Launch, transport: Transport, report: Report) -> None:
+    def __init__(self, launch: Start, transport: Transport, report: Report) -> None:
         self._launch = launch
         self._transport = transport
         self._report = report
@@ -309,7 +311,7 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _request(launch: Launch, host: Host) -> dict[str, Any]:
+def _request(launch: Start, host: Host) -> dict[str, Any]:
     record = launch.record
     assert record.run is not None
     spec = host_spec(

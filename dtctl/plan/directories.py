@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dtctl.agent.records.marks import HOME
 from dtctl.model import Cluster, Host
-from dtctl.plan.marks import HOME
 from dtctl.ways import KVSTORE_JOBS, PS
 
 Directories = Mapping[str, str]

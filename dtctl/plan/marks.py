@@ -1,10 +1,8 @@
-"""Marks that the agent replaces on the host. They hold a NUL, which no argument or variable of a user can."""
+"""How the marks that an agent replaces on its host (dtctl/agent/records/marks.py) are shown."""
 
 from __future__ import annotations
 
-HOME = "\0HOME"
-CODE = "\0CODE"
-PATH = "\0PATH"
+from dtctl.agent.records.marks import CODE, HOME, PATH
 
 _SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH"}
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dtctl.agent.records.marks import PATH
 from dtctl.errors import PreflightError
 from dtctl.model import DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
 from dtctl.plan.dialects import ClusterSpec, fill, placement_env, placement_words
 from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
 from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
-from dtctl.plan.marks import PATH
 from dtctl.plan.neighbours import VARIABLES, Neighbourhood
 from dtctl.plan.order import stages
 from dtctl.plan.platform import platform_env, platform_words

@@ -16,7 +16,7 @@ SuccessRule = Literal["lead", "all-workers"]
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """One trainer process: where it runs and what it is given. Strings may hold the marks of `plan.marks`."""
+    """One trainer process: where it runs and what it is given. Strings may hold marks (agent.records.marks)."""
 
     id: TaskId
     host: str

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.status import RunStatus
-from dtctl.render import console
 from dtctl.render.tables import print_table, styled, table
+from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, size
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place
-from dtctl.render import console
-from dtctl.render.safe import lines_of, one_line
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
 
 
@@ -62,7 +62,7 @@ def _hint(hint: str, whose: str = "") -> None:
 
 
 def _show_problems(error: ConfigError) -> None:
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     stream = console.err()
     for problem in error.problems:
@@ -90,6 +90,6 @@ def _excerpt(place: Place) -> list[str]:
 
 
 def _labelled(label: str, style: str, words: str) -> None:
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     console.err().print(text((f"{label}:", style), " ", words))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dtctl.operations.coordination import Coordination
+from dtctl.operations.asking.coordination import Coordination
+from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
 from dtctl.operations.logs import LogLines
-from dtctl.operations.streams import Away, Back
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.logs import LogPrinter
 from dtctl.render.story import news

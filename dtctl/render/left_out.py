@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dtctl.bundle import Bundle
-from dtctl.operations.secrets import Exposure
+from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.up import UpResult
 from dtctl.render.errors import note, show_warning
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines
-from dtctl.render import console
-from dtctl.render.safe import log_lines, one_line
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import local_time
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)

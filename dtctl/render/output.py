@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from dtctl.render import console
-from dtctl.render.safe import log_lines, one_line
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import log_lines, one_line
 
 _LONGEST = 65536
 """Bytes of a line that are kept until it ends; what is longer is shown in several."""

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from dtctl.operations.conversation import Progress
-from dtctl.render import console
+from dtctl.operations.asking.conversation import Progress
+from dtctl.render.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -110,7 +110,7 @@ def _bars() -> Bars:
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task
     from rich.text import Text
 
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     class Name(ProgressColumn):
         def render(self, task: Task) -> Text:

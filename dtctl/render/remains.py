@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dtctl.operations.gc import GcResult, Remains
-from dtctl.render import console
 from dtctl.render.tables import print_table, table
+from dtctl.render.terminal import console
 from dtctl.render.words import count, fold, size
 
 _SHOWN_COMMAND = 60
@@ -39,7 +39,7 @@ def _words(one: Remains) -> str:
 
 
 def _details(host: str, one: Remains) -> list[str]:
-    lines = [f"{host}: process {stray.pid} of {stray.run}: {_short(stray.command)}" for stray in one.processes]
+    lines = [f"{host}: process {orphan.pid} of {orphan.run}: {_short(orphan.command)}" for orphan in one.processes]
     return lines + [f"{host}: {run.run}: {run.reason}" for run in one.runs]
 
 

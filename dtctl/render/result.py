@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.verdict import Outcome
 from dtctl.operations.events import Story
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
-from dtctl.operations.verdict import Outcome
 from dtctl.plan.values import RunPlan
-from dtctl.render import console
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.safe import log_lines
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, fold
 
 _CAUSE_LINES = 20
@@ -24,7 +24,7 @@ _INCIDENTS = 8
 
 
 def show_started(result: UpResult, plan: RunPlan) -> None:
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     if not result.started:
         note(f"run {result.run} is up and has not changed")
@@ -98,7 +98,7 @@ def stop_exit_code(result: StopResult) -> ExitCode:
 
 def show_ended(status: RunStatus) -> None:
     """The first failure comes last, with the end of its log: it is what a person has to look at."""
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     err = console.err()
     verdict, told = status.verdict, status.coordination

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskState
+from dtctl.operations.asking.tasks import TaskStatus, exit_words, how_it_ended
+from dtctl.operations.asking.verdict import Outcome
 from dtctl.operations.status import RunStatus
-from dtctl.operations.tasks import TaskStatus, exit_words, how_it_ended
-from dtctl.operations.verdict import Outcome
-from dtctl.render import console
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.story import incident_lines
 from dtctl.render.tables import print_table, styled, table
+from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, local_time
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def show_status(status: RunStatus) -> None:
 
 def summary(status: RunStatus) -> Text:
     """The run's name, age, outcome and reason in a line."""
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     record, verdict = status.record, status.verdict
     age = f", {duration(status.time - record.created)} ago" if status.time else ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dtctl.operations.coordination import Coordination, Incident
+from dtctl.operations.asking.coordination import Coordination, Incident
+from dtctl.operations.asking.verdict import Outcome
 from dtctl.operations.events import Happening
-from dtctl.operations.verdict import Outcome
 from dtctl.render.words import duration, local_time
 
 

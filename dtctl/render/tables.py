@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from dtctl.operations.runs import KnownRun
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan
-from dtctl.render import console
-from dtctl.render.safe import lines_of
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import lines_of
 from dtctl.render.words import count, fold, local_time
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def show_templates(found: Mapping[str, str]) -> None:
 
 
 def show_plan(plan: RunPlan) -> None:
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     out = console.out()
     cluster = plan.cluster
@@ -111,7 +111,7 @@ def table(*columns: str) -> Table:
 
 
 def styled(words: str, style: str) -> Text:
-    from dtctl.render.rich_console import text
+    from dtctl.render.terminal.rich_console import text
 
     return text((words, style))
 

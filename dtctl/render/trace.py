@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from dtctl.render import console
-from dtctl.render.safe import lines_of
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import lines_of
 
 
 def show_trace() -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from dtctl.model import Host, SshSettings
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.silence import Waiting, untold
-from dtctl.transport.ssh_config import ConfigFiles
+from dtctl.transport.ssh.config import ConfigFiles
 
 if TYPE_CHECKING:
     from dtctl.transport.local import LocalTransport
-    from dtctl.transport.ssh import SshTransport
-    from dtctl.transport.trust import Trust
+    from dtctl.transport.ssh.transport import SshTransport
+    from dtctl.transport.ssh.trust import Trust
 
 
 class Transports:
@@ -51,7 +51,7 @@ class Transports:
 
     def trust(self) -> Trust:
         """For looking at host keys and pinning them."""
-        from dtctl.transport.trust import Trust
+        from dtctl.transport.ssh.trust import Trust
 
         return Trust(self._over_ssh().logins)
 
@@ -64,7 +64,7 @@ class Transports:
         return LocalTransport(self._local_root, waiting=self._waiting)
 
     def _over_ssh(self) -> SshTransport:
-        from dtctl.transport.ssh import SshTransport
+        from dtctl.transport.ssh.transport import SshTransport
 
         with self._lock:
             if self._ssh is None:

@@ -19,7 +19,7 @@ from dtctl.transport import payload
 from dtctl.transport.child import Child
 from dtctl.transport.seam import Session
 from dtctl.transport.silence import Silence, Waiting, untold
-from dtctl.transport.stream import Ending, StreamSession
+from dtctl.transport.stream import RemoteExit, StreamSession
 
 READ_BYTES = 256 * 1024
 END_TIMEOUT_S = 10.0
@@ -63,7 +63,7 @@ class ChildStream:
         self._reading = threading.Lock()
         self._closing = threading.Lock()
         self._closed = False
-        self._ending: Ending | None = None
+        self._ending: RemoteExit | None = None
 
     def read(self, timeout_s: float | None) -> bytes:
         with self._reading:
@@ -92,7 +92,7 @@ class ChildStream:
             else:
                 silence.look()
 
-    def ending(self) -> Ending:
+    def ending(self) -> RemoteExit:
         with self._closing:
             return self._wait()
 
@@ -107,9 +107,9 @@ class ChildStream:
             with self._reading:
                 self._child.close()
 
-    def _wait(self) -> Ending:
+    def _wait(self) -> RemoteExit:
         if self._ending is None:
             code = self._child.wait(END_TIMEOUT_S)
             name = signal.Signals(-code).name if code < 0 else ""
-            self._ending = Ending(None if name else code, name, self._child.stderr())
+            self._ending = RemoteExit(None if name else code, name, self._child.stderr())
         return self._ending

@@ -18,7 +18,7 @@ LOADER = 'python3 -ISc \'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i
 """The remote command line: constant, so that it needs no quoting and shows nothing in `ps`."""
 
 _PACKAGE = "dtctl_agent"
-_MAIN = "from dtctl_agent.life import main_words\n\nmain_words()\n"
+_MAIN = "from dtctl_agent.main import main_words\n\nmain_words()\n"
 _BOOTSTRAP = "bootstrap.py"
 
 

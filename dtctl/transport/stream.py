@@ -29,7 +29,7 @@ _PACED = ("beat", "progress", "need", "states")
 
 
 @dataclass(frozen=True)
-class Ending:
+class RemoteExit:
     """How a remote process ended, as far as it is known."""
 
     exit_code: int | None = None
@@ -60,7 +60,7 @@ class Stream(Protocol):
 
     def close(self) -> None: ...
 
-    def ending(self) -> Ending:
+    def ending(self) -> RemoteExit:
         """To be asked after the end of `read`."""
         ...
 
@@ -211,7 +211,7 @@ class _Pace:
             time.sleep(max(0.0, self._since + 1.0 - now))
 
 
-def not_started(name: str, ending: Ending, noise: bytes) -> DtctlError:
+def not_started(name: str, ending: RemoteExit, noise: bytes) -> DtctlError:
     """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
     said = "\n".join(filter(None, [_text(noise), _text(ending.stderr)]))
     if ending.exit_code == 127:

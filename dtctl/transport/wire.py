@@ -15,7 +15,7 @@ START = b"\x1e"
 NOISE_BYTES = 4096
 LINE_LIMIT = 16 << 20
 PAYLOAD_LIMIT = 8 << 20
-"""A line of a log has at most half of it (dtctl/agent/log_lines.py)."""
+"""A line of a log has at most half of it (dtctl/agent/logs/lines.py)."""
 
 PAYLOAD_LIMITS = {"output": 1 << 20, "progress": 1 << 20}
 """Agents send what a pipe gives them at once."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.host import AgentHost
-from tests.agent.links import Links
+from tests.agent.link.links import Links
 
 OLDEST = "python3.8"
 SMOKE = 2

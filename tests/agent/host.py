@@ -17,11 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent import intents, wake
+from dtctl.agent.host import fifo
 from dtctl.agent.records.answers import FRAMES, RESULTS
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
-from dtctl.agent.runfiles import RunFiles
+from dtctl.agent.run import intents
+from dtctl.agent.run.runfiles import RunFiles
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.hosts.scratch import make_directory
 from tests.waiting import eventually
@@ -217,7 +218,7 @@ class AgentHost:
                 intents.change(intent["tasks"][each], **fields)
             intent["serial"] += 1
             files.write_intent(intent)
-        wake.ring(files.wake_path)
+        fifo.ring(files.wake_path)
 
     # what is on the disk
 

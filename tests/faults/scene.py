@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent import checkpoints
+from dtctl.agent.checkpoints import reading
 from tests.desk import Desk
 from tests.faults.report import Story
 from tests.hosts import faults
@@ -166,7 +166,7 @@ class Scene:
     def complete_checkpoints(self) -> dict[str, Path]:
         """Prefix -> index file, of all that are complete now; the newest first."""
         directory = self.fleet["gpu-3"].home / self.output
-        (found,) = checkpoints.report([str(directory)])
+        (found,) = reading.report([str(directory)])
         return {each["prefix"]: directory / f"{each['prefix']}.index" for each in found["all"] if each["complete"]}
 
     def damage_newest_checkpoint(self) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import checkpoints
+from dtctl.agent.checkpoints import reading
 from tests.faults.trainer import checkpoint
 from tests.training.by_hand import free_ports
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 FOLDER = Path(__file__).parent
 
@@ -63,7 +63,7 @@ class Trainers:
             self.running[name].wait()
 
     def exit_of(self, name: str) -> int:
-        return self.running[name].wait(30)
+        return self.running[name].wait(PATIENCE_S)
 
     def lives(self, name: str) -> bool:
         return self.running[name].poll() is None
@@ -241,7 +241,7 @@ def test_training_reaches_its_last_step_and_only_those_that_train_end(
             assert made.exit_of(name) == 0, made.log(name).read_text()
     for name in made.names:
         assert made.lives(name) == (name.split(":")[0] in served)
-    (found,) = checkpoints.report([str(tmp_path / "out")])
+    (found,) = reading.report([str(tmp_path / "out")])
     newest = found["newest_complete"]
     assert newest is not None
     assert (newest["step"] or 0) >= 60
@@ -272,11 +272,11 @@ def test_checkpoints_are_told_from_damaged_ones(tmp_path: Path) -> None:
     assert checkpoint.named(tmp_path) == ["model.ckpt-20", "model.ckpt-30"]
     assert len(list(tmp_path.iterdir())) == 7
     assert checkpoint.restore(tmp_path, shards=2) == 30
-    (found,) = checkpoints.report([str(tmp_path)])
+    (found,) = reading.report([str(tmp_path)])
     assert [(each["step"], each["complete"]) for each in found["all"]] == [(30, True), (20, True)]
     shard = tmp_path / "model.ckpt-30.data-00001-of-00002"
     os.truncate(shard, shard.stat().st_size - 5)
-    (found,) = checkpoints.report([str(tmp_path)])
+    (found,) = reading.report([str(tmp_path)])
     assert [(each["step"], each["complete"]) for each in found["all"]] == [(30, False), (20, True)]
     with pytest.raises(checkpoint.DataLossError, match="00001-of-00002"):
         checkpoint.restore(tmp_path, shards=2)

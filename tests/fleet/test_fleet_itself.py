@@ -11,10 +11,11 @@ import pytest
 
 from dtctl.errors import ConnectionLost, HostKeyError, TransportError
 from dtctl.model import Host, SshSettings
-from dtctl.transport import payload, ssh_protocol
+from dtctl.transport import payload
 from dtctl.transport.connect import Transports
-from dtctl.transport.ssh import SshTransport
-from dtctl.transport.ssh_config import ConfigFiles
+from dtctl.transport.ssh import protocol
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import fleet as fleets
 from tests.hosts import network, sandbox
 from tests.hosts.fleet import Fleet
@@ -103,9 +104,9 @@ def test_a_crash_ends_all_and_a_boot_brings_back_the_files_with_another_boot_id(
 def test_a_host_that_is_cut_off_is_noticed_and_heals(
     pair: Fleet, transport: SshTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_protocol, "IDLE_WAIT_S", 0.2)
-    monkeypatch.setattr(ssh_protocol, "PROBE_AFTER_S", 1)
-    monkeypatch.setattr(ssh_protocol, "DEAD_AFTER_S", 3.0)
+    monkeypatch.setattr(protocol, "IDLE_WAIT_S", 0.2)
+    monkeypatch.setattr(protocol, "PROBE_AFTER_S", 1)
+    monkeypatch.setattr(protocol, "DEAD_AFTER_S", 3.0)
     host = Host("gpu-2", SshSettings("gpu-2", connect_timeout_s=1))
     session = transport.open(host)
     with pytest.raises(TimeoutError):

@@ -17,8 +17,8 @@ from typing import Any
 
 from dtctl.config import load_cluster
 from dtctl.errors import ExitCode
-from dtctl.operations.record import RunRecord, record_of_cluster
-from dtctl.operations.remembered import write_record
+from dtctl.operations.memory.files import write_record
+from dtctl.operations.memory.record import RunRecord, record_of_cluster
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN

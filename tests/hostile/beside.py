@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.agent import tables
+from tests.agent.checkpoints import tables
 
 NAMES = 100_000
 TERABYTE = 1 << 40

@@ -49,7 +49,8 @@ def import_all(factor: float) -> None:
     for module in pkgutil.walk_packages(dtctl.__path__, "dtctl."):
         if not module.name.startswith(("dtctl.agent.", "dtctl.trainer", "dtctl.__main__", "dtctl.templates")):
             importlib.import_module(module.name)
-    from dtctl.operations import gc, streams, up
+    from dtctl.operations import gc, up
+    from dtctl.operations.asking import streams
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
@@ -83,7 +84,7 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
     from dtctl.transport import payload
     from dtctl.transport.local import ChildStream
     from dtctl.transport.seam import Session
-    from dtctl.transport.ssh import SshTransport
+    from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.stream import StreamSession
 
     def open_session(self: SshTransport, host: Host) -> Session:

@@ -153,8 +153,8 @@ class Host:
 
     def _gc(self, request: Fields) -> Answer:
         dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}
-        stray = {"pid": 77, "command": f"python train.py {MARK} {self.name}", "run": "demo-0"}
-        told = {"processes": [stray], "survivors": [], "runs": [dead], "bundles": ["0" * 64]}
+        orphan = {"pid": 77, "command": f"python train.py {MARK} {self.name}", "run": "demo-0"}
+        told = {"processes": [orphan], "survivors": [], "runs": [dead], "bundles": ["0" * 64]}
         rest = {"files": ["/home/train/.dtctl/agent/old"], "omitted": 0, "freed_bytes": 4096}
         yield {"type": "result", "dry_run": bool(request["dry_run"]), **told, **rest}, b""
 

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.coordination.dialer import Dialer
-from dtctl.agent.coordination.tls import Identity
-from dtctl.agent.ports import taken
-from tests.agent.intruder import Intruder
+from dtctl.agent.host.ports import taken
+from dtctl.agent.link.dialer import Dialer
+from dtctl.agent.link.tls import Identity
+from tests.agent.link.intruder import Intruder
 from tests.desk import CLUSTER, Desk
 from tests.waiting import eventually
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordination.quota import BURST_BYTES
+from dtctl.agent.coordinate.quota import BURST_BYTES
 from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.conftest import MakeHost
-from tests.agent.intruder import Intruder
-from tests.agent.test_coordination import PLACES, Cluster
+from tests.agent.coordinate.test_coordination import PLACES, Cluster
+from tests.agent.link.intruder import Intruder
 from tests.hostile.agent_lies import LIES, Message, event, events, line
 from tests.waiting import eventually
 

@@ -97,4 +97,4 @@ def test_modules_in_the_directory_where_it_is_typed_are_not_imported(home: Desk)
         assert "imported" not in done.stdout + done.stderr
         assert done.returncode == 0, f"{words}: {done.stderr}"
     assert {path.name for path in shared.iterdir()} == {f"{name}.py" for name in IMPORTED}
-    assert "imported dtctl" in typed(sys.executable, "-m", "dtctl", "version").stderr
+    assert "imported dtctl" in typed(sys.executable, "-m", "dtctl", "--version").stderr

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.links import client_hello
+from tests.agent.link.links import client_hello
 from tests.hostile.beside import CHECKPOINTS
 from tests.hostile.neighbour import CROWD, PORT
 from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, Neighbourhood, doing, names, open_home
-from tests.unit.poisons import left_in
+from tests.unit.agent.poisons import left_in
 from tests.waiting import eventually
 
 pytestmark = [
@@ -28,7 +28,7 @@ MOST_S = 20.0
 """For four answers at once; a look at checkpoints takes three at most."""
 
 BUSY = 20
-"""As many times longer than `dtctl version` they may take, on a machine that is busy with something else."""
+"""As many times longer than `dtctl --version` they may take, on a machine that is busy with something else."""
 
 DIAL_S = 2.0
 TRIES = 3
@@ -55,7 +55,7 @@ def goes_on(place: Neighbourhood) -> dict[str, str]:
     """It trains, and answers. What it answers."""
     place.trains_on()
     began = time.monotonic()
-    place.desk.dtctl("version")
+    place.desk.dtctl("--version")
     between = time.monotonic()
     answers = place.answers()
     assert time.monotonic() - between < max(MOST_S, BUSY * (between - began))

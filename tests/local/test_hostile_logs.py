@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from tests.desk import Desk
-from tests.unit.poisons import left_in
+from tests.unit.agent.poisons import left_in
 
 LOG = (
     b"\x1b[32mgreen\x1b[0m\n"

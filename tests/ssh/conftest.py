@@ -9,8 +9,8 @@ import pytest
 
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
-from dtctl.transport.ssh import SshTransport
-from dtctl.transport.ssh_config import ConfigFiles
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import sandbox
 from tests.hosts.sshd import SSHD, Sshd
 from tests.ssh.tiny_agent import OPENING

@@ -13,7 +13,7 @@ from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import Host
 from dtctl.transport import payload
 from dtctl.transport.seam import Session
-from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.sshd import Sshd
 from tests.waiting import eventually
 

@@ -11,7 +11,7 @@ import pytest
 from dtctl.errors import TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.connect import Transports
-from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import sandbox
 from tests.hosts.dropbear import DROPBEAR, dropbear
 from tests.hosts.keys import make_key

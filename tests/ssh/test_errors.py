@@ -11,7 +11,7 @@ import pytest
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload, stream
-from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.ports import free_port, silent_port, talking_port
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct

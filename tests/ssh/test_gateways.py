@@ -13,9 +13,9 @@ from dtctl.errors import HostKeyError, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.openssh import ssh_command
-from dtctl.transport.ssh import SshTransport
-from dtctl.transport.ssh_config import ConfigFiles
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.openssh import ssh_command
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import make_key
 from tests.hosts.ports import free_port
 from tests.hosts.sshd import Sshd

@@ -11,8 +11,8 @@ from dtctl.errors import HostKeyError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.ssh import SshTransport
-from dtctl.transport.ssh_config import ConfigFiles
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import fingerprint, make_key, public_text
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct

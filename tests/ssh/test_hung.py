@@ -19,9 +19,9 @@ from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 from dtctl.errors import TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport import silence, stream
-from dtctl.transport.ssh import SshTransport
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import make_key
-from tests.unit.test_silence import GREETING
+from tests.unit.transport.test_silence import GREETING
 from tests.waiting import eventually
 
 TIMEOUT_S = 1.5

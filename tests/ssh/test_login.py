@@ -11,8 +11,8 @@ import pytest
 from dtctl.errors import TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.ssh import SshTransport
-from dtctl.transport.ssh_config import ConfigFiles
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import KINDS, PASSPHRASE, add_to_agent, make_key, public_text, ssh_agent
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct

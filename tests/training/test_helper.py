@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import checkpoints
+from dtctl.agent.checkpoints import reading
 from dtctl.operations.init import write_helper
 from dtctl.trainer import SAVED
 from tests.training.by_hand import free_ports
@@ -61,7 +61,7 @@ class Example:
 
     def saved(self, directory: str = ".") -> list[int]:
         """Steps of the complete checkpoints, the newest first."""
-        (found,) = checkpoints.report([str(self.output / directory)])
+        (found,) = reading.report([str(self.output / directory)])
         assert found["incomplete"] == []
         return [each["step"] for each in found["all"] if each["complete"] and each["step"] is not None]
 

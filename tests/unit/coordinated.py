@@ -11,7 +11,7 @@ from dtctl.agent.records.run_state import Entry
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
-from dtctl.operations.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of_cluster
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession
 

@@ -1,21 +1,7 @@
 """What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
 
 from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
-from .words import (
-    By,
-    Count,
-    Epoch,
-    Line,
-    Name,
-    Pid,
-    Reason,
-    Seconds,
-    SignalNumber,
-    Tail,
-    TaskName,
-    TaskState,
-    Want,
-)
+from .words import By, Count, Epoch, Line, Name, Pid, Reason, Seconds, SignalNumber, Tail, TaskName, TaskState, Want
 
 HISTORY = 50
 MOST_LEFT = 1000

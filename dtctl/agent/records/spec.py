@@ -2,8 +2,8 @@
 
 from itertools import chain
 
-from ..environment import can_be_given
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .marks import can_be_given
 from .words import (
     MOST_TASKS,
     BundleId,
@@ -66,7 +66,7 @@ class Stage(Record):
 
 
 class TaskSpec(Record):
-    """A task of this host. Marks in argv and env are replaced on the host (environment.py)."""
+    """A task of this host. Marks in argv and env are replaced on the host (run/environment.py)."""
 
     id: TaskName
     argv: List[str]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.config import JsonDict
 
-from dtctl.config.document import Scalar
+from dtctl.config.yaml.document import Scalar
 
 REQUIRED: JsonDict = {"required": True}
 """Marks a key that a file must have, for the schema and the reference. It has a default all the same: what is missing

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bundles
+from dtctl.agent.bundles import store
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield
-    for base in [lock.removesuffix(".lock") for lock in bundles._in_use]:
-        bundles._release(base)
+    for base in [lock.removesuffix(".lock") for lock in store._in_use]:
+        store._release(base)
 
 
 @pytest.fixture

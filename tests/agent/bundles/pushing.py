@@ -6,10 +6,10 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent import bundles
+from dtctl.agent.bundles import store
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import ConnectionLost
-from tests.agent.ends import PipeSession, conversation
+from tests.agent.link.ends import PipeSession, conversation
 
 ENSURE = """
 from dtctl.agent import bundles
@@ -20,7 +20,7 @@ return bundles.obtain(args[0], args[1], wire)
 
 def push(bundle: Bundle, root: Path) -> tuple[str, list[str]]:
     """Sends the bundle to an agent in a thread: the directory of the tree, and which files were sent."""
-    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (session, outcome):
+    with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome):
         asked = serve(bundle, session)
     if isinstance(outcome[0], Exception):
         raise outcome[0]

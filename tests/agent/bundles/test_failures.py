@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import bundles
-from dtctl.agent.conversation import Aborted
-from dtctl.agent.errors import Refused
-from dtctl.agent.wire import Gone, Wire
+from dtctl.agent.bundles import store
+from dtctl.agent.host.errors import Refused
+from dtctl.agent.protocol.conversation import Aborted
+from dtctl.agent.protocol.wire import Gone, Wire
 from dtctl.bundle import Sender, scan
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from tests.agent.bundles.pushing import ENSURE, left_in, push, serve
-from tests.agent.ends import agent_process, conversation
+from tests.agent.link.ends import agent_process, conversation
 
 
 def test_when_the_controller_goes_nothing_is_left(code: Path, root: Path) -> None:
     bundle = scan(code)
-    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (session, outcome):
+    with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome):
         with Sender(bundle) as sender:
             sender.serve(session, session.receive())
         first = session.receive()["files"][0]
@@ -35,7 +35,7 @@ def test_when_the_controller_goes_nothing_is_left(code: Path, root: Path) -> Non
 
 def test_an_abort_ends_the_transfer_and_leaves_nothing(code: Path, root: Path) -> None:
     bundle = scan(code)
-    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (session, outcome):
+    with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome):
         with Sender(bundle) as sender:
             sender.serve(session, session.receive())
         session.receive()
@@ -60,7 +60,7 @@ def test_what_does_not_match_the_manifest_is_refused_and_leaves_nothing(
     code: Path, root: Path, frame: dict[str, Any], payload: bytes, code_of_error: str
 ) -> None:
     bundle = scan(code)
-    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (session, outcome):
+    with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome):
         with Sender(bundle) as sender:
             sender.serve(session, session.receive())
         first = session.receive()["files"][0]
@@ -76,7 +76,7 @@ def test_a_file_that_changes_before_it_is_sent_stops_the_push(code: Path, root: 
     bundle = scan(code)
     (code / "train.py").write_text("print('saved in the editor just now')\n")
     with (
-        conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (session, _),
+        conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, _),
         pytest.raises(PreflightError, match=r"train.py changed while it was being sent"),
     ):
         serve(bundle, session)
@@ -86,7 +86,7 @@ def test_a_file_that_changes_before_it_is_sent_stops_the_push(code: Path, root: 
 @pytest.mark.parametrize("bundle_id", ["", "../../etc", "A" * 64, None, "ab"])
 def test_an_id_that_is_none_is_refused(root: Path, bundle_id: Any) -> None:
     with pytest.raises(Refused) as refused:
-        bundles.ensure(str(root), bundle_id, Wire(BytesIO(), BytesIO()))
+        store.ensure(str(root), bundle_id, Wire(BytesIO(), BytesIO()))
     assert refused.value.code == "bad_request"
 
 

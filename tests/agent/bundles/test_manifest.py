@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundle_manifest import Manifest
-from dtctl.agent.errors import Refused
+from dtctl.agent.bundles.manifest import Manifest
+from dtctl.agent.host.errors import Refused
 
 NOTHING = hashlib.sha256(b"").hexdigest()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bundles
-from dtctl.agent.errors import Refused
+from dtctl.agent.bundles import store
+from dtctl.agent.host.errors import Refused
 from dtctl.bundle import scan
 from tests.agent.bundles.pushing import content, left_in, push
 
@@ -69,7 +69,7 @@ def test_files_in_write_protected_directories_are_sent_mended_and_removed(code: 
         assert content(tree) == content(code)
     finally:
         (code / "pkg" / "deep").chmod(0o755)
-    assert bundles.prune(str(root), set()) == []
+    assert store.prune(str(root), set()) == []
     assert left_in(root) == set()
 
 

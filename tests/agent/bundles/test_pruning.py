@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dtctl.agent import bundles
+from dtctl.agent.bundles import store
 from dtctl.bundle import scan
 from tests.agent.bundles.pushing import left_in, push
 
@@ -16,9 +16,9 @@ def test_prune_removes_what_no_run_uses(code: Path, root: Path) -> None:
     (code / "train.py").write_text("second\n")
     second = scan(code)
     push(second, root)
-    assert bundles.prune(str(root), {second.id}) == []
+    assert store.prune(str(root), {second.id}) == []
     assert left_in(root) == {second.id}
-    assert bundles.prune(str(root / "nothing" / "here"), set()) == []
+    assert store.prune(str(root / "nothing" / "here"), set()) == []
 
 
 def test_prune_keeps_a_bundle_in_which_a_trainer_wrote(code: Path, root: Path) -> None:
@@ -30,7 +30,7 @@ def test_prune_keeps_a_bundle_in_which_a_trainer_wrote(code: Path, root: Path) -
     (tree / "output" / "model.ckpt-1").write_text("hours of work")
     with (tree / "train.py").open("a") as file:
         file.write("# changed on the host\n")
-    assert bundles.prune(str(root), set()) == [str(tree / "output" / "model.ckpt-1"), str(tree / "train.py")]
+    assert store.prune(str(root), set()) == [str(tree / "output" / "model.ckpt-1"), str(tree / "train.py")]
     assert (tree / "output" / "model.ckpt-1").exists()
 
 
@@ -43,5 +43,5 @@ def test_prune_does_not_take_what_the_setup_made_for_a_trainers_work(code: Path,
     done.write_text("pip install")
     later = (tree / "venv" / "made-by-setup").stat().st_ctime_ns + 1
     os.utime(done, ns=(later, later))
-    assert bundles.prune(str(root), set()) == []
+    assert store.prune(str(root), set()) == []
     assert left_in(root) == set()

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bundles, file_locks
+from dtctl.agent.bundles import store
+from dtctl.agent.host import locks
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
-from tests.agent.ends import agent_process, conversation
+from tests.agent.link.ends import agent_process, conversation
 
 
 def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> None:
@@ -40,9 +41,9 @@ def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> No
 def test_a_transfer_that_stands_still_does_not_hold_up_another(
     code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_locks, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.3)
     bundle = scan(code)
-    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (suspended, outcome):
+    with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (suspended, outcome):
         need_of_the_suspended = suspended.receive()
         tree, asked = push(bundle, root)
         assert asked
@@ -86,17 +87,17 @@ def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) 
 def test_locks_of_removed_files_are_not_believed(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     path = str(lock)
-    first = file_locks.hold(path, exclusive=True)
+    first = locks.hold(path, exclusive=True)
     assert first is not None
-    assert file_locks.hold(path, exclusive=False) is None
+    assert locks.hold(path, exclusive=False) is None
     lock.unlink()
-    second = file_locks.hold(path, exclusive=True)
+    second = locks.hold(path, exclusive=True)
     assert second is not None
-    assert file_locks.hold(path, exclusive=True) is None
+    assert locks.hold(path, exclusive=True) is None
     for descriptor in (first, second):
         os.close(descriptor)
     with pytest.raises(FileNotFoundError):
-        file_locks.hold(str(tmp_path / "none"), exclusive=True, create=False)
+        locks.hold(str(tmp_path / "none"), exclusive=True, create=False)
 
 
 def test_a_bundle_that_vanishes_between_two_pushes_is_sent_again(code: Path, root: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bundles
+from dtctl.agent.bundles import store
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
-from tests.agent.ends import agent_process, conversation
+from tests.agent.link.ends import agent_process, conversation
 
 
 def test_a_host_gets_the_code_as_it_is(code: Path, root: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_host_gets_the_code_as_it_is(code: Path, root: Path) -> None:
 
 def test_unchanged_code_costs_no_transfer(code: Path, root: Path) -> None:
     push(scan(code), root)
-    with conversation(lambda wire: bundles.obtain(str(root), scan(code).id, wire)) as (session, outcome):
+    with conversation(lambda wire: store.obtain(str(root), scan(code).id, wire)) as (session, outcome):
         assert serve(scan(code), session) == []
     assert outcome[0][1] == 0
     assert session.received == []
@@ -46,7 +46,7 @@ def test_progress_is_told_on_both_sides(code: Path, root: Path, monkeypatch: pyt
     (code / "big.bin").write_bytes(random.Random(2).randbytes(8_000_000))
     bundle = scan(code)
     told: list[tuple[str, int, int]] = []
-    with conversation(lambda wire: bundles.ensure(str(root), bundle.id, wire)) as (session, outcome):
+    with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome):
         with Sender(bundle) as sender:
             sender.serve(session, session.receive(), lambda *values: told.append(values))
             need = session.receive()
@@ -72,7 +72,7 @@ def test_an_agent_process_of_its_own_receives_mends_and_prunes(code: Path, root:
         (Path(tree) / "train.py").write_text("changed")
         with agent_process(agent_python, ENSURE, str(root), bundle.id) as (second, _):
             assert serve(bundle, second) == ["train.py"]
-        assert bundles.prune(str(root), set()) == [], "an agent that lives has prepared it"
+        assert store.prune(str(root), set()) == [], "an agent that lives has prepared it"
         assert left_in(root) == {bundle.id}
     prune = "from dtctl.agent import bundles\nreturn bundles.prune(args[0], set())"
     with agent_process(agent_python, prune, str(root)) as (session, _):

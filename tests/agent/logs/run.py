@@ -9,11 +9,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent import logs
+from dtctl.agent.logs import serving
+from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import LogsRequest
 from dtctl.agent.records.run_state import State
-from dtctl.agent.wire import Wire
 from dtctl.transport import wire as frames
 from dtctl.transport.seam import Message
 
@@ -54,7 +54,7 @@ class Run:
     def serve(self, **request: Any) -> list[Message]:
         """The frames of a request that does not follow."""
         writer = BytesIO()
-        logs.serve(str(self.directory), asked(**request), Wire(BytesIO(), writer), self.state, bool)
+        serving.serve(str(self.directory), asked(**request), Wire(BytesIO(), writer), self.state, bool)
         return decoded(writer.getvalue())
 
     @contextmanager
@@ -80,7 +80,7 @@ class Following:
         self._written = BytesIO()
         wire = Wire(BytesIO(), self._written)
         arguments = (str(run.directory), request, wire, run.state, lambda: run.gone)
-        self.thread = threading.Thread(target=logs.serve, args=arguments)
+        self.thread = threading.Thread(target=serving.serve, args=arguments)
 
     def frames(self) -> list[Message]:
         return decoded(self._written.getvalue())

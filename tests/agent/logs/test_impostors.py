@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent import files
-from dtctl.agent.log_lines import LINE_LIMIT
+from dtctl.agent.host import files
+from dtctl.agent.logs.lines import LINE_LIMIT
 from tests import impostors
 from tests.agent.logs.run import Run, text
 from tests.waiting import eventually

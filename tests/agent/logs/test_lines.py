@@ -7,10 +7,10 @@ from io import BytesIO
 
 import pytest
 
-from dtctl.agent import logs
-from dtctl.agent.errors import Refused
+from dtctl.agent.host.errors import Refused
+from dtctl.agent.logs import serving
+from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.run_state import State
-from dtctl.agent.wire import Wire
 from tests.agent.logs.run import LINES, Run, asked, text
 from tests.waiting import eventually
 
@@ -135,7 +135,7 @@ def test_a_run_that_is_removed_meanwhile_is_told(run: Run) -> None:
         raise FileNotFoundError("state.json")
 
     with pytest.raises(Refused) as refused:
-        logs.serve(str(run.directory), asked(tasks=[]), Wire(BytesIO(), BytesIO()), states, bool)
+        serving.serve(str(run.directory), asked(tasks=[]), Wire(BytesIO(), BytesIO()), states, bool)
     assert refused.value.code == "no_run"
 
 

@@ -1,0 +1,175 @@
+"""A bundle's missing files: from other bundles of this host where it holds them, else over the wire."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import zlib
+
+from ..host import files, locks
+from ..host.errors import Refused
+from ..protocol.conversation import Aborted, word
+from .manifest import MOST_BYTES, Manifest, by_hash
+from .tree import read_blocks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional
+
+    from ..protocol.wire import Wire
+    from ..records.answers import Need, Progress
+    from .tree import Tree
+
+CHUNK = 256 * 1024
+"""Bytes of a file in one frame at most, before compression."""
+
+_MOST_SOURCES = 8
+
+
+class Sources:
+    """Where on this host a file with a certain content may be found. Nothing vouches for what is there now."""
+
+    def __init__(self, bundles: List[str]) -> None:
+        self._places: Dict[str, str] = {}
+        for base in reversed(bundles[:_MOST_SOURCES]):  # the newest last, so that it wins
+            manifest = Manifest.load(os.path.join(base, "manifest.json"), os.path.basename(base))
+            if manifest is not None:
+                self._places.update((sha256, f"{base}/tree/{path}") for sha256, path in by_hash(manifest).items())
+
+    def add(self, sha256: str, place: str) -> None:
+        self._places[sha256] = place
+
+    def copy(self, tree: Tree, index: int, staging: str) -> bool:
+        """Fills one file from here; False when its content is not to be had."""
+        place = self._places.get(tree.manifest.files[index][3])
+        if place is None:
+            return False
+        try:
+            return tree.install(index, read_blocks(place), staging)
+        except files.Unfit:
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP):
+                return False
+            raise
+
+
+def receive_manifest(wire: Wire) -> bytes:
+    need: Need = {"manifest": True, "files": []}
+    wire.send(dict(need, type="need"))
+    fields, payload = wire.receive()
+    if word(fields, "manifest", "abort")["type"] == "abort":
+        raise Aborted()
+    return _inflate(payload, MOST_BYTES)
+
+
+def fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: Wire, lock: Optional[int]) -> int:
+    """Makes the tree what its manifest says, given the files that it lacks. The number of files that were sent.
+
+    `lock` is shown life while files come in: others wait for it.
+    """
+    try:
+        return _fill(tree, lacking, sources, staging, wire, lock)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _disk_full(tree, lacking) from error
+
+
+def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: Wire, lock: Optional[int]) -> int:
+    tree.shape()
+    asked: List[int] = []
+    twins: List[int] = []
+    contents = set()
+    for index in lacking:
+        sha256 = tree.manifest.files[index][3]
+        if sha256 in contents:
+            twins.append(index)
+        elif not sources.copy(tree, index, staging):
+            contents.add(sha256)
+            asked.append(index)
+    if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree.base):
+        raise _disk_full(tree, asked + twins)
+    need: Need = {"manifest": False, "files": asked}
+    wire.send(dict(need, type="need"))
+    progress = _Progress(tree, asked, wire, lock)
+    for index in asked:
+        path, _, _, sha256 = tree.manifest.files[index]
+        if not tree.install(index, _chunks(index, wire, progress), staging):
+            raise Refused("bundle_damaged", "a file was damaged on its way here", path, "try again")
+        sources.add(sha256, tree.place(path))
+    for index in twins:
+        if not sources.copy(tree, index, staging):
+            raise Refused("bundle_damaged", "a file has changed while it was copied", tree.manifest.files[index][0])
+    tree.settle()
+    return len(asked)
+
+
+def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
+    """The content of one file as it comes in."""
+    while True:
+        fields, payload = wire.receive()
+        part = word(fields, "file", "abort")
+        if part["type"] == "abort":
+            raise Aborted()
+        if part["index"] != index:
+            raise Refused("bad_request", f"expected file {index} of the bundle, not {part['index']}")
+        chunk = _inflate(payload, CHUNK) if part["encoding"] == "zlib" else payload
+        progress.add(len(chunk))
+        yield chunk
+        if part["last"]:
+            return
+
+
+class _Progress:
+    """Says how far it is, at most ten times a second."""
+
+    def __init__(self, tree: Tree, asked: List[int], wire: Wire, lock: Optional[int]) -> None:
+        self._total = sum(tree.manifest.files[index][2] for index in asked)
+        self._done = 0
+        self._wire = wire
+        self._lock = lock
+        self._next = time.monotonic() + 0.1
+
+    def add(self, size: int) -> None:
+        self._done += size
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + 0.1
+            told: Progress = {
+                "phase": "receive",
+                "done_bytes": self._done,
+                "total_bytes": self._total,
+                "text": "",
+            }
+            self._wire.send(dict(told, type="progress"))
+            if self._lock is not None:
+                locks.show_life(self._lock)
+
+
+def _inflate(payload: bytes, most: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(payload, most + 1)  # one more, or the stream's end would not be seen
+    except zlib.error as error:
+        raise Refused("bundle_damaged", "compressed bytes were damaged on their way here", str(error)) from error
+    if len(data) > most or not stream.eof or stream.unused_data:
+        raise Refused("bad_request", "compressed bytes are not one whole stream of the agreed size")
+    return data
+
+
+def _free_bytes(directory: str) -> int:
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def _disk_full(tree: Tree, lacking: List[int]) -> Refused:
+    needed = sum(tree.manifest.files[index][2] for index in lacking)
+    free = _free_bytes(os.path.dirname(tree.base))
+    return Refused(
+        "disk_full",
+        "the disk is too full for the pushed code",
+        detail=f"{needed} bytes are needed below {tree.base}, and {free} are free",
+        hint="free some space on this host",
+    )

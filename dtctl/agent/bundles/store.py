@@ -1,0 +1,220 @@
+"""The pushed training code on this host: received once, verified before every start (docs/agent.md, "Bundles").
+
+bundles/ID/               complete: it came into place by one rename
+bundles/ID.lock           shared by the sessions that need the bundle, exclusive while it is received or removed
+bundles/.incoming-*/      work of one session: `lock`, held as long as it lives, and what it has received so far
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..host import locks
+from ..host.errors import Refused, from_os_error
+from ..host.files import private
+from ..host.paths import entries, make_directory, modified
+from . import receiver
+from .incoming import Incoming, remove_abandoned
+from .manifest import Manifest, is_bundle_id
+from .tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Tuple
+
+    from ..protocol.wire import Wire
+
+_MOST_KEPT = 1000
+
+_in_use: Dict[str, int] = {}
+"""Lock files of the bundles that this process has prepared, and their descriptors: until its end nobody prunes them."""
+
+
+def ensure(root: str, bundle_id: str, wire: Wire) -> str:
+    """The directory of the bundle's tree, which is complete and as its manifest says. Raises Refused, Gone."""
+    return obtain(root, bundle_id, wire)[0]
+
+
+def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
+    """As `ensure`, with the number of files that the controller had to send."""
+    if not is_bundle_id(bundle_id):
+        raise Refused("bad_request", f"{bundle_id!r} is not the id of a bundle")
+    store = os.path.join(root, "bundles")
+    base = os.path.join(store, bundle_id)
+    received = 0
+    try:
+        make_directory(store)
+        remove_abandoned(store)
+        while True:
+            if _is_complete(base):
+                _use(base)
+                manifest = _load(base)
+                if manifest is not None:
+                    return os.path.join(base, "tree"), received + _mend(store, base, manifest, wire)
+            _release(base)
+            received += _receive(store, bundle_id, wire)
+    except OSError as error:
+        raise from_os_error(error, "store the bundle") from error
+
+
+def prune(root: str, keep: set[str]) -> List[str]:
+    """Removes the bundles that are neither in `keep` nor being prepared; the paths of files that stop it.
+
+    Those are files that a trainer has written or changed in its bundle's directory: such a bundle stays.
+    """
+    store = os.path.join(root, "bundles")
+    remove_abandoned(store)
+    kept: List[str] = []
+    for base, written in unneeded(root, keep):
+        kept += written
+        if not written:
+            try:
+                with Incoming(store) as incoming:
+                    os.rename(base, os.path.join(incoming.path, "bundle"))
+                os.unlink(base + ".lock")
+            except FileNotFoundError:
+                continue  # somebody else has removed it
+            except OSError as error:
+                raise from_os_error(error, "remove a bundle") from error
+    return kept
+
+
+def unneeded(root: str, keep: set[str]) -> Iterator[Tuple[str, List[str]]]:
+    """The bundles that are neither in `keep` nor being prepared, and what trainers have written in them.
+
+    Each is locked until the next one is asked for.
+    """
+    store = os.path.join(root, "bundles")
+    for name in entries(store):
+        if not is_bundle_id(name) or name in keep:
+            continue
+        base = os.path.join(store, name)
+        _release(base)
+        lock = locks.hold(base + ".lock", exclusive=True, certain=True)
+        if lock is not None:
+            try:
+                yield base, _written_by_trainers(base)
+            except FileNotFoundError:
+                continue  # somebody else removes it
+            finally:
+                os.close(lock)
+
+
+def _receive(store: str, bundle_id: str, wire: Wire) -> int:
+    """The whole bundle, unless another session that is at it already gets done first."""
+    base = os.path.join(store, bundle_id)
+    lock = locks.wait_turn(base + ".lock", done=lambda: _is_complete(base))
+    try:
+        if _load(base) is not None:
+            return 0
+        with Incoming(store) as incoming:
+            manifest_text = receiver.receive_manifest(wire)
+            manifest = Manifest.parse(manifest_text, bundle_id)
+            new_base = os.path.join(incoming.path, "bundle")
+            os.mkdir(new_base, 0o700)
+            tree = Tree(new_base, manifest)
+            received = receiver.fill(
+                tree,
+                list(range(len(manifest.files))),
+                receiver.Sources(_others(store, bundle_id)),
+                incoming.path,
+                wire,
+                lock,
+            )
+            tree.remember()
+            with open(os.path.join(new_base, "manifest.json"), "xb", opener=private) as file:
+                file.write(manifest_text)
+            _move_into_place(new_base, base)
+            return received
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _mend(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
+    """Brings back what has been changed or lost in a complete bundle. The number of files that had to be sent."""
+    tree = Tree(base, manifest)
+    received = 0
+    if tree.damaged() or not tree.has_its_shape():
+        with Incoming(store) as incoming:
+            sources = receiver.Sources(_others(store, os.path.basename(base)))
+            tree.shape()  # first: files that are reached through what must go do not count
+            received = receiver.fill(tree, tree.damaged(), sources, incoming.path, wire, None)
+    tree.remember()
+    return received
+
+
+def _move_into_place(new_base: str, base: str) -> None:
+    """Keeps the other one when there is one already. Had it lost its manifest, it is now mended where it stands."""
+    try:
+        os.rename(new_base, base)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        os.rename(os.path.join(new_base, "manifest.json"), os.path.join(base, "manifest.json"))
+
+
+def _written_by_trainers(base: str) -> List[str]:
+    """Files that neither the push nor the setup has made, and pushed ones that are not what they were."""
+    manifest = _load(base)
+    tree = Tree(base, manifest or Manifest([], [], []))
+    known = tree.manifest.paths()
+    setups = [
+        os.path.join(base, name) for name in entries(base) if name.startswith("setup-") and name.endswith(".done")
+    ]
+    setup_ended = max((os.stat(path).st_mtime_ns for path in setups), default=0)
+    found = [tree.place(tree.manifest.files[index][0]) for index in tree.damaged()]
+    found = [path for path in found if os.path.lexists(path)]
+    for path, entry in _walk(tree.root, ""):
+        if path not in known and entry.stat(follow_symlinks=False).st_ctime_ns > setup_ended:
+            found.append(entry.path)
+            if len(found) >= _MOST_KEPT:
+                break
+    return sorted(found)
+
+
+def _walk(directory: str, prefix: str) -> Iterator[Tuple[str, os.DirEntry[str]]]:
+    """Paths and entries of all that is no directory, without what Python leaves behind when it imports."""
+    try:
+        with os.scandir(directory) as found:
+            listed = list(found)
+    except FileNotFoundError:
+        return
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != "__pycache__":
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry
+
+
+def _is_complete(base: str) -> bool:
+    """At a glance; the manifest may still turn out to be damaged."""
+    return os.path.exists(os.path.join(base, "manifest.json"))
+
+
+def _load(base: str) -> Optional[Manifest]:
+    """The manifest of a complete bundle; None when there is none that can be believed."""
+    return Manifest.load(os.path.join(base, "manifest.json"), os.path.basename(base))
+
+
+def _others(store: str, bundle_id: str) -> List[str]:
+    """The other bundles here, the newest first."""
+    found = [os.path.join(store, name) for name in entries(store) if is_bundle_id(name) and name != bundle_id]
+    return sorted(found, key=modified, reverse=True)
+
+
+def _use(base: str) -> None:
+    """Holds the bundle against pruning until this process ends."""
+    path = base + ".lock"
+    if path not in _in_use:
+        descriptor = locks.share(path)
+        if descriptor is not None:
+            _in_use[path] = descriptor
+
+
+def _release(base: str) -> None:
+    descriptor = _in_use.pop(base + ".lock", None)
+    if descriptor is not None:
+        os.close(descriptor)

@@ -1,0 +1,231 @@
+"""The files of one bundle on disk: are they as its manifest says, and how they become so.
+
+BASE/tree/...       the code
+BASE/stats.json     {path: [size, mtime_ns, ctime_ns, inode]} of each file when its hash was last seen to be right
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+
+from ..host import files
+from ..host.errors import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List
+
+    from .manifest import Manifest
+
+_BLOCK = 1 << 20
+_MOST_STATS_BYTES = 256 * 1024 * 1024
+_SETTLED_NS = 2 * 10**9
+"""A file that was changed less than this before it was hashed may be changed again without a new time stamp."""
+
+
+class Tree:
+    def __init__(self, base: str, manifest: Manifest) -> None:
+        self.base = base
+        self.manifest = manifest
+        self.root = os.path.join(base, "tree")
+        self._stats = _load_stats(self._stats_path)
+        self._known = dict(self._stats)
+
+    def place(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+    def damaged(self) -> List[int]:
+        """Indexes of the files whose content is not that of the manifest. Only what has changed is hashed."""
+        return [index for index in range(len(self.manifest.files)) if not self._is_right(index)]
+
+    def _is_right(self, index: int) -> bool:
+        path, mode, size, sha256 = self.manifest.files[index]
+        place = self.place(path)
+        try:
+            found = os.lstat(place)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+                return False
+            if stat.S_IMODE(found.st_mode) != mode:
+                os.chmod(place, mode)
+                found = os.lstat(place)
+            if self._stats.get(path) == _signature(found):
+                return True
+            if file_sha256(place) != sha256:
+                return False
+        except (FileNotFoundError, NotADirectoryError, files.Unfit):
+            return False
+        if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > _SETTLED_NS:
+            self._stats[path] = _signature(found)
+        return True
+
+    def has_its_shape(self) -> bool:
+        """Directories with their modes, and links, are as the manifest says."""
+        return (
+            _mode_of(self.root) is not None
+            and all(_mode_of(self.place(path)) == mode for path, mode in self.manifest.dirs)
+            and all(_target_of(self.place(path)) == target for path, target in self.manifest.links)
+        )
+
+    def shape(self) -> None:
+        """Makes directories, writable until `settle`, and links. What is in their way goes."""
+        if _mode_of(self.root) is None:
+            _unlink(self.root)
+            os.mkdir(self.root, 0o700)
+        for path, _ in self.manifest.dirs:
+            place = self.place(path)
+            found = _mode_of(place)
+            if found is None:
+                _unlink(place)
+                os.mkdir(place, 0o700)
+            elif found & 0o700 != 0o700:
+                os.chmod(place, found | 0o700)
+        for path, target in self.manifest.links:
+            place = self.place(path)
+            if _target_of(place) != target:
+                if os.path.isdir(place) and not os.path.islink(place):
+                    raise _obstructed(place)
+                _unlink(place)
+                os.symlink(target, place)
+
+    def install(self, index: int, chunks: Iterable[bytes], staging: str) -> bool:
+        """Puts one file into place, whole or not at all; False when `chunks` are not what its hash says.
+
+        It is renamed over what is there, so a trainer that has the old file open keeps it.
+        """
+        path, mode, size, sha256 = self.manifest.files[index]
+        part = os.path.join(staging, f"part-{index}")
+        hasher = hashlib.sha256()
+        written = 0
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                for chunk in chunks:
+                    written += len(chunk)
+                    if written > size:
+                        return False
+                    hasher.update(chunk)
+                    _write_all(descriptor, chunk)
+                os.fchmod(descriptor, mode)
+            finally:
+                os.close(descriptor)
+            if written != size or hasher.hexdigest() != sha256:
+                return False
+            try:
+                os.rename(part, self.place(path))
+            except IsADirectoryError:
+                raise _obstructed(self.place(path)) from None
+        finally:
+            _unlink(part)
+        self._stats[path] = _signature(os.lstat(self.place(path)))
+        return True
+
+    def settle(self) -> None:
+        """The directories get their own modes; deepest first, as some may not be written to from then on."""
+        for path, mode in reversed(self.manifest.dirs):
+            if _mode_of(self.place(path)) != mode:
+                os.chmod(self.place(path), mode)
+
+    def remember(self) -> None:
+        """Saves what is known of the files; a loss costs only time."""
+        if self._stats == self._known:
+            return
+        temporary = f"{self._stats_path}.{os.getpid()}"
+        try:
+            with open(temporary, "w", encoding="utf-8", opener=files.private) as file:
+                json.dump(self._stats, file, separators=(",", ":"))
+            os.replace(temporary, self._stats_path)
+        except OSError:
+            _unlink(temporary)
+
+    @property
+    def _stats_path(self) -> str:
+        return os.path.join(self.base, "stats.json")
+
+
+def read_blocks(path: str) -> Iterable[bytes]:
+    """The content of a regular file. Raises files.Unfit."""
+    descriptor = files.descriptor(path)
+    try:
+        while True:
+            block = os.read(descriptor, _BLOCK)
+            if not block:
+                return
+            yield block
+    finally:
+        os.close(descriptor)
+
+
+def file_sha256(path: str) -> str:
+    hasher = hashlib.sha256()
+    for block in read_blocks(path):
+        hasher.update(block)
+    return hasher.hexdigest()
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory with all that it holds, write-protected directories too. What is gone already is no error."""
+    try:
+        os.chmod(path, 0o700)
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    remove_tree(entry.path)
+                else:
+                    _unlink(entry.path)
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+
+
+def _load_stats(path: str) -> Dict[str, List[int]]:
+    try:
+        stats = json.loads(files.read(path, _MOST_STATS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return stats if isinstance(stats, dict) else {}
+
+
+def _signature(found: os.stat_result) -> List[int]:
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _mode_of(directory: str) -> int | None:
+    """None for what is not a directory."""
+    try:
+        found = os.lstat(directory).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return stat.S_IMODE(found) if stat.S_ISDIR(found) else None
+
+
+def _target_of(link: str) -> str | None:
+    """None for what is not a link."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _obstructed(place: str) -> Refused:
+    return Refused(
+        "bundle_damaged",
+        "a directory is where the pushed code has a file",
+        detail=place,
+        hint="move it away on this host and try again",
+    )

@@ -1,0 +1,249 @@
+"""The TensorFlow checkpoints in a run's directories, without TensorFlow (docs/agent.md, "Checkpoints").
+
+Looked at: each directory and those directly in it, as tasks like to save to `output/chief/`. Not looked at: what a
+save in progress calls its files, the directories that sharded saves work in, and those whose names TensorFlow's
+guide gives to what other workers than the chief must save and throw away.
+
+Other users may write there, and the file system may hang: nothing is believed before it was checked, nothing but
+regular files is opened, and a look ends after a few seconds, with what it has found by then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from ..host import files, patience
+from ..records.kinds import MOST
+from ..records.words import LAST_EPOCH, brief
+from .budget import Budget, Spent
+from .tensor_bundle import MOST_BYTES, Index, file_size, number_in
+from .tensor_table import Damaged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+    from ..records.answers import Checkpoint, CheckpointReport
+
+ASIDE = "damaged"
+"""Where damaged checkpoints are moved, beside the others."""
+
+LOOK_S = 3.0
+"""How long a report takes at most; each directory gets a little even when those before it have used that up.
+
+The coordinator waits for it: with the mending before it, that is less than the time after which agents give it up."""
+
+LEAST_S = 0.5
+
+MOST_NAMES = 100_000
+"""In a directory and those in it."""
+
+NOT_KNOWN: Checkpoint = {
+    "prefix": "",
+    "step": None,
+    "time": 0.0,
+    "size_bytes": 0,
+    "shards": 0,
+    "complete": True,
+    "problem": None,
+}
+"""In the place of the newest complete checkpoint: there may be one, and nobody can tell."""
+
+_MOST = 20
+_MOST_INDEX_BYTES = MOST_BYTES
+"""Of all indexes that are read in one directory."""
+
+_INDEX = re.compile(r"(.+)\.index\Z", re.DOTALL)
+_DATA = re.compile(r"(.+)\.data-[0-9]{5}-of-([0-9]{5})\Z", re.DOTALL)
+_PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z", re.DOTALL)
+
+
+class _Files:
+    """What belongs to one checkpoint, by the names of its files."""
+
+    __slots__ = ("data", "index_bytes", "prefix", "shards", "time")
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.data: List[str] = []
+        self.shards = 0
+        self.time = 0.0
+        self.index_bytes: Optional[int] = None
+
+
+class _Look:
+    """What one directory was found to hold."""
+
+    def __init__(self, directory: str, budget: Budget) -> None:
+        self.directory = directory
+        self.budget = budget
+        self.found: Dict[str, _Files] = {}
+        self.checkpoints: List[Checkpoint] = []
+        self.problem: Optional[str] = None
+
+    def told(self) -> CheckpointReport:
+        all_of_it = self.checkpoints
+        complete = next((index for index, each in enumerate(all_of_it) if each["complete"]), len(all_of_it))
+        return {
+            "dir": self.directory,
+            "newest_complete": all_of_it[complete] if complete < len(all_of_it) else None,
+            "incomplete": all_of_it[:complete],
+            "all": all_of_it,
+            "problem": None if self.problem is None else brief(self.problem),
+        }
+
+
+def report(directories: List[str]) -> List[CheckpointReport]:
+    """Of each directory the newest complete checkpoint, newer ones that are not complete, and all (newest first)."""
+    until = time.monotonic() + LOOK_S
+    return [_answer(directory, max(until, time.monotonic() + LEAST_S)) for directory in directories]
+
+
+def newest(directories: List[str]) -> Optional[Checkpoint]:
+    """The newest complete one of all; NOT_KNOWN when none was found and not everything could be looked at."""
+    found = report(directories)
+    complete = [each["newest_complete"] for each in found if each["newest_complete"] is not None]
+    if not complete and any(each["problem"] is not None for each in found):
+        return NOT_KNOWN
+    return max(complete, key=lambda one: one["time"], default=None)
+
+
+def look(directory: str, until: float) -> CheckpointReport:
+    """The report of one directory, by the caller's own thread. `until`: on the monotonic clock."""
+    looked = _Look(directory, Budget(until, MOST_NAMES))
+    for part in (_list, _look_into):
+        try:
+            part(looked)
+        except Spent as spent:
+            looked.problem = looked.problem or f"{directory}: not all of it was looked at: {spent}"
+    return looked.told()
+
+
+def _answer(directory: str, until: float) -> CheckpointReport:
+    limit_s = until - time.monotonic() + LEAST_S  # it ends by itself, unless the file system hangs
+    try:
+        return patience.within(limit_s, directory, lambda: look(directory, until))
+    except patience.Silent:
+        silent = _Look(directory, Budget(until, 0))
+        silent.problem = f"{directory}: the file system does not answer"
+        return silent.told()
+
+
+def _list(looked: _Look) -> None:
+    for below in ("", *_collect(looked, "")):
+        if below:
+            _collect(looked, below + "/")
+
+
+def _collect(looked: _Look, below: str) -> List[str]:
+    """Adds the checkpoints of one directory; the directories in it that may hold more."""
+    directories: List[str] = []
+    try:
+        with os.scandir(os.path.join(looked.directory, below)) as listed:
+            for entry in listed:
+                looked.budget.name()
+                if _add(looked.found, below, entry):
+                    continue
+                if not below and entry.name != ASIDE and not _PASSING.match(entry.name) and files.leads_on(entry):
+                    directories.append(entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # nothing has been saved yet
+    except OSError as error:  # what others make there must not hide the rest
+        looked.problem = looked.problem or f"{error.filename}: {error.strerror}"
+    return sorted(directories)
+
+
+def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
+    """Notes a file of a checkpoint; False for what is none."""
+    match = _INDEX.match(entry.name)
+    if match:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return True  # deleted just now
+        one = _files_of(below + match.group(1), found)
+        one.index_bytes, one.time = status.st_size, status.st_mtime
+        return True
+    match = _DATA.match(entry.name)
+    if match:
+        one = _files_of(below + match.group(1), found)
+        one.data.append(entry.path)
+        one.shards = int(match.group(2))
+    return match is not None
+
+
+def _files_of(prefix: str, found: Dict[str, _Files]) -> _Files:
+    if prefix not in found:
+        found[prefix] = _Files(prefix)
+    return found[prefix]
+
+
+def _look_into(looked: _Look) -> None:
+    """The newest ones until enough has been read, and in any case until one is complete."""
+    ordered = list(looked.found.values())
+    for one in ordered:
+        if one.index_bytes is None:
+            one.time = max(_modified(path, looked.budget) for path in one.data)
+
+    def newness(one: _Files) -> Tuple[float, int, str]:
+        looked.budget.check()  # there may be many
+        return one.time, number_in(one.prefix) or 0, one.prefix
+
+    ordered.sort(key=newness, reverse=True)
+    index_bytes = 0
+    has_complete = False
+    for one in ordered:
+        if (one.index_bytes or 0) <= MOST_BYTES:  # larger ones are not read
+            index_bytes += one.index_bytes or 0
+        if has_complete and (len(looked.checkpoints) >= _MOST or index_bytes > _MOST_INDEX_BYTES):
+            break
+        if index_bytes > _MOST_INDEX_BYTES and looked.checkpoints:
+            raise Spent("the newest indexes are too large")
+        checkpoint = _checkpoint(looked.directory, one, looked.budget)
+        if checkpoint is not None and (checkpoint["complete"] or len(looked.checkpoints) < _MOST):
+            looked.checkpoints.append(checkpoint)
+            has_complete = has_complete or checkpoint["complete"]
+
+
+def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Checkpoint]:
+    """None when it has been deleted in the meantime, as trainers do with old ones."""
+    prefix = os.path.join(directory, found.prefix)
+    step, shards = number_in(prefix), found.shards
+    try:
+        if found.index_bytes is None:
+            raise Damaged("the index is missing: the save has not ended, or was interrupted")
+        index = Index(prefix, budget.check)
+        step, shards, problem = index.step(), index.shards, index.problem()
+    except Damaged as error:
+        problem = str(error)
+    except FileNotFoundError:
+        return None
+    except files.Unfit as unfit:
+        problem = f"the index {unfit.strerror}"
+    except OSError as error:
+        problem = f"the index cannot be read: {error.strerror}"
+    size_bytes = found.index_bytes or 0
+    for path in found.data:
+        budget.check()
+        size_bytes += file_size(path) or 0
+    if problem is not None and found.index_bytes is not None and file_size(prefix + ".index") is None:
+        return None
+    return {
+        "prefix": found.prefix,
+        "step": step if step is not None and 0 <= step <= MOST else None,
+        "time": min(max(found.time, 0.0), LAST_EPOCH),
+        "size_bytes": min(size_bytes, MOST),
+        "shards": shards,
+        "complete": problem is None,
+        "problem": None if problem is None else brief(problem),
+    }
+
+
+def _modified(path: str, budget: Budget) -> float:
+    budget.check()
+    try:
+        return os.lstat(path).st_mtime
+    except FileNotFoundError:
+        return 0.0

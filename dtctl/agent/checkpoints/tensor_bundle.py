@@ -1,0 +1,182 @@
+"""What one TensorFlow checkpoint holds, by its index: are all shards there and long enough, and which step is it.
+
+The layout: `tensorflow/core/util/tensor_bundle/tensor_bundle.h`; PREFIX.index and PREFIX.data-00000-of-00002.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+
+from ..host import files
+from .tensor_table import Damaged, entries, fields, masked_crc32c
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional, Tuple
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Of an index: about 160,000 tensors, and three seconds of checksums."""
+
+_MOST_SHARDS = 99999
+"""Their numbers have five digits in the files' names."""
+
+_LARGEST = (1 << 63) - 1
+_MOST_STEP_VARIABLES = 1000
+
+_OBJECT_GRAPH_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_STEP_NAMES = ("global_step", "step", "train_step", "iterations", "_iterations", "iter")
+"""Last words of variables that count training steps, the best first. Not save_counter: that counts checkpoints."""
+_COUNTER = "save_counter" + _OBJECT_GRAPH_SUFFIX
+
+_INTEGERS = {3: "i", 9: "q"}  # DT_INT32, DT_INT64
+_NUMBER = re.compile(r"-([0-9]{1,18})\Z")
+
+
+class Entry:
+    """A BundleEntryProto: where a tensor lies. Raises Damaged."""
+
+    def __init__(self, message: bytes) -> None:
+        found = fields(message)
+
+        def number(field: int) -> int:
+            value = found.get(field, [0])[-1]
+            return value if isinstance(value, int) else 0
+
+        self.dtype = number(1)
+        self.shard = number(3)
+        self.offset = number(4)
+        self.size = number(5)
+        self.crc32c = number(6)
+        if self.offset + self.size > _LARGEST:
+            raise Damaged("the index has a tensor that lies beyond the end of any file")
+
+
+class Index:
+    """What an index file says. Of the tensors only those are kept that may tell the step.
+
+    Raises Damaged, OSError, and what `check` does, which is called now and then.
+    """
+
+    def __init__(self, prefix: str, check: Callable[[], None] = lambda: None) -> None:
+        self.prefix = prefix
+        self._check = check
+        self._needed: Dict[int, int] = {}
+        """How long each shard has to be."""
+        self._telling: Dict[str, Entry] = {}
+        self._misplaced: Optional[str] = None
+        table = entries(files.read(prefix + ".index", MOST_BYTES), check)
+        self._read_header(*next(table, (b"", b"")))
+        for key, value in table:
+            self._add(key.decode("utf-8", "replace"), Entry(value))
+
+    def _read_header(self, key: bytes, value: bytes) -> None:
+        """A BundleHeaderProto; its key is empty, and so the first of all."""
+        if key or not value:
+            raise Damaged("the index has no header")
+        header = fields(value)
+        shards = header.get(1, [0])[0]
+        if not isinstance(shards, int) or shards < 1:
+            raise Damaged("the index's header names no shards")
+        if shards > _MOST_SHARDS:
+            raise Damaged("the index's header names %d shards, and %d are the most" % (shards, _MOST_SHARDS))
+        self.shards = shards
+        self._byte_order = ">" if header.get(2, [0])[0] == 1 else "<"
+
+    def _add(self, name: str, entry: Entry) -> None:
+        if entry.shard >= self.shards:
+            self._misplaced = (
+                self._misplaced or f"{name[:200]} lies in shard {entry.shard}, and there are {self.shards}"
+            )
+            return
+        end = entry.offset + entry.size
+        if end > self._needed.get(entry.shard, 0):
+            self._needed[entry.shard] = end
+        if name == _COUNTER or (len(self._telling) < _MOST_STEP_VARIABLES and _rank(name) is not None):
+            self._telling[name] = entry
+
+    def shard_path(self, shard: int) -> str:
+        return f"{self.prefix}.data-{shard:05d}-of-{self.shards:05d}"
+
+    def problem(self) -> Optional[str]:
+        """Why the shards cannot hold what the index says; None when they can."""
+        if self._misplaced is not None:
+            return self._misplaced
+        for shard in range(self.shards):
+            self._check()
+            size = self._needed.get(shard, 0)
+            name = os.path.basename(self.shard_path(shard))
+            try:
+                found = files.look(self.shard_path(shard)).st_size
+            except FileNotFoundError:
+                return f"{name} is missing"
+            except files.Unfit as unfit:
+                return f"{name} {unfit.strerror}"
+            if found < size:
+                return f"{name} is cut short: it has {found} of {size} bytes"
+        return None
+
+    def step(self) -> Optional[int]:
+        """The training step: of a variable that counts it, else the number in the checkpoint's name.
+
+        That number is no step when it only counts the checkpoints, as that of `tf.train.Checkpoint.save` does.
+        """
+        for name in self._step_variables():
+            value = self._scalar(self._telling[name])
+            if value is not None:
+                return value
+        in_name = number_in(self.prefix)
+        counter = self._telling.get(_COUNTER)
+        if counter is not None and self._scalar(counter) == in_name:
+            return None
+        return in_name
+
+    def _step_variables(self) -> List[str]:
+        """The most telling first, then the least deep in the object graph."""
+        ranked = ((_rank(name), name) for name in self._telling)
+        return [name for _, name in sorted((rank, name) for rank, name in ranked if rank is not None)]
+
+    def _scalar(self, entry: Entry) -> Optional[int]:
+        """The tensor as a single integer; None when it is none, or its bytes are not those that were saved."""
+        code = _INTEGERS.get(entry.dtype)
+        if code is None or entry.size != struct.calcsize(code):
+            return None
+        self._check()
+        try:
+            opened = files.descriptor(self.shard_path(entry.shard))
+        except OSError:
+            return None
+        try:
+            data = files.read_at(opened, entry.offset, entry.size)
+        except OSError:
+            return None
+        finally:
+            os.close(opened)
+        if len(data) != entry.size or masked_crc32c(data) != entry.crc32c:
+            return None
+        value: int = struct.unpack(self._byte_order + code, data)[0]
+        return value if value >= 0 else None
+
+
+def _rank(name: str) -> Optional[Tuple[int, int]]:
+    """How telling a variable is that counts steps, and how deep it lies; None for any other."""
+    path = name[: -len(_OBJECT_GRAPH_SUFFIX)] if name.endswith(_OBJECT_GRAPH_SUFFIX) else name
+    last = path.rpartition("/")[2]
+    if last in _STEP_NAMES and (path != name or last == "global_step"):
+        return _STEP_NAMES.index(last), path.count("/")
+    return None
+
+
+def number_in(prefix: str) -> Optional[int]:
+    """The N of a checkpoint's name as in model.ckpt-N."""
+    match = _NUMBER.search(os.path.basename(prefix))
+    return int(match.group(1)) if match else None
+
+
+def file_size(path: str) -> Optional[int]:
+    """Of whatever lies there; None when nothing does."""
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,379 @@
+"""The coordinator's decisions: a state machine that hears of the hosts, and says what is wanted of their tasks.
+
+It neither reads a clock nor a file nor a socket; `leading.py` does that around it.
+
+    starting   -> running      every task has been told to run
+    running    -> recovering   a task was lost, and is restarted with all that must be restarted with it
+    recovering -> running      it trains again
+    any        -> finishing    the outcome is decided; what still runs is brought to its end
+    finishing  -> ended        nothing is left on any host that can be heard
+"""
+
+from __future__ import annotations
+
+from ..records.kinds import made
+from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
+from ..records.words import brief
+from ..run import intents
+from . import incidents, outcome, start
+from .contacts import Contacts
+from .recovery import Failure, Recovery
+from .shutdown import Shutdown
+from .view import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+
+    from ..link.messages import FromHub
+    from ..records.messages import Orders
+    from ..records.run_state import How, Intent, State
+    from ..records.spec import Spec
+    from ..records.whole_run import Contact, PostedRequest, RunView
+    from ..records.words import Outcome
+    from .services import Services
+
+LONGEST_GAP_S = 60.0
+"""Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
+
+
+MOST_ACCUSATIONS = 10
+"""Of one host that are told, for it may find ever new things to lie about."""
+
+
+class Coordinator:
+    """`data` is cluster.json. `story` collects lines for history.jsonl until somebody takes them."""
+
+    def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
+        self.view = View(spec, data)
+        self.story: List[StoryLine] = []
+        self._spec = spec
+        self._services = services
+        self._recovery = Recovery(self.view, services, self._tell)
+        self._shutdown: Optional[Shutdown] = None
+        self._obeyed = False
+        self._wall = data["time"]
+        self._now = self._began = now
+        self._lost_sessions: Set[str] = set()
+        self._unready: Dict[str, float] = {}
+        self._acknowledged: Dict[str, Dict[str, int]] = {}
+        self._sent: Dict[str, Dict[str, int]] = {}
+        self._told_over: Set[str] = set()
+        self._told_mending: Dict[str, bool] = {}
+        self._contacts = Contacts(self.view, self._tell)
+        self._rebuilt = False
+        self._accused: Dict[str, str] = {}
+        self._accusations: Dict[str, int] = {}
+
+    @property
+    def decided(self) -> bool:
+        """The outcome is certain."""
+        return self.view.data["phase"] in ("finishing", "ended")
+
+    @property
+    def over(self) -> bool:
+        """No other host will need a word any more."""
+        own, hosts = self.view.own_host, self.view.hosts
+        others = [known for host, known in hosts.items() if host != own]
+        return (
+            self.decided and self._is_done(own) and all(known["over"] or self._is_given_up(known) for known in others)
+        )
+
+    def _is_given_up(self, known: Contact) -> bool:
+        """A host that has been away since long before now is no longer waited for, to tell it that the run is over."""
+        return not known["connected"] and self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
+
+    def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
+        """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
+        self._wall = wall
+        known = self.view.hosts[host]
+        if message["type"] == "gone":
+            is_done = host in self._told_over and self._is_done(host)
+            self._contacts.lose(host, message["heard"], message["reason"], is_done)
+            return True
+        if message["type"] != "hello" and message["type"] != "state":
+            return False
+        before, known["heard"] = known["state"], wall
+        if message["type"] == "hello":
+            self._contacts.greet(host, now)
+            self._forget_told(host)
+        known["state"] = message["state"]
+        if before is None and self._rebuilt:
+            self._recovery.pass_over(self.view.tasks_on(host))
+        if message["lost_session"]:
+            self._lost_sessions.add(host)
+        self._take_up(host, message["intents"])
+        self._obey(message["stop_run"], now)
+        if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
+            return any(incidents.still_open(self.view)) or message["lost_session"]
+        return True
+
+    def accuse(self, host: str, reason: str, wall: float) -> None:
+        """What a host said does not hold, and was not heard. Told once, and again when it is something else."""
+        self._wall = wall
+        if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
+            self._accused[host] = reason
+            self._accusations[host] = self._accusations.get(host, 0) + 1
+            self._tell("contact", host=host, reason="%s was not believed, and hung up on: %s" % (host, reason))
+
+    def begin(self, wall: float) -> None:
+        """For the first coordinator of a run."""
+        self._wall = wall
+        self._tell("request", reason="up", by=self._spec["controller"])
+
+    def rebuild(self, reason: str, wall: float) -> None:
+        """For one that has no cluster.json any more: everything follows from what the agents tell."""
+        self._wall = wall
+        self._rebuilt = True
+        self._tell("contact", host=self.view.own_host, reason=reason)
+
+    def resume(self, now: float, wall: float) -> None:
+        """For one that comes after another: who was connected to that is awaited."""
+        gap_s = max(0.0, wall - self.view.data["time"])
+        self._wall = wall
+        own = self.view.own_host
+        self._tell("contact", host=own, reason="the coordinator was started again, after %.0f s" % gap_s)
+        self._contacts.expect(now)
+
+    def past(self, host: str, run: str, wall: float) -> None:
+        """A host that was away when an earlier run was ended has come back with it."""
+        self._wall = wall
+        self._tell(
+            "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
+        )
+
+    def listens(self, problem: Optional[str], wall: float) -> None:
+        """`problem`: why no agent can reach this coordinator; None when they can."""
+        data = self.view.data
+        before = data["deaf"]
+        if problem == before:
+            return
+        self._wall = wall
+        data["deaf"] = problem
+        data["warnings"] = [text for text in data["warnings"] if text != before]
+        if problem is not None:
+            data["warnings"].append(problem)
+        self._tell("contact", host=self.view.own_host, reason=problem or "agents can reach the coordinator again")
+
+    def request(self, request: PostedRequest, now: float, wall: float) -> None:
+        """What a person asks for, through a session on this host."""
+        self._wall = wall
+        self.view.data["request_serial"] = request["serial"]
+        wanted = request["tasks"]
+        tasks = [task for task in self.view.tasks if wanted is None or task in wanted]
+        what = request["kind"] + ("" if wanted is None else " " + ", ".join(tasks))
+        self._tell("request", reason=what, by=request["by"])
+        how: How = {"grace_s": request["grace_s"], "reason": request["reason"], "by": request["by"]}
+        if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
+            self._stop_everything(how, now)
+        elif request["kind"] == "stop":
+            running = [task for task in tasks if self.view.intents[task]["want"] != "stop"]
+            self.view.wanted(running, want="stop", **how)
+        elif not self.decided:
+            for task in tasks:
+                generation = self.view.intents[task]["generation"] + 1
+                self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
+
+    def _obey(self, stop_run: Optional[How], now: float) -> None:
+        """A session on some host was asked to end the run, maybe while nobody could reach this one."""
+        if stop_run is not None and not self._obeyed:
+            self._tell("request", reason="stop", by=stop_run["by"])
+            self._stop_everything(stop_run, now)
+
+    def _stop_everything(self, how: How, now: float) -> None:
+        """The outcome of a run that has one stays as it is."""
+        if not self.decided:
+            self._decide("Stopped", how["reason"] or "stopped")
+        if self._shutdown is None:
+            self._shutdown = Shutdown(self.view, now)
+        self._shutdown.hurry(how, now)
+        self._obeyed = True
+
+    def step(self, now: float, wall: float) -> None:
+        """Decides everything that can be decided now."""
+        data = self.view.data
+        self._wall = data["time"] = wall
+        data["elapsed_s"] += min(max(now - self._now, 0.0), LONGEST_GAP_S)
+        self._now = now
+        self._contacts.miss(now)
+        if not self.decided:
+            self._judge(now, wall)
+        if self.decided:
+            if self._shutdown is None:
+                self._shutdown = Shutdown(self.view, now)
+            self._shutdown.step(now)
+            if data["phase"] == "finishing" and self._nothing_is_left():
+                data["phase"] = "ended"
+        del data["incidents"][:-MOST_INCIDENTS]
+        del data["conditions"][:-MOST_CONDITIONS]
+        del data["warnings"][:-MOST_WARNINGS]
+
+    def due(self) -> Optional[float]:
+        """When it has to be asked again though nothing is heard."""
+        return self._recovery.due()
+
+    def orders(self) -> List[Tuple[str, Orders]]:
+        """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
+        found: List[Tuple[str, Orders]] = []
+        mending = not self.decided and (self._recovery.mending or bool(self._contacts.away))
+        for host, known in self.view.hosts.items():
+            if not known["connected"]:
+                continue
+            sent = self._sent.setdefault(host, {})
+            wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
+            news = {task: intent.copy() for task, intent in wanted.items() if intent["version"] > sent.get(task, 0)}
+            over = self._may_go(host)
+            if news or (over and host not in self._told_over) or mending != self._told_mending.get(host, False):
+                found.append((host, {"type": "orders", "intents": news, "mending": mending, "over": over}))
+                self._told_mending[host] = mending
+                sent.update(_versions(news))
+                if over:
+                    self._told_over.add(host)
+        return found
+
+    def _may_go(self, host: str) -> bool:
+        return self.over if host == self.view.own_host else self._is_done(host)
+
+    def _is_done(self, host: str) -> bool:
+        """Nothing is left there, and its agent has said that it knows that nothing more will be asked."""
+        if self._shutdown is None or not self._shutdown.host_is_done(host):
+            return False
+        known = self._acknowledged.get(host, {})
+        return all(known.get(task, 0) >= self.view.intents[task]["version"] for task in self.view.tasks_on(host))
+
+    def _nothing_is_left(self) -> bool:
+        return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
+
+    def _forget_told(self, host: str) -> None:
+        self._sent[host] = {}
+        self._told_over.discard(host)
+        self._told_mending.pop(host, None)
+
+    def _take_up(self, host: str, offered: Mapping[str, Intent]) -> None:
+        """A session on that host may have been asked directly, while nobody could reach this one."""
+        self._acknowledged[host] = _versions(offered)
+        sent = self._sent.setdefault(host, {})
+        sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
+        for task, intent in intents.newer(self.view.intents, offered).items():
+            before = self.view.intents[task]
+            self.view.intents[task] = intent
+            if intent["by"] not in ("coordinator", "") and (intent["want"], intent["generation"]) != (
+                before["want"],
+                before["generation"],
+            ):
+                self._tell("request", host=host, task=task, reason=intent["reason"], by=intent["by"])
+
+    def _judge(self, now: float, wall: float) -> None:
+        view = self.view
+        if outcome.all_stop(view):
+            last = max(view.intents.values(), key=lambda intent: intent["version"])
+            self._decide("Stopped", last["reason"] or "stopped")
+        elif outcome.has_succeeded(view):
+            self._succeed()
+        else:
+            failure = self._failure(now, wall)
+            if failure is not None:
+                self._decide("Failed", failure.reason, failure.task)
+            else:
+                view.wanted(start.released(view, self._blocked()), want="run")
+                self._describe(now)
+
+    def _succeed(self) -> None:
+        warning = outcome.target_warning(self.view, self._services.newest_checkpoint())
+        if warning is not None:
+            self.view.data["warnings"].append(warning)
+        self._decide("Succeeded", outcome.success_reason(self.view))
+
+    def _failure(self, now: float, wall: float) -> Optional[Failure]:
+        task = outcome.first_failure(self.view)
+        if task is not None:
+            return Failure(task, outcome.failure_reason(self.view, task))
+        if self._lost_sessions:
+            return Failure(None, "the controller was lost before the start was complete")
+        return self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+
+    def _blocked(self) -> Set[str]:
+        """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
+        return set(self.view.tasks) if start.unreached(self.view) else self._recovery.blocked()
+
+    def _host_given_up(self, now: float) -> Optional[Failure]:
+        limit_s = self.view.recovery["host_timeout_s"]
+        for host, since in self._contacts.away.items():
+            if limit_s is not None and now - since >= limit_s:
+                return Failure(None, "%s has been away for %.0f s" % (host, now - since))
+        return None
+
+    def _deadline(self) -> Optional[Failure]:
+        limit_s = self._spec["active_deadline_s"]
+        if limit_s is None or self.view.data["elapsed_s"] < limit_s:
+            return None
+        return Failure(None, "the deadline of %.0f s is over" % limit_s)
+
+    def _not_started(self, now: float) -> Optional[Failure]:
+        """A start that waits too long fails, and says for whom it waited."""
+        limit_s = self._spec["start_timeout_s"]
+        if start.unreached(self.view):
+            if now - self._began < min(limit_s, start.REACH_LIMIT_S):
+                return None
+            hint = "is there a firewall between the hosts? (coordinator.port chooses another)"
+            return Failure(None, "%s; %s" % (start.missing(self.view), hint))
+        waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]
+        self._unready = {task: self._unready.get(task, now) for task in waiting}
+        late = [task for task, since in self._unready.items() if now - since >= limit_s]
+        if not late:
+            return None
+        return Failure(late[0], "not ready after %.0f s: %s" % (limit_s, start.missing(self.view)))
+
+    def _describe(self, now: float) -> None:
+        """The phase and the condition of a run that goes on."""
+        view, data = self.view, self.view.data
+        missing = start.missing(view)
+        data["missing"] = None if missing is None else brief(missing)
+        stopped = outcome.was_stopped(view)
+        lost = list(incidents.still_open(view))
+        running = sum(view.state(task) in ("running", "stalled") for task in view.tasks)
+        if stopped is not None:
+            reason = view.intents[stopped]["reason"] or "%s was stopped" % stopped
+            self._set_condition("Stopped", reason)
+        elif lost:
+            self._set_condition("Restarting", "%s: %s" % (lost[0]["task"], lost[0]["reason"]))
+        elif running:
+            self._set_condition("Running", "%d of %d tasks run" % (running, len(view.tasks)))
+        if data["phase"] != "starting" or not self._held_back():
+            data["phase"] = "recovering" if lost else "running"
+
+    def _held_back(self) -> bool:
+        return any(intent["want"] == "hold" for intent in self.view.intents.values())
+
+    def _decide(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
+        self.view.data["phase"] = "finishing"
+        self.view.data["missing"] = None
+        for one in incidents.still_open(self.view):
+            one["closed"] = "the run has %s" % kind.lower()
+        self._set_condition(kind, reason, cause)
+
+    def _set_condition(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
+        data, reason = self.view.data, brief(reason)
+        before = data["condition"]
+        if before["type"] == kind:
+            before.update({"reason": reason, "cause": cause})
+            return
+        data["conditions"].append(before)
+        data["condition"] = {"type": kind, "reason": reason, "cause": cause, "since": self._wall}
+        self._tell("condition", task=cause, reason=reason, **{"from": before["type"], "to": kind})
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        fields["reason"] = brief(fields["reason"])
+        self.story.append(made(StoryLine, time=self._wall, kind=kind, **fields))
+
+
+def _versions(intents: Mapping[str, Intent]) -> Dict[str, int]:
+    return {task: intent["version"] for task, intent in intents.items()}
+
+
+def _gist(state: State) -> List[object]:
+    """What decisions may follow from, less how far the tasks are."""
+    return [
+        (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))
+        for entry in state["tasks"].values()
+    ]

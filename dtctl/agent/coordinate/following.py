@@ -1,0 +1,96 @@
+"""The part of every host but the coordinator's: it dials the coordinator, tells it all, and takes its orders."""
+
+from __future__ import annotations
+
+import random
+
+from ..link.dialer import Dialer
+from ..link.tls import Identity
+from ..run import intents
+from .report import events_since, hello, news
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Tuple
+
+    from ..link.messages import FromDialer
+    from ..records.run_state import Intents, State
+    from ..records.spec import Spec
+    from ..run.intents import Followed
+    from ..run.runfiles import RunFiles
+
+
+class Following:
+    """A Role."""
+
+    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
+        self.over = False
+        self.connected = False
+        self.mending = False
+        self._files = files
+        self._spec = spec
+        self._limit_s = spec["recovery"]["host_timeout_s"]
+        self._heard = now
+        self._told: object = None
+        self._events: Optional[int] = None
+        coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
+        assert coordinator is not None
+        self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
+
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
+        wanted: Intents = {}
+        for message in self._dialer.step(now):
+            self._hear(message, now, state, intent, wanted)
+        if self.connected:
+            self._tell(state, intent)
+        elif self._limit_s is not None and now - self._heard >= self._limit_s:
+            wanted.update(_given_up(intent.value["tasks"], self._limit_s))
+        return wanted or None
+
+    def register(self) -> Tuple[List[int], List[int]]:
+        return self._dialer.readers(), self._dialer.writers()
+
+    def due(self, now: float) -> Optional[float]:
+        return self._dialer.due()
+
+    def close(self) -> None:
+        """What was told last still arrives."""
+        self._dialer.close()
+
+    def _hear(self, message: FromDialer, now: float, state: State, intent: Followed, wanted: Intents) -> None:
+        if message["type"] == "connected":
+            self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
+        elif message["type"] == "welcome":
+            self.connected = True
+            self._heard = now
+            self._events = message["events_from"]
+            self._told = None
+        elif message["type"] == "orders":
+            wanted.update(message["intents"])
+            self.mending = message["mending"]
+            self.over = self.over or message["over"]
+        elif message["type"] == "gone":
+            if self.connected:
+                self._heard = message["heard"]
+            self.connected = False
+
+    def _tell(self, state: State, intent: Followed) -> None:
+        """Events before the state that they have led to: whoever has heard the last state has the whole story."""
+        assert self._events is not None
+        while self._events < self._files.events.count:
+            events = events_since(self._files.events, self._events)
+            self._dialer.send({"type": "events", "from": self._events, "events": events})
+            self._events += len(events)
+        value = intent.value
+        told = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
+        if told != self._told:
+            self._told = told
+            self._dialer.send(news(state, intent))
+
+
+def _given_up(held: Intents, limit_s: float) -> Intents:
+    reason = "no word from the coordinator for %.0f s" % limit_s
+    wanted = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
+    for intent in wanted.values():
+        intents.change(intent, want="stop", reason=reason, by="host_timeout")
+    return wanted

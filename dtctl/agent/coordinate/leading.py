@@ -1,0 +1,289 @@
+"""The part of the coordinator's host: the hub's messages to the decisions, and the decisions to everybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+
+from ..host import log, paths
+from ..records.kinds import checked
+from ..records.messages import FROM_AGENT, PROTOCOL
+from ..records.whole_run import RequestBook, RunView
+from ..run import environment
+from .coordinator import Coordinator
+from .report import events_since, hello, news
+from .services import Services
+from .story import Story
+from .view import first_view, is_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Set, Tuple, Union
+
+    from ..link.hub import Hub
+    from ..link.messages import FromHub
+    from ..link.tls import Identity
+    from ..records.answers import Checkpoint
+    from ..records.messages import Events, Hello, News
+    from ..records.run_state import Intents, State
+    from ..records.spec import Spec
+    from ..records.whole_run import PostedRequest
+    from ..run.intents import Followed
+    from ..run.runfiles import RunFiles
+
+SAVE_S = 2.0
+"""Between two writings of cluster.json when nothing has been decided."""
+
+SIGN_OF_LIFE_S = 8.0
+"""After that it is written though nothing has changed: sessions tell by it that somebody is at work."""
+
+DECIDE_S = 0.05
+"""Between two decisions: hundreds of agents have news all the time."""
+
+LOOK_S = 1.0
+"""Decisions that follow from time alone are not later than this."""
+
+LISTEN_AGAIN_S = 0.5
+
+
+class Leading:
+    """Coordinator of the run, and one of its agents: with its own host it speaks by the same messages."""
+
+    connected = True
+
+    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
+        self.over = False
+        self.mending = False
+        self._files = files
+        self._spec = spec
+        self._host = spec["host"]
+        self._path = files.path("cluster.json")
+        self._story = Story(files.path("history.jsonl"))
+        wall = time.time()
+        before, damage = self._read_view()
+        services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random)
+        self.coordinator = Coordinator(spec, before or first_view(spec, wall), services, now)
+        if damage is not None:
+            self.coordinator.rebuild(damage, wall)
+        elif before is None:
+            self.coordinator.begin(wall)
+        else:
+            self.coordinator.resume(now, wall)
+        self._hub: Optional[Hub] = None
+        self._superseded: Optional[List[Identity]] = None
+        self._listen_at = now
+        self._welcome: Set[str] = set()
+        """Hosts whose present connection has begun with a hello that holds."""
+        self._told: object = None
+        self._greeted = False
+        self._requests_seen: object = None
+        self._unsaved = True
+        self._save_at = now
+        self._decided = now
+        self._decide_at = now
+
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
+        self._listen(now, wall)
+        self._hear_own(now, wall, state, intent)
+        if self._hub is not None:
+            for host, message in self._hub.step(now):
+                self._hear(host, message, now, wall)
+        self._read_requests(now, wall)
+        wanted = self._decide(now, wall) if now >= self._decide_at else None
+        self._save(now)
+        return wanted
+
+    def register(self) -> Tuple[List[int], List[int]]:
+        return (self._hub.readers(), self._hub.writers()) if self._hub else ([], [])
+
+    def due(self, now: float) -> Optional[float]:
+        times = [self._decide_at, self._hub.due() if self._hub else self._listen_at]
+        if self._unsaved:
+            times.append(self._save_at)
+        return min((at for at in times if at is not None), default=None)
+
+    def close(self) -> None:
+        """What was told last still arrives."""
+        if self._hub is not None:
+            self._hub.close()
+
+    def _listen(self, now: float, wall: float) -> None:
+        """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
+        if self._hub is not None or now < self._listen_at:
+            return
+        from ..link.hub import Hub
+        from ..link.tls import Identity
+        from .superseded import last_words, superseded_identities
+
+        where = self.coordinator.view.coordinator
+        try:
+            own = Identity(self._files.directory, self._spec["run"])
+            if self._superseded is None:
+                self._superseded = superseded_identities(self._files, self._spec)
+            self._hub = Hub(where["address"], where["port"], own, self._superseded, last_words, now)
+        except (OSError, ValueError) as error:
+            self._listen_at = now + LISTEN_AGAIN_S
+            self.coordinator.listens("agents cannot reach the coordinator: %s" % error, wall)
+        else:
+            self.coordinator.listens(None, wall)
+
+    def _read_view(self) -> Tuple[Optional[RunView], Optional[str]]:
+        """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""
+        try:
+            found = paths.read_record(self._path, RunView)
+            if found is None or is_of(found, self._spec):
+                return found, None
+            why = "%s is about another run" % self._path
+        except paths.Damaged as damage:
+            why = str(damage)
+        return None, "%s; it was put aside as %s, and the agents tell anew" % (why, paths.put_aside(self._path))
+
+    def _hear_own(self, now: float, wall: float, state: State, intent: Followed) -> None:
+        begin = self._story.received(self._host)
+        while begin < self._files.events.count:
+            self._story.add_events(self._host, begin, events_since(self._files.events, begin), now, wall)
+            begin = self._story.received(self._host)
+        value = intent.value
+        told = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
+        if told != self._told:
+            self._told = told
+            own = news(state, intent) if self._greeted else hello(self._spec, state, intent, begin)
+            self._greeted = True
+            self._news()
+            # a copy: the coordinator keeps what it hears, and the agent goes on changing what it tells
+            self.coordinator.hear(self._host, checked(FROM_AGENT[own["type"]], own), now, wall)
+
+    def _hear(self, host: str, message: FromHub, now: float, wall: float) -> None:
+        assert self._hub is not None
+        self._unsaved = True
+        if message["type"] == "past":
+            self.coordinator.past(host, message["run"], wall)
+        elif host not in self.coordinator.view.hosts:
+            self._hub.refuse(host, "%s has no part in this run" % host)
+        elif message["type"] == "lied":
+            self.coordinator.accuse(host, message["reason"], wall)
+        elif message["type"] == "gone":
+            self._welcome.discard(host)
+            self.coordinator.hear(host, message, now, wall)
+            self._news()
+        elif message["type"] == "hello" or host in self._welcome:
+            problem = self._problem(host, message)
+            if problem is None:
+                self._believe(host, message, self._hub, now, wall)
+            else:
+                self._disbelieve(host, problem, self._hub, now, wall)
+
+    def _problem(self, host: str, message: Union[Hello, News, Events]) -> Optional[str]:
+        """Why it cannot be so, though it is a record."""
+        if message["type"] == "events":
+            return self.coordinator.view.problem_of_events(host, message)
+        stranger = self._stranger(host, message) if message["type"] == "hello" else None
+        return stranger or self.coordinator.view.problem(host, message)
+
+    def _believe(self, host: str, told: Union[Hello, News, Events], hub: Hub, now: float, wall: float) -> None:
+        if told["type"] == "events":
+            self._story.add_events(host, told["from"], told["events"], now, wall)
+            return
+        if told["type"] == "hello":
+            self._welcome.add(host)
+            hub.send(host, {"type": "welcome", "v": PROTOCOL, "events_from": self._story.received(host)})
+        if self.coordinator.hear(host, told, now, wall):
+            self._news()
+
+    def _disbelieve(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
+        """Its connection ends, and the genuine agent's next one heals it."""
+        self._welcome.discard(host)
+        hub.refuse(host, problem)
+        self.coordinator.accuse(host, problem, wall)
+        self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
+        self._news()
+
+    def _stranger(self, host: str, hello: Hello) -> Optional[str]:
+        if hello["run"] != self._spec["run"]:
+            return "this is the coordinator of run %s" % self._spec["run"]
+        return "%s is the coordinator's own host" % host if host == self._host else None
+
+    def _read_requests(self, now: float, wall: float) -> None:
+        path = self._files.path("requests.json")
+        try:
+            found = os.stat(path)
+        except OSError:
+            return
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen == self._requests_seen:
+            return
+        self._requests_seen = seen
+        for request in self._requests(path):
+            if request["serial"] > self.coordinator.view.data["request_serial"]:
+                self.coordinator.request(request, now, wall)
+                self._news()
+
+    def _requests(self, path: str) -> List[PostedRequest]:
+        """A damaged file is left to the session that writes the next request."""
+        try:
+            book = paths.read_record(path, RequestBook)
+        except paths.Damaged as damage:
+            log.note("requests: %s" % damage)
+            return []
+        return book["requests"] if book is not None else []
+
+    def _news(self) -> None:
+        """Something was heard that may lead to a decision."""
+        self._unsaved = True
+        self._decide_at = min(self._decide_at, self._decided + DECIDE_S)
+        self._save_at = min(self._save_at, self._decide_at)  # sessions read how the tasks are
+
+    def _decide(self, now: float, wall: float) -> Optional[Intents]:
+        self.coordinator.step(now, wall)
+        self._decided = now
+        due = self.coordinator.due()
+        self._decide_at = now + LOOK_S if due is None else min(max(due, now + DECIDE_S), now + LOOK_S)
+        return self._give_orders()
+
+    def _give_orders(self) -> Optional[Intents]:
+        wanted: Intents = {}
+        for host, message in self.coordinator.orders():
+            self._unsaved = True
+            if host == self._host:
+                wanted = message["intents"]
+                self.mending = message["mending"]
+                self.over = self.over or message["over"]
+            elif self._hub is not None:
+                self._hub.send(host, message)
+        return wanted or None
+
+    def _save(self, now: float) -> None:
+        decided = bool(self.coordinator.story)
+        for line in self.coordinator.story:
+            self._story.add(line)
+        self.coordinator.story.clear()
+        self._story.write_waiting()
+        due = now >= self._save_at if self._unsaved else now >= self._save_at + SIGN_OF_LIFE_S
+        if not (decided or self.over or due):
+            return
+        data = self.coordinator.view.data
+        data["serial"] += 1
+        try:
+            paths.write_text(self._path, json.dumps(data))  # not indented, which takes Python ten times as long
+        except OSError as error:
+            print("cluster: %s" % error, file=sys.stderr, flush=True)
+            self._unsaved = True
+        else:
+            self._unsaved = False
+        self._save_at = now + SAVE_S
+
+    def _newest_checkpoint(self) -> Optional[Checkpoint]:
+        from ..checkpoints import reading
+
+        return reading.newest(self._checkpoint_directories())
+
+    def _mend_checkpoints(self) -> List[str]:
+        from ..checkpoints import mending
+
+        return [text for path in self._checkpoint_directories() for text in mending.mend(path)]
+
+    def _checkpoint_directories(self) -> List[str]:
+        return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])

@@ -1,0 +1,38 @@
+"""One agent's part in its run: it dials the coordinator, or is the coordinator."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Protocol, Tuple
+
+    from ..records.run_state import Intents, State
+    from ..records.spec import Spec
+    from ..run.intents import Followed
+    from ..run.runfiles import RunFiles
+
+    class Role(Protocol):
+        over: bool
+        """The run has ended; the agent may go when all its tasks are final."""
+        connected: bool
+        mending: bool
+        """A task or a host was lost and is not back yet: who waits for it does not hang."""
+
+        def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]: ...
+
+        def register(self) -> Tuple[List[int], List[int]]: ...
+
+        def due(self, now: float) -> Optional[float]: ...
+
+        def close(self) -> None: ...
+
+
+def take_role(files: RunFiles, spec: Spec, now: float) -> Role:
+    """The part that falls to this host. Its `step` never blocks, and gives new intents for this host's tasks."""
+    if spec["coordinator"] is not None and spec["coordinator"]["host"] == spec["host"]:
+        from .leading import Leading
+
+        return Leading(files, spec, now)
+    from .following import Following
+
+    return Following(files, spec, now)

@@ -1,0 +1,73 @@
+"""How a run whose outcome is decided comes to its end on every host: servers last, and no host forgotten."""
+
+from __future__ import annotations
+
+from . import outcome
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+    from ..records.run_state import How
+    from .view import View
+
+END_LIMIT_S = 15.0
+"""After the grace period servers do not wait for the others any longer: what is left then cannot be ended."""
+
+
+class Shutdown:
+    """Of one decided run; all times are of the monotonic clock. At its end every task's intent is `stop`."""
+
+    def __init__(self, view: View, now: float) -> None:
+        self._view = view
+        self._since = now
+        self._stopped: Optional[float] = None
+        self._well = view.data["condition"]["type"] == "Succeeded"
+        self._how: How = {"grace_s": None, "reason": self._reason, "by": "coordinator"}
+        if self._well:  # from now on whatever ends stays ended
+            view.wanted(self._not_stopped(), want="finish", by="coordinator", reason=self._reason)
+
+    def hurry(self, how: How, now: float) -> None:
+        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, reason and by."""
+        self._how = how
+        self._begin_to_stop(now)
+
+    def step(self, now: float) -> None:
+        """Stops what may be stopped by now."""
+        if self._stopped is None and not self._settled(now):
+            return
+        if self._stopped is None:
+            self._begin_to_stop(now)
+        grace_s = self._view.spec["grace_s"] if self._how["grace_s"] is None else self._how["grace_s"]
+        if not self._others() or now - (self._stopped or now) >= grace_s + END_LIMIT_S:
+            self._stop(self._not_stopped())
+
+    def _begin_to_stop(self, now: float) -> None:
+        self._stopped = now
+        self._stop([task for task in self._not_stopped() if not self._view.serves(task)])
+
+    def host_is_done(self, host: str) -> bool:
+        """Every task there has ended, and nothing more will be asked of its agent."""
+        view, tasks = self._view, self._view.tasks_on(host)
+        return all(view.final(task) and view.intents[task]["want"] == "stop" for task in tasks)
+
+    @property
+    def _reason(self) -> str:
+        condition = self._view.data["condition"]
+        text = "the run has %s" % condition["type"].lower()
+        return text if self._well else "%s: %s" % (text, condition["reason"])
+
+    def _settled(self, now: float) -> bool:
+        """After a success the other tasks may come to their own end."""
+        return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
+
+    def _others(self) -> List[str]:
+        """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
+        view = self._view
+        return [task for task in outcome.going_on(view) if not view.serves(task) and view.reached(task)]
+
+    def _not_stopped(self) -> List[str]:
+        return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
+
+    def _stop(self, tasks: List[str]) -> None:
+        self._view.wanted(tasks, want="stop", **self._how)

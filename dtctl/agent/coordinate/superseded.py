@@ -1,0 +1,66 @@
+"""Earlier runs of the cluster, whose last word a host has missed that was away: whoever coordinates the cluster's
+newest run says it, to agents that come with an earlier run's key.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..link.messages import PROTOCOL
+from ..link.tls import Identity
+from ..run import intents
+from ..survival import revival
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Tuple
+
+    from ..link.lines import Message
+    from ..records.messages import Hello
+    from ..records.run_state import Intents
+    from ..records.spec import Spec
+    from ..run.runfiles import RunFiles
+
+
+def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
+    """Of all older runs of the cluster that this host has coordinated and still has the files of."""
+    found = []
+    for other in revival.every(files.root):
+        try:
+            found.extend(_identity_before(other, spec))
+        except Exception as error:  # half made, being removed, or damaged in whatever way: that stops nobody else
+            print("coordinator: %s: %r" % (other.directory, error), file=sys.stderr, flush=True)
+    return found
+
+
+def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
+    held = other.spec()
+    if not _is_before(held, spec):
+        return []
+    identity = Identity(other.directory, held["run"])
+    identity.context(server=True)  # now is the time to find out that it is damaged
+    return [identity]
+
+
+def _is_before(other: Spec, spec: Spec) -> bool:
+    if other["coordinator"] is None or spec["coordinator"] is None:
+        return False
+    places = [(each["cluster"], each["host"]) for each in (other, spec)]
+    leads = other["coordinator"]["host"] == spec["coordinator"]["host"]
+    return places[0] == places[1] and leads and other["created"] < spec["created"]
+
+
+def last_words(hello: Hello) -> Tuple[List[Message], bool]:
+    """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before."""
+    told: Intents = {}
+    for task, intent in hello["intents"].items():
+        if intent["want"] != "stop":
+            told[task] = intent.copy()
+            intents.change(
+                told[task], want="stop", reason="the run was ended while this host was away", by="coordinator"
+            )
+    words: List[Message] = [
+        {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"]},
+        {"type": "orders", "intents": told, "mending": False, "over": True},
+    ]
+    return words, bool(told)

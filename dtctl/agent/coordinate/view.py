@@ -1,0 +1,161 @@
+"""All that the coordinator knows: its file cluster.json, and questions to it."""
+
+from __future__ import annotations
+
+from ..records.kinds import made
+from ..records.run_state import Entry
+from ..records.whole_run import RunView
+from ..run import intents, policy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Optional
+
+    from ..records.messages import Events, Told
+    from ..records.run_state import Intents
+    from ..records.spec import Member, RecoverySpec, Spec, Stage
+    from ..records.whole_run import Contact
+    from ..records.words import Role, TaskState
+
+UNKNOWN = made(Entry, generation=0)
+"""The entry of a task whose host has not been heard yet."""
+
+
+def first_view(spec: Spec, wall: float) -> RunView:
+    """cluster.json of a run that has just begun."""
+    created = {"type": "Created", "reason": "no task runs yet", "cause": None, "since": wall}
+    return made(
+        RunView,
+        serial=0,
+        run=spec["run"],
+        time=wall,
+        elapsed_s=0.0,
+        phase="starting",
+        condition=created,
+        conditions=[],
+        warnings=[],
+        hosts={member["host"]: {} for member in spec["roster"]},
+        intents={member["task"]: {"want": "hold"} for member in spec["roster"]},
+        incidents=[],
+        restarts=0,
+        request_serial=0,
+        missing=None,
+    )
+
+
+def is_of(view: RunView, spec: Spec) -> bool:
+    """Whether a view that was read from the disk is about the tasks and hosts of the run."""
+    hosts = {member["host"] for member in spec["roster"]}
+    tasks = {member["task"] for member in spec["roster"]}
+    return view["run"] == spec["run"] and set(view["hosts"]) == hosts and set(view["intents"]) == tasks
+
+
+class View:
+    """`data` is what cluster.json holds; the spec's roster and stages never change."""
+
+    def __init__(self, spec: Spec, data: RunView) -> None:
+        self.spec = spec
+        self.data = data
+        self.recovery: RecoverySpec = spec["recovery"]
+        self.roster: Dict[str, Member] = {member["task"]: member for member in spec["roster"]}
+        self.stages: List[Stage] = spec["stages"]
+        self._on: Dict[str, List[str]] = {host: [] for host in data["hosts"]}
+        for task, place in self.roster.items():
+            self._on[place["host"]].append(task)
+        self._stage = {task: stage for stage in self.stages for task in stage["tasks"]}
+        assert spec["lead"] is not None, "a run with a coordinator has a lead"
+        assert spec["coordinator"] is not None
+        self.lead = spec["lead"]
+        self.coordinator = spec["coordinator"]
+        self.own_host = self.coordinator["host"]
+
+    @property
+    def tasks(self) -> List[str]:
+        return list(self.roster)
+
+    @property
+    def hosts(self) -> Dict[str, Contact]:
+        return self.data["hosts"]
+
+    @property
+    def intents(self) -> Intents:
+        return self.data["intents"]
+
+    def problem(self, host: str, told: Told) -> Optional[str]:
+        """Why what a host tells cannot be so: it speaks of its own tasks, all of them, and of no other's."""
+        own, state = set(self.tasks_on(host)), told["state"]
+        if (state["run"], state["host"]) != (self.spec["run"], host):
+            return "it tells the state of %s in run %s" % (state["host"], state["run"])
+        for what, tasks in (("state", set(state["tasks"])), ("intents", set(told["intents"]))):
+            if tasks != own:
+                odd = sorted(tasks ^ own)
+                return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
+        return None
+
+    def problem_of_events(self, host: str, events: Events) -> Optional[str]:
+        """The same of what a host tells of the past."""
+        for event in events["events"]:
+            if event is not None and event["task"] not in self.tasks_on(host):
+                return "it tells of %s, which is not its own task" % event["task"]
+        return None
+
+    def host_of(self, task: str) -> str:
+        return self.roster[task]["host"]
+
+    def tasks_on(self, host: str) -> List[str]:
+        return self._on[host]
+
+    def role(self, task: str) -> Role:
+        return self.roster[task]["role"]
+
+    def own(self, task: str) -> bool:
+        """Its agent restarts it without asking."""
+        return self.roster[task]["scope"] == "task" and self.role(task) not in ("lead", "ps")
+
+    def serves(self, task: str) -> bool:
+        """Others need it to their end."""
+        return self.roster[task]["serves"]
+
+    def with_role(self, *roles: Role) -> List[str]:
+        return [task for task in self.roster if self.role(task) in roles]
+
+    def entry(self, task: str) -> Entry:
+        """The task as its agent last told it, however long ago."""
+        state = self.hosts[self.host_of(task)]["state"]
+        return state["tasks"].get(task, UNKNOWN) if state else UNKNOWN
+
+    def state(self, task: str) -> TaskState:
+        return self.entry(task)["state"]
+
+    def reached(self, task: str) -> bool:
+        """Its agent can be told something now."""
+        return self.hosts[self.host_of(task)]["connected"]
+
+    def current(self, task: str) -> bool:
+        """What its agent tells is of the generation that is wanted."""
+        return self.entry(task)["generation"] >= self.intents[task]["generation"]
+
+    def ready(self, task: str) -> bool:
+        """Others may begin to talk to it."""
+        entry = self.entry(task)
+        return self.reached(task) and self.current(task) and entry["ready"] and entry["state"] == "running"
+
+    def final(self, task: str) -> bool:
+        return self.state(task) in policy.FINAL
+
+    def awaited_by(self, task: str) -> List[str]:
+        """The tasks that have to be ready before this one starts."""
+        stage = self._stage.get(task)
+        if stage is None:
+            return []
+        return [other for index in stage["after"] for other in self.stages[index]["tasks"]]
+
+    def wanted(self, tasks: Iterable[str], **fields: Any) -> None:
+        """Changes what is wanted of these tasks."""
+        for task in tasks:
+            intents.change(self.intents[task], **fields)
+
+    def step(self) -> Optional[int]:
+        """The newest step that the lead or a worker has told, or None."""
+        steps = [self.entry(task)["step"] for task in self.with_role("lead", "worker")]
+        return max((step for step in steps if step is not None), default=None)

@@ -1,0 +1,208 @@
+"""Where everything lies below the root, and how state files are read and replaced."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import time
+from contextlib import suppress
+
+from ..records import json_text
+from ..records.kinds import Wrong, checked
+from . import files
+from .errors import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Mapping, Optional, Type, TypeVar
+
+    R = TypeVar("R")
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Of a state file; ours have a few megabytes where a thousand hosts take part."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EINVAL)
+"""Something else is in the file's place."""
+
+
+def is_component(name: object) -> bool:
+    """True for what can be one component of a path and nothing else."""
+    return isinstance(name, str) and len(name) <= 200 and _NAME.match(name) is not None
+
+
+def component(name: object, what: str) -> str:
+    """`name` when it can be one component of a path and nothing else; else refuses it."""
+    if not is_component(name):
+        raise Refused("bad_request", "%s is not the name of a %s" % (ascii(name)[:300], what))
+    return str(name)
+
+
+def make_directory(path: str) -> None:
+    """Makes a private directory and its parents; one that exists is left as it is."""
+    if os.path.isdir(path):
+        return
+    make_directory(os.path.dirname(path))  # not os.makedirs, whose mode is for the last one only
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def cluster_directory(root: str, cluster: str, host: str) -> str:
+    return os.path.join(root, "clusters", component(cluster, "cluster"), component(host, "host"))
+
+
+def run_directory(root: str, run: str, host: str) -> str:
+    return os.path.join(root, "runs", component(run, "run"), component(host, "host"))
+
+
+def bundle_directory(root: str, bundle: str) -> str:
+    return os.path.join(root, "bundles", component(bundle, "bundle"))
+
+
+def task_directory(run_dir: str, task: str) -> str:
+    return os.path.join(run_dir, "tasks", component(task.replace(":", "-"), "task"))
+
+
+def attempt_directory(run_dir: str, task: str, attempt: int) -> str:
+    return os.path.join(task_directory(run_dir, task), "attempt-%d" % attempt)
+
+
+def last_attempt(run_dir: str, task: str) -> int:
+    """The number of the newest attempt that has a directory; 0 when there is none."""
+    try:
+        names = os.listdir(task_directory(run_dir, task))
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    numbers = [name[len("attempt-") :] for name in names if name.startswith("attempt-")]
+    return max([int(number) for number in numbers if _NUMBER.match(number)], default=0)
+
+
+def entries(directory: str) -> List[str]:
+    """Sorted names in a directory that may not exist."""
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def modified(path: str) -> float:
+    """When the file or the list of the directory was changed; now, for one that is being removed."""
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return time.time()
+
+
+def used_bytes(path: str) -> int:
+    """What a file, or all that is below a directory, takes of the disk."""
+    total = _blocks(path)
+    for directory, below, others in os.walk(path):
+        total += sum(_blocks(os.path.join(directory, name)) for name in (*below, *others))
+    return total
+
+
+def _blocks(path: str) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except OSError:
+        return 0
+
+
+def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:
+    """The file's text without the white space around it, or None when there is no such file. Raises files.Unfit."""
+    try:
+        return files.read(path, most).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+
+
+class Damaged(ValueError):
+    """A file of dtctl's own does not hold what it should; the text says which, and what is wrong with it."""
+
+
+def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:
+    """The record in a file, or None when there is no such file. Raises Damaged, and OSError for what cannot be read."""
+    try:
+        return checked(kind, json_text.parse(files.read(path, most)))
+    except FileNotFoundError:
+        return None
+    except (Wrong, ValueError, files.Unfit) as error:
+        raise Damaged("%s is damaged: %s" % (path, error)) from None
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise Damaged("%s is damaged: %s" % (path, error.strerror)) from None
+
+
+def put_aside(path: str) -> str:
+    """Moves a damaged file out of the way, for people to look at; its new path."""
+    aside = aside_of(path)
+    os.replace(path, aside)
+    return aside
+
+
+def aside_of(path: str) -> str:
+    return "%s.damaged-%s" % (path, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+
+
+def tail(path: str, size: int = 4096) -> str:
+    """The end of a text file, from the start of a line; empty when there is no such file."""
+    try:
+        opened = files.descriptor(path)
+        try:
+            start = max(0, os.fstat(opened).st_size - size)
+            data = files.read_at(opened, start, size)
+        finally:
+            os.close(opened)
+    except OSError:
+        return ""
+    if start and b"\n" in data:
+        data = data[data.index(b"\n") + 1 :]
+    return data.decode("utf-8", "replace")
+
+
+def write_text(path: str, text: str) -> None:
+    """Replaces the file at once: a reader sees the old text or the new, and a full disk leaves the old one."""
+    _write(path, text, os.replace)
+
+
+def write_json(path: str, value: Mapping[str, object]) -> None:
+    """As `write_text`."""
+    _write(path, json.dumps(value, indent=1) + "\n", os.replace)
+
+
+def claim_json(path: str, value: Mapping[str, object]) -> bool:
+    """Writes the file unless there is one: of several processes that try, exactly one is told True."""
+    try:
+        _write(path, json.dumps(value, indent=1) + "\n", os.link)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write(path: str, text: str, place: Any) -> None:
+    temporary = "%s.%s.new" % (path, os.urandom(6).hex())
+    try:
+        descriptor = files.descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        place(temporary, path)
+    finally:
+        with suppress(OSError):  # renamed, or never made
+            os.unlink(temporary)
+
+
+def append_line(path: str, text: str) -> None:
+    """Adds one line to a 0600 file."""
+    descriptor = files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(descriptor, text.encode("utf-8", "surrogateescape") + b"\n")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,259 @@
+"""What /proc says. A process is known by pid and start time and boot id, or by its DTCTL_KEY; never by its name."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+
+    from ..records import run_state
+    from ..records.answers import Survivor
+
+KILL_LIMIT_S = 5.0
+"""What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
+
+LONGEST_COMMAND = 4096
+"""Characters of a command line that are told."""
+
+_boot_id = ""
+
+
+def boot_id() -> str:
+    """Changes with every start of the machine."""
+    global _boot_id
+    if not _boot_id:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            _boot_id = file.read().strip()
+    return _boot_id
+
+
+class Process:
+    """One line of the process table, at the moment when it was read."""
+
+    __slots__ = ("frozen", "group", "parent", "pid", "session", "start_time", "zombie")
+
+    def __init__(self, pid: int, stat: bytes) -> None:
+        # proc(5), /proc/PID/stat: the command's name is in parentheses and may hold anything
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        self.pid = pid
+        self.zombie = fields[0] in (b"Z", b"X", b"x")
+        self.frozen = fields[0] == b"T"  # not t, which is under a debugger
+        self.parent = int(fields[1])
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.start_time = int(fields[19])
+
+    @classmethod
+    def read(cls, pid: int) -> Optional[Process]:
+        """None when there is no such process."""
+        stat = _read_proc(pid, "stat")
+        return cls(pid, stat) if stat else None
+
+
+def _read_proc(pid: int, name: str) -> bytes:
+    try:
+        descriptor = os.open("/proc/%d/%s" % (pid, name), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""  # it has ended, or is not ours to look at
+    try:
+        data = chunk = os.read(descriptor, 65536)
+        while len(chunk) == 65536 or (chunk and name == "environ"):
+            chunk = os.read(descriptor, 65536)
+            data += chunk
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def identify(pid: int) -> Optional[run_state.Process]:
+    """A process of now, as it is written to state files; None when there is none."""
+    process = Process.read(pid)
+    if process is None:
+        return None
+    return {"pid": process.pid, "start_time": process.start_time, "boot_id": boot_id()}
+
+
+def myself() -> run_state.Process:
+    me = identify(os.getpid())
+    assert me is not None
+    return me
+
+
+def trainer(start: run_state.Start) -> Optional[run_state.Process]:
+    """The one that a start.json tells of; None when it never ran."""
+    pid, start_time, boot = start["pid"], start["start_time"], start["boot_id"]
+    if pid is None or start_time is None or boot is None:
+        return None
+    return {"pid": pid, "start_time": start_time, "boot_id": boot}
+
+
+def find(identity: run_state.Process) -> Optional[Process]:
+    """The live process that this was written of; None when it has ended."""
+    return living(identity["pid"], identity["start_time"]) if identity["boot_id"] == boot_id() else None
+
+
+def living(pid: int, start_time: int) -> Optional[Process]:
+    """The live process of this boot with this pid and start time; None when it has ended."""
+    process = Process.read(pid)
+    if process is None or process.zombie or process.start_time != start_time:
+        return None
+    return process
+
+
+def command(pid: int) -> str:
+    """The command line as `ps` shows it; the name in brackets when it cannot be read."""
+    words = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    if not words:
+        words = b"[%s]" % _read_proc(pid, "comm").strip()
+    return words.decode("utf-8", "replace")[:LONGEST_COMMAND]
+
+
+def words(pid: int) -> List[str]:
+    """The command line; empty when it cannot be read."""
+    return [word.decode("utf-8", "surrogateescape") for word in _read_proc(pid, "cmdline").split(b"\0")[:-1]]
+
+
+def environment(pid: int) -> Dict[str, str]:
+    """The variables that a process was started with; empty when they cannot be read."""
+    pairs = (pair.decode("utf-8", "surrogateescape").partition("=") for pair in _read_proc(pid, "environ").split(b"\0"))
+    return {name: value for name, _, value in pairs if name}
+
+
+def proc_text(pid: int, name: str) -> str:
+    """A file below /proc/PID; empty when it cannot be read."""
+    return _read_proc(pid, name).decode("utf-8", "replace")
+
+
+def every() -> Dict[int, Process]:
+    """The process table, by pid."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = Process.read(int(name))
+            if process is not None:
+                table[process.pid] = process
+    return table
+
+
+def bears(pid: int, key: str) -> bool:
+    """True when the process was started by us with this key; so only once its exec has succeeded."""
+    return _bears(pid, {_mark(key)})
+
+
+def _mark(key: str) -> bytes:
+    return b"DTCTL_KEY=" + key.encode("utf-8", "surrogateescape")
+
+
+def _bears(pid: int, marks: Set[bytes]) -> bool:
+    try:
+        if os.stat("/proc/%d" % pid).st_uid != os.geteuid():
+            return False
+    except OSError:
+        return False
+    return not marks.isdisjoint(_read_proc(pid, "environ").split(b"\0"))
+
+
+def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
+    """Every live process that is proved to belong to a trainer, whatever session it has moved to.
+
+    Proved are: the trainer itself (None where nobody knows its pid), what bears one of its keys as DTCTL_KEY, what
+    shares the session or group of a trainer of which a proved process is left (so its number cannot have been given
+    away), and the descendants of all of these. After a restart of the machine nothing is.
+    """
+    if trainer is not None and trainer["boot_id"] != boot_id():
+        return []
+    table = every()
+    marks = {_mark(key) for key in keys if key}
+    leader, oldest = (trainer["pid"], trainer["start_time"]) if trainer is not None else (-1, 0)
+    ours = {
+        pid
+        for pid, process in table.items()
+        if process.start_time >= oldest
+        and ((pid == leader and process.start_time == oldest) or (marks and _bears(pid, marks)))
+    }
+    if any(leader in (table[pid].pid, table[pid].group, table[pid].session) for pid in ours):
+        ours.update(pid for pid, process in table.items() if leader in (process.group, process.session))
+    add_descendants(ours, table)
+    ours.discard(os.getpid())
+    return [table[pid] for pid in sorted(ours) if not table[pid].zombie]
+
+
+def add_descendants(ours: Set[int], table: Mapping[int, Process]) -> None:
+    """Adds to pids those of all processes below them."""
+    found = ours
+    while found:
+        found = {pid for pid, process in table.items() if process.parent in found} - ours
+        ours.update(found)
+
+
+def send_signal(processes: Iterable[Process], number: int) -> None:
+    """Signals each one that is still the process that was found; what has ended in between is passed over."""
+    for process in processes:
+        if living(process.pid, process.start_time) is not None:
+            with suppress(OSError):  # ended just now, or has become another user's: the next look tells
+                os.kill(process.pid, number)
+
+
+def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[Survivor]:
+    """Survivors as the protocol lists them."""
+    return [{"task": task, "pid": process.pid, "command": command(process.pid)} for process in processes]
+
+
+class Ladder:
+    """SIGTERM to the whole tree, `grace_s` later SIGKILL, and looks again until nothing is left.
+
+    `step` is called until it says that nothing is left; it never waits. Times are of the monotonic clock.
+    A process is sent one SIGTERM, and none when there is no time to heed it. What a trainer starts in answer to it (a
+    last upload, say) may use the grace period; when there was no trainer left to be asked, whatever appears later is
+    sent its own.
+    """
+
+    def __init__(self, trainer: Optional[run_state.Process], keys: Iterable[str], grace_s: float, now: float) -> None:
+        self.grace_s = grace_s
+        self.left: List[Process] = []
+        """What the last scan has found."""
+        self._killed: Optional[float] = None
+        self._trainer = trainer
+        self._keys = list(keys)
+        self._began = now
+        self._asked = False
+        self._told: Set[Tuple[int, int]] = set()
+        self._leader_was_there = False
+
+    def step(self, now: float) -> bool:
+        """True when nothing of the tree is left."""
+        overdue = now >= self._began + self.grace_s
+        if self._asked and not overdue and self._trainer_lives():
+            return False  # saves the scan while the trainer itself is still at work
+        self.left = left = tree(self._trainer, self._keys)
+        if not self._asked:
+            self._leader_was_there = self._trainer_lives()
+        if not overdue and (not self._asked or not self._leader_was_there):
+            self._terminate([process for process in left if (process.pid, process.start_time) not in self._told])
+        self._asked = True
+        if overdue:
+            send_signal(left, signal.SIGKILL)
+            self._killed = now if self._killed is None else self._killed
+        return not left
+
+    def outlived(self, now: float) -> List[Process]:
+        """What is still there though it was sent SIGKILL some time ago."""
+        return self.left if self._killed is not None and now - self._killed > KILL_LIMIT_S else []
+
+    def _trainer_lives(self) -> bool:
+        return self._trainer is not None and find(self._trainer) is not None
+
+    def _terminate(self, left: List[Process]) -> None:
+        group = self._trainer["pid"] if self._trainer is not None and self._leader_was_there else -1
+        if group > 0:
+            with suppress(OSError):  # ended just now
+                os.killpg(group, signal.SIGTERM)  # at once, so that no child is forked past it
+        send_signal([process for process in left if process.group != group], signal.SIGTERM)
+        self._told.update((process.pid, process.start_time) for process in left)
+        send_signal(left, signal.SIGCONT)  # a stopped process would not see it

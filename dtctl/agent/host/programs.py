@@ -1,0 +1,85 @@
+"""The agent's programs on this host: agent/SHA256, one for each version of dtctl that has been here.
+
+Every process of the agent holds a shared lock on the program that it runs from. agent/current, a link, is the
+program that a restart of the machine begins with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+
+from . import locks, paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, List, Optional
+
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_UNUSED_S = 3600.0
+"""A session that has just found its program here may not have locked it yet."""
+
+_lock: Optional[int] = None
+
+
+def directory() -> str:
+    """The program that this process runs from."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    return os.path.dirname(package)
+
+
+def hold() -> None:
+    """Until its end this process, and those that it forks, keep the program from being removed."""
+    global _lock
+    with suppress(OSError):  # a full disk; the lock file is the only thing to be written
+        _lock = locks.hold(_lock_path(directory()), exclusive=False)
+
+
+def held() -> List[int]:
+    """The lock's descriptor, if there is one."""
+    return [] if _lock is None else [_lock]
+
+
+def set_current(root: str) -> str:
+    """Makes this process's program the one of a restart, and returns a path that is the same for every version."""
+    path = _current(root)
+    if os.path.realpath(path) != directory():
+        temporary = "%s.%d.new" % (path, os.getpid())
+        os.symlink(os.path.basename(directory()), temporary)
+        os.replace(temporary, path)
+    return path
+
+
+def has_current(root: str) -> bool:
+    return os.path.islink(_current(root))
+
+
+def forget_current(root: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_current(root))
+
+
+def unused(root: str, now: float) -> Iterator[str]:
+    """Programs of other versions that nobody runs from. Each is locked until the next one is asked for."""
+    store = os.path.join(root, "agent")
+    needed = (directory(), os.path.realpath(_current(root)))
+    for name in paths.entries(store):
+        path = os.path.join(store, name)
+        if not _SHA256.match(name) or path in needed or now - paths.modified(path) < _UNUSED_S:
+            continue
+        with suppress(FileNotFoundError):
+            lock = locks.hold(_lock_path(path), exclusive=True, certain=True)
+            if lock is not None:
+                try:
+                    yield path
+                finally:
+                    os.close(lock)
+
+
+def _current(root: str) -> str:
+    return os.path.join(root, "agent", "current")
+
+
+def _lock_path(program: str) -> str:
+    return os.path.join(program, "lock")

@@ -1,0 +1,247 @@
+"""The coordinator's port, and those who have come to it but have not proved yet that they belong to a run.
+
+Everybody is given a nonce, and who does not answer with a run's knock for it is sent away: the first step of a
+handshake costs twenty times as much, and 45 KB. What everybody together can cost is bounded too: some are served, and
+then the door rests for a while. It does not stop accepting while others hold the places: they lose them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import selectors
+import socket
+from contextlib import suppress
+
+from . import admission
+from .lines import Lost
+from .stream import TlsStream, plain
+from .tls import KNOCK_BYTES, NONCE_BYTES, Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Sequence, Tuple
+
+    from .tls import Identity
+
+ACCEPTS = 96
+"""Each takes 25 microseconds."""
+TURNS = 8
+"""Steps of handshakes; each takes up to a millisecond."""
+REST_S = 0.02
+"""After each step: so the door takes less than half of a core at the worst."""
+
+SHORTAGE_S = 1.0
+"""After which a connection is accepted again when the system had no room for one."""
+
+_BACKLOG = 1024
+_GONE_MEANWHILE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT)
+
+
+class CannotListen(OSError):
+    """The text says on which port, and why."""
+
+
+class Caller(admission.Guest):
+    """`identity` is there once it has knocked: the one of whose run it is. `stream`, once its handshake has begun."""
+
+    def __init__(self, connection: socket.socket, address: str, since: float) -> None:
+        super().__init__(address, since)
+        self.connection = connection
+        self.nonce = os.urandom(NONCE_BYTES)
+        self.knock = b""
+        self.identity: Optional[Identity] = None
+        self.stream: Optional[TlsStream] = None
+
+
+class Acceptor:
+    """Lets in who proves to be a host of a run of `identities`. `fileno` is readable when `step` has work, unless it
+    `is_resting`. Raises CannotListen; `address` is HOST:PORT, as others reach it.
+    """
+
+    def __init__(self, address: str, port: int, identities: Sequence[Identity]) -> None:
+        self._contexts = {identity: identity.context(server=True) for identity in identities}
+        try:
+            self._listener = _listen(address, port)
+        except OSError as error:
+            raise CannotListen("port %d: %s" % (port, plain(error))) from None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._callers: Dict[Caller, None] = {}
+        self._rests_until: Optional[float] = None
+        self._short_until: Optional[float] = None
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def fileno(self) -> int:
+        return self._selector.fileno()
+
+    @property
+    def is_resting(self) -> bool:
+        return self._rests_until is not None
+
+    def due(self) -> Optional[float]:
+        """When `step` is wanted though nothing has come."""
+        if self._rests_until is not None:
+            return self._rests_until
+        oldest = next(iter(self._callers), None)
+        times = [self._short_until, oldest.due if oldest is not None else None]
+        return min((time for time in times if time is not None), default=None)
+
+    def step(self, now: float) -> List[Tuple[TlsStream, Identity]]:
+        """Streams whose other end has just proved whose it is."""
+        if self._rests_until is not None and now < self._rests_until:
+            return []
+        self._end_shortage(now)
+        ready = [key.data for key, _ in self._selector.select(0)]
+        if None in ready:  # the listener
+            self._accept(now)
+        knocked = [caller for caller in ready if caller is not None and self._has_knocked(caller)]
+        proved = [caller for caller in admission.in_turn(knocked)[:TURNS] if self._has_proved(caller)]
+        self._send_away(now)
+        self._rests_until = now + REST_S if ready else None
+        return [(caller.stream, caller.identity) for caller in proved if caller.stream and caller.identity]
+
+    def close(self) -> None:
+        for caller in list(self._callers):
+            self._drop(caller)
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self, now: float) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                self._let_in(*self._listener.accept(), now)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in _GONE_MEANWHILE:
+                    if not self._make_room():
+                        self._begin_shortage(now)
+                    return
+
+    def _let_in(self, connection: socket.socket, address: Sequence[str], now: float) -> None:
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            caller = Caller(connection, address[0], now)
+            connection.send(caller.nonce)  # a new socket has room for it
+            self._selector.register(connection, selectors.EVENT_READ, caller)
+        except BaseException:
+            connection.close()
+            raise
+        self._callers[caller] = None
+        self._has_knocked(caller)  # who has said something by now is no agent: a place that is free again
+
+    def _has_knocked(self, caller: Caller) -> bool:
+        """Looks at a knock as a whole: how much of it is right nobody may learn."""
+        if caller.identity is not None:
+            return True
+        try:
+            piece = caller.connection.recv(KNOCK_BYTES - len(caller.knock))
+        except BlockingIOError:
+            return False
+        except OSError:
+            piece = b""
+        caller.knock += piece
+        if len(caller.knock) == KNOCK_BYTES:
+            for identity in self._contexts:
+                if hmac.compare_digest(caller.knock, identity.knock(caller.nonce)):
+                    caller.identity = identity
+                    return True
+        if not piece or len(caller.knock) == KNOCK_BYTES:
+            self._drop(caller)
+        return False
+
+    def _has_proved(self, caller: Caller) -> bool:
+        assert caller.identity is not None
+        if caller.stream is None:
+            channel = Channel(caller.identity, self._contexts[caller.identity], server=True)
+            caller.stream = TlsStream(caller.connection, channel)
+        try:
+            if not caller.stream.pull():
+                return False
+            caller.begun = True
+            if not caller.stream.advance():
+                return False
+        except Lost:
+            self._drop(caller)
+            return False
+        self._forget(caller)
+        return True
+
+    def _send_away(self, now: float) -> None:
+        """Those whose time is up, and those for whom there is no room."""
+        for caller in [caller for caller in self._callers if now >= caller.due]:
+            self._drop(caller)
+        knocked = [caller for caller in self._callers if caller.identity is not None]
+        for caller in [*admission.surplus(self._strangers()), *admission.surplus(knocked)]:
+            self._drop(caller)
+
+    def _make_room(self) -> bool:
+        """No descriptors, no memory: half of the strangers give back theirs. False when there are none."""
+        strangers = self._strangers()
+        for caller in admission.surplus(strangers, len(strangers) // 2):
+            self._drop(caller)
+        return bool(strangers)
+
+    def _strangers(self) -> List[Caller]:
+        return [caller for caller in self._callers if caller.identity is None]
+
+    def _forget(self, caller: Caller) -> None:
+        del self._callers[caller]
+        self._selector.unregister(caller.connection)
+
+    def _drop(self, caller: Caller) -> None:
+        self._forget(caller)
+        caller.connection.close()
+
+    def _begin_shortage(self, now: float) -> None:
+        """The listener stays readable all the while, and is not to be looked at."""
+        self._selector.unregister(self._listener)
+        self._short_until = now + SHORTAGE_S
+
+    def _end_shortage(self, now: float) -> None:
+        if self._short_until is not None and now >= self._short_until:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._short_until = None
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """On all addresses of the host, of both kinds where it has both; on a loopback address alone when others know it
+    by that, as all are on this host then. Raises OSError.
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "::1":
+        return _bound(socket.AF_INET6, host, port)
+    if _is_ipv4_loopback(host):
+        return _bound(socket.AF_INET, host, port)
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):  # switched off in the kernel: no address to bind to; a port that is taken is told below
+            return _bound(socket.AF_INET6, "::", port)
+    return _bound(socket.AF_INET, "", port)
+
+
+def _is_ipv4_loopback(host: str) -> bool:
+    try:
+        return socket.inet_pton(socket.AF_INET, host)[0] == 127
+    except OSError:  # a name
+        return False
+
+
+def _bound(family: int, address: str, port: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,208 @@
+"""An agent's end of its link to the coordinator: dialled again for as long as it takes.
+
+Import it where a link is made: it imports ssl.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from .keepalive import Retry
+from .lines import Lost
+from .messages import FROM_COORDINATOR
+from .names import Names
+from .peer import Peer
+from .stream import TlsStream, plain
+from .tls import NONCE_BYTES, Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List, Mapping, Optional, Tuple
+
+    from .messages import FromDialer
+    from .tls import Identity
+
+DIAL_S = 10.0
+"""From the look-up of the name to the end of the handshake."""
+
+_LOOK_UP_S = 0.1
+"""Between looks whether a name has been looked up."""
+
+
+class Dialer:
+    """`address` is HOST:PORT, `host` the one that has to be there. Raises OSError when `identity` is not usable.
+
+    Call `step` when one of `readers` or `writers` is ready, or it is past `due`. `random` gives floats from 0 to 1.
+    """
+
+    def __init__(self, address: str, host: str, identity: Identity, now: float, random: Callable[[], float]) -> None:
+        self.problem: Optional[str] = "not connected yet"
+        """Why there is no connection; None while there is one."""
+        self._address = address
+        self._host = host
+        self._identity = identity
+        self._context = identity.context(server=False)
+        self._names = Names(address)
+        self._retry = Retry(random)
+        self._now = self._due = now
+        self._looks_up = False
+        self._connecting: Optional[Tuple[socket.socket, Tuple[Any, ...]]] = None
+        self._welcoming: Optional[socket.socket] = None
+        """Connected; the nonce is awaited."""
+        self._nonce = b""
+        self._stream: Optional[TlsStream] = None
+        self._peer: Optional[Peer] = None
+        self._broken: Optional[str] = None
+
+    @property
+    def connected(self) -> bool:
+        return self._peer is not None
+
+    def readers(self) -> List[int]:
+        reader = self._stream or self._welcoming
+        return [reader.fileno()] if reader else []
+
+    def writers(self) -> List[int]:
+        if self._connecting:
+            return [self._connecting[0].fileno()]
+        return [self._stream.fileno()] if self._stream and self._stream.is_waiting else []
+
+    def due(self) -> Optional[float]:
+        """On the monotonic clock."""
+        if self._broken is not None:
+            return self._now
+        if self._peer is not None:
+            return self._peer.keepalive.due()
+        return min(self._due, self._now + _LOOK_UP_S) if self._looks_up else self._due
+
+    def step(self, now: float) -> List[FromDialer]:
+        """What has come: `connected`, what the coordinator says, then `gone`, and so on.
+
+        connected: now is the time to say hello. gone: reason, heard (when something last came, on the monotonic clock).
+        """
+        self._now = now
+        said: List[FromDialer] = []
+        try:
+            if self._broken is not None:
+                raise Lost(self._broken)
+            if self._peer is not None:
+                self._converse(self._peer, said)
+            else:
+                self._dial(said)
+        except Lost as lost:
+            self._lose(str(lost), said)
+        except OSError as error:
+            self._lose(plain(error), said)
+        return said
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Nothing happens when there is no connection."""
+        if self._peer is not None and self._broken is None:
+            try:
+                self._peer.send(message, self._now)
+            except Lost as lost:
+                self._broken = str(lost)
+
+    def close(self) -> None:
+        """What was sent last is still delivered, as far as the socket holds it."""
+        if self._peer is not None:
+            try:
+                self._peer.stream.finish()
+                self._peer.stream.discard()
+            except Lost:
+                pass
+        self._hang_up()
+
+    def _converse(self, peer: Peer, said: List[FromDialer]) -> None:
+        peer.stream.push()
+        self._take(peer.receive(self._now), said)
+        peer.keep(self._now)
+
+    def _take(self, messages: List[FromDialer], said: List[FromDialer]) -> None:
+        for message in messages:
+            said.append(message)
+            if message["type"] == "refused":
+                raise Lost("the coordinator refuses this agent: %s" % message["reason"])
+            self._retry.reset()
+
+    def _dial(self, said: List[FromDialer]) -> None:
+        """As far as it goes now: each part begins when the one before it has ended."""
+        if self._is_idle():
+            if self._now < self._due:
+                return
+            self._due = self._now + DIAL_S
+            self._looks_up = True
+            self._names.ask()
+        elif self._now >= self._due:
+            raise Lost("no answer within %d s" % DIAL_S)
+        if self._looks_up:
+            self._begin_to_connect()
+        if self._connecting:
+            self._go_on_connecting(*self._connecting)
+        if self._welcoming:
+            self._knock(self._welcoming)
+        if self._stream:
+            self._shake_hands(self._stream, said)
+
+    def _is_idle(self) -> bool:
+        return not (self._looks_up or self._connecting or self._welcoming or self._stream)
+
+    def _begin_to_connect(self) -> None:
+        place = self._names.next()
+        if place is None:
+            return
+        self._looks_up = False
+        family, address = place
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        self._connecting = connection, address
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _go_on_connecting(self, connection: socket.socket, address: Tuple[Any, ...]) -> None:
+        outcome = connection.connect_ex(address)
+        if outcome in (errno.EINPROGRESS, errno.EALREADY, errno.EINTR):
+            return
+        if outcome not in (0, errno.EISCONN):
+            raise OSError(outcome, os.strerror(outcome))
+        self._connecting, self._welcoming, self._nonce = None, connection, b""
+
+    def _knock(self, connection: socket.socket) -> None:
+        try:
+            piece = connection.recv(NONCE_BYTES - len(self._nonce))
+        except (BlockingIOError, InterruptedError):
+            return
+        if not piece:
+            raise Lost("the other end has closed the connection")
+        self._nonce += piece
+        if len(self._nonce) == NONCE_BYTES:
+            channel = Channel(self._identity, self._context, server=False, wanted=self._host)
+            self._stream = TlsStream(connection, channel, self._identity.knock(self._nonce))
+            self._welcoming = None
+
+    def _shake_hands(self, stream: TlsStream, said: List[FromDialer]) -> None:
+        stream.pull()
+        if not stream.advance():
+            return
+        self._peer = Peer(stream, FROM_COORDINATOR, self._now)
+        self.problem = None
+        said.append({"type": "connected"})
+        self._take(self._peer.understand(self._now), said)
+
+    def _lose(self, reason: str, said: List[FromDialer]) -> None:
+        """Everything begins anew, after a while."""
+        if self._peer is not None:
+            said.append({"type": "gone", "reason": reason, "heard": self._peer.keepalive.last_heard})
+        self._hang_up()
+        self.problem = "%s: %s" % (self._address, reason)
+        self._due = self._now + self._retry.next_s(self._now)
+
+    def _hang_up(self) -> None:
+        if self._connecting:
+            self._connecting[0].close()
+        for held in (self._welcoming, self._stream):
+            if held:
+                held.close()
+        self._looks_up = False
+        self._connecting = self._welcoming = self._stream = self._peer = self._broken = None

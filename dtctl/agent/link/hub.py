@@ -1,0 +1,259 @@
+"""The coordinator's end of the links to all agents. It decides nothing but who is spoken to on which connection.
+
+Import it where a link is made: it imports ssl.
+"""
+
+from __future__ import annotations
+
+import selectors
+import sys
+from contextlib import suppress
+
+from .acceptor import Acceptor
+from .connected import Agent
+from .lines import Lost, Violation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+    from ..records.messages import Hello
+    from .lines import Message
+    from .messages import FromHub, Gone
+    from .tls import Identity
+
+    Said = List[Tuple[str, FromHub]]
+
+PARTING_S = 5.0
+"""For an agent that is refused: to hear why."""
+
+
+class Hub:
+    """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
+
+    Agents of `superseded` runs, which were away when theirs was ended, are told its `last_words` (and whether those are
+    news to them) and dismissed. Call `step` when one of
+    `readers` is readable, or it is past `due`. However many agents there are, there are only two descriptors to wait
+    for, so that `select` will do.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        identity: Identity,
+        superseded: Sequence[Identity],
+        last_words: Callable[[Hello], Tuple[List[Message], bool]],
+        now: float,
+    ) -> None:
+        self._acceptor = Acceptor(address, port, [identity, *superseded])
+        self._last_words = last_words
+        self._identity = identity
+        self._selector = selectors.DefaultSelector()
+        self._agents: Dict[Agent, None] = {}
+        self._seats: Dict[str, Agent] = {}
+        self._broken: List[Tuple[Agent, str]] = []
+        self._told: Set[Tuple[str, str]] = set()
+        """What has been said about a host and is not said again, however often it happens."""
+        self._due: Optional[float] = None
+        self._now = now
+
+    @property
+    def port(self) -> int:
+        return self._acceptor.port
+
+    def readers(self) -> List[int]:
+        own: int = self._selector.fileno()
+        return [own] if self._acceptor.is_resting else [own, self._acceptor.fileno()]
+
+    def writers(self) -> List[int]:
+        return []
+
+    def due(self) -> Optional[float]:
+        """On the monotonic clock."""
+        if self._broken:
+            return self._now
+        return min((time for time in (self._due, self._acceptor.due()) if time is not None), default=None)
+
+    def step(self, now: float) -> Said:
+        """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
+
+        gone: reason, heard (when something last came from it, on the monotonic clock). past: run; its agent on that
+        host was told that the run is over. refused: reason; so was an agent of that host, before its hello.
+        """
+        self._now = now
+        said: Said = []
+        for key, events in self._selector.select(0):
+            self._serve(key.data, events, said)
+        for stream, identity in self._acceptor.step(now):
+            self._take_in(Agent(stream, identity, now), said)
+        broken, self._broken = self._broken, []
+        for agent, reason in broken:
+            self._drop(agent, reason, said)
+        if self._due is not None and now >= self._due:
+            self._look(said)
+        return said
+
+    def send(self, host: str, message: Mapping[str, object]) -> None:
+        """Nothing happens when the host is not connected."""
+        if host in self._seats:
+            self._send(self._seats[host], message)
+
+    def refuse(self, host: str, reason: str) -> None:
+        """Ends its connection and tells it why. No `gone` follows."""
+        if host in self._seats:
+            self._dismiss(self._seats[host], reason)
+
+    def close(self) -> None:
+        """What was sent last is still delivered, as far as the sockets hold it."""
+        for agent in list(self._agents):
+            with suppress(Lost):
+                agent.stream.finish()
+                agent.stream.discard()
+            self._drop(agent, "", [])
+        self._selector.close()
+        self._acceptor.close()
+
+    def _take_in(self, agent: Agent, said: Said) -> None:
+        """A host has its seat and one connection besides: more would be held for nothing."""
+        for other in [other for other in self._agents if other.host is None and other.name == agent.name]:
+            if other.identity is agent.identity:
+                self._drop(other, "it has connected again", said)
+        self._agents[agent] = None
+        self._selector.register(agent.stream, selectors.EVENT_READ, agent)
+        self._wake_at(agent.due)
+        self._hear(agent, said, pull=False)
+
+    def _serve(self, agent: Agent, events: int, said: Said) -> None:
+        if agent.is_dropped:
+            return
+        if events & selectors.EVENT_WRITE:
+            self._push(agent)
+        if events & selectors.EVENT_READ:
+            self._hear(agent, said)
+
+    def _hear(self, agent: Agent, said: Said, pull: bool = True) -> None:
+        try:
+            if agent.is_dismissed:
+                agent.stream.discard()
+                return
+            for message in agent.receive(self._now) if pull else agent.understand(self._now):
+                self._note(agent, message, said)
+        except Violation as violation:
+            self._accuse(agent, str(violation), said)
+            self._dismiss(agent, str(violation))
+        except Lost as lost:
+            self._drop(agent, str(lost), said)
+        except Exception as error:  # a mistake of ours, which must not be the end of everybody else's connection
+            if self._is_news(agent.name, "mistake"):
+                sys.excepthook(type(error), error, error.__traceback__)
+            self._drop(agent, "what it said could not be understood", said)
+
+    def _accuse(self, agent: Agent, reason: str, said: Said) -> None:
+        if agent.identity is self._identity:
+            said.append((agent.name, {"type": "lied", "reason": reason}))
+        if agent.host is not None:
+            said.append((agent.host, self._gone(agent, reason)))
+
+    def _is_news(self, host: str, what: str) -> bool:
+        is_news = (host, what) not in self._told
+        self._told.add((host, what))
+        return is_news
+
+    def _note(self, agent: Agent, message: Any, said: Said) -> None:
+        if (message["type"] == "hello") == (agent.host is not None):
+            raise Violation("hello was not said first, and once")
+        if message["type"] == "hello" and message["host"] != agent.name:
+            raise Violation("it said hello as %.300a, which its certificate does not name" % message["host"])
+        if agent.identity is not self._identity:
+            self._end_past(agent, message, said)
+            return
+        if agent.host is None:
+            self._seat(agent, said)
+        said.append((agent.name, message))
+
+    def _end_past(self, agent: Agent, hello: Hello, said: Said) -> None:
+        words, is_news = self._last_words(hello)
+        self._part(agent, words)
+        if is_news and self._is_news(agent.name, agent.identity.run):
+            said.append((agent.name, {"type": "past", "run": agent.identity.run}))
+
+    def _seat(self, agent: Agent, said: Said) -> None:
+        """The newest connection of a host is the one that counts: the others are what a lost one has left."""
+        if agent.name in self._seats:
+            self._drop(self._seats[agent.name], "it has connected again", said)
+        self._seats[agent.name] = agent
+        agent.host = agent.name
+        self._wake_at(agent.due)
+
+    def _send(self, agent: Agent, message: Mapping[str, object]) -> None:
+        try:
+            agent.send(message, self._now)
+        except Lost as lost:
+            self._broken.append((agent, str(lost)))
+        self._watch(agent)
+
+    def _push(self, agent: Agent) -> None:
+        try:
+            agent.stream.push()
+        except Lost as lost:
+            self._broken.append((agent, str(lost)))
+        self._watch(agent)
+
+    def _watch(self, agent: Agent) -> None:
+        waiting = selectors.EVENT_WRITE if agent.stream.is_waiting else 0
+        self._selector.modify(agent.stream, selectors.EVENT_READ | waiting, agent)
+
+    def _dismiss(self, agent: Agent, reason: str) -> None:
+        self._part(agent, [{"type": "refused", "reason": reason}])
+
+    def _part(self, agent: Agent, words: Sequence[Message]) -> None:
+        """It keeps its connection for a moment, without a seat; what it still says is not heard."""
+        self._leave_seat(agent)
+        agent.is_dismissed = True
+        agent.until = self._now + PARTING_S
+        self._wake_at(agent.until)
+        for message in words:
+            self._send(agent, message)
+        try:
+            agent.stream.finish()
+        except Lost as lost:
+            self._broken.append((agent, str(lost)))
+
+    def _drop(self, agent: Agent, reason: str, said: Said) -> None:
+        if agent.is_dropped:
+            return
+        agent.is_dropped = True
+        if agent.host is not None:
+            said.append((agent.host, self._gone(agent, reason)))
+        self._leave_seat(agent)
+        del self._agents[agent]
+        self._selector.unregister(agent.stream)
+        agent.stream.close()
+
+    def _gone(self, agent: Agent, reason: str) -> Gone:
+        return {"type": "gone", "reason": reason, "heard": agent.keepalive.last_heard}
+
+    def _leave_seat(self, agent: Agent) -> None:
+        if agent.host is not None:
+            del self._seats[agent.host]
+            agent.host = None
+
+    def _look(self, said: Said) -> None:
+        """At everybody's deadlines, so that this is done a few times a second at most, for however many."""
+        for agent in list(self._agents):
+            try:
+                self._keep(agent)
+            except Lost as lost:
+                self._drop(agent, str(lost), said)
+        self._due = min((agent.due for agent in self._agents), default=None)
+
+    def _keep(self, agent: Agent) -> None:
+        if agent.host is not None:
+            agent.keep(self._now)
+            self._watch(agent)
+        elif self._now >= agent.until:
+            raise Lost("it has not said hello")
+
+    def _wake_at(self, time: float) -> None:
+        self._due = time if self._due is None else min(self._due, time)

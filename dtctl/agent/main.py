@@ -1,0 +1,82 @@
+"""The life of the agent's processes on a host: they are the only ones of a run, and go when it is over.
+
+python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY
+python3 -IS ~/.dtctl/agent/SHA256 guard RUN_DIRECTORY ...        by a supervisor whose guard was killed
+python3 -IS ~/.dtctl/agent/current revive                        after a restart of the machine
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from .host import fifo, locks, log, paths, programs
+from .run.runfiles import RunFiles
+from .survival import guard, revival
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+LOCK_LIMIT_S = 10.0
+
+
+def _hold_lock(path: str) -> Optional[int]:
+    """The lock's descriptor; None when another agent is there. One that is about to end is waited for."""
+    deadline = time.monotonic() + LOCK_LIMIT_S
+    descriptor = locks.hold(path, exclusive=True)
+    while descriptor is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+        descriptor = locks.hold(path, exclusive=True)
+    return descriptor
+
+
+def supervise(directory: str) -> None:
+    """The whole of a run on this host. This process becomes the guard of the one that supervises."""
+    _ignore_hang_up()
+    files = RunFiles(directory)
+    lock = _hold_lock(files.lock_path)
+    if lock is None or fifo.is_read(files.wake_path):  # the second for a file system without locks
+        return
+    revival.take_up(files)
+    guard.watch(guard.Guarded(files, lock, _supervise), None)
+
+
+def go_on_as_guard(directory: str, lock: int, pid: int, reads: int, holds: int) -> None:
+    """The guard of a supervisor that has lost its own; what it was given by that one are open descriptors."""
+    _ignore_hang_up()
+    for descriptor in (lock, reads, holds):
+        os.set_inheritable(descriptor, False)
+    guard.watch(guard.Guarded(RunFiles(directory), lock, _supervise), guard.Tie(reads, holds, pid))
+
+
+def _supervise(bond: guard.Bond) -> None:
+    from .supervise.supervisor import Supervisor  # not before: the guard is to stay small
+
+    try:
+        supervisor = Supervisor(bond.files)
+    except paths.Damaged as damage:  # the spec or the environment: nothing here can tell what was in it
+        log.note("%s: the agent ends until somebody asks for it" % damage)
+        revival.retire(bond.files)
+        return
+    supervisor.run(bond.renew)
+
+
+def _ignore_hang_up() -> None:
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that are run would inherit
+
+
+def main_words() -> None:
+    words = sys.argv[1:]
+    programs.hold()
+    if len(words) == 2 and words[0] == "supervise":
+        supervise(words[1])
+    elif len(words) == 6 and words[0] == "guard":
+        go_on_as_guard(words[1], *map(int, words[2:]))
+    elif words == ["revive"]:
+        revival.revive_all(os.path.dirname(os.path.dirname(programs.directory())))
+    else:
+        sys.exit("usage: supervise RUN_DIRECTORY | revive")

@@ -1,0 +1,96 @@
+"""What every request works with."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from ..host.errors import Refused
+from ..records.kinds import Wrong, checked
+from ..records.requests import WORDS
+from .beats import Beats
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterator, Mapping, Type, TypeVar
+
+    from .wire import Wire
+
+    R = TypeVar("R")
+
+_HIDDEN = ("secrets", "credentials")
+"""Fields whose values are not shown, not even in an error."""
+
+
+class Conversation:
+    """One controller's. `program` is the directory that supervisors are started from."""
+
+    def __init__(self, root: str, program: str, wire: Wire) -> None:
+        self.root = root
+        self.program = program
+        self.wire = wire
+        self.beats = Beats(wire)
+
+    def send(self, kind: str, frame: Mapping[str, object]) -> None:
+        """Raises Gone."""
+        self.wire.send(dict(frame, type=kind))
+
+    @contextmanager
+    def at(self, what: str) -> Iterator[None]:
+        """While it lasts, beats say that the session is at this."""
+        before = self.beats.now_at
+        self.beats.at(what)
+        try:
+            yield
+        finally:
+            self.beats.at(before)
+
+    def expect(self, *types: str) -> str:
+        """The type of the next frame, which has to be one of these. Raises Gone and Refused."""
+        before = self.beats.now_at
+        self.beats.at(None)
+        frame = word(self.wire.receive()[0], *types)
+        self.beats.at(before)
+        return str(frame["type"])
+
+    def pause(self, seconds: float) -> None:
+        """Waits, and notices the controller. Raises Gone when it is gone, Aborted when it has had enough."""
+        self.wire.start_listening()
+        frame = self.wire.poll(seconds)
+        if frame is not None:
+            word(frame[0], "abort")
+            raise Aborted()
+
+    def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
+        """Looks again and again; False when the time is over. Raises as `pause`."""
+        import time
+
+        deadline = time.monotonic() + limit_s
+        delay = 0.01
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            self.pause(delay)
+            delay = min(delay * 1.5, 0.1)
+        return True
+
+
+class Aborted(Exception):
+    """The controller asks for an end of what is being done."""
+
+
+def word(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
+    """A frame within a request, checked to be one of these. Raises Refused."""
+    name = frame["type"]
+    if name not in types:
+        raise Refused("bad_request", "%s came where %s was awaited" % (ascii(name)[:60], " or ".join(types)))
+    return dict(held(WORDS[name], frame, name), type=name)
+
+
+def held(kind: Type[R], frame: Mapping[str, Any], name: str) -> R:
+    """A frame as the record that its name stands for. Raises Refused, which tells the field."""
+    try:
+        return checked(kind, frame)
+    except Wrong as wrong:
+        hidden = wrong.path and wrong.path[-1] in _HIDDEN
+        what = "%s: expected %s" % (wrong.field, wrong.expected) if hidden else str(wrong)
+        raise Refused("bad_request", "%s: %s" % (name, what)) from None

@@ -1,0 +1,106 @@
+"""Runs whose files do not hold what they should.
+
+Nobody can ask such a run anything. But its processes are known by what they were given, and its directory by its place:
+that is enough to end and to remove it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ..bundles.tree import remove_tree
+from ..host import locks, paths
+from ..records.words import brief
+from ..run.runfiles import RunFiles
+from ..survival import revival
+from . import orphans, runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, List, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records import answers
+
+
+class DamagedRun:
+    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here tells it any more."""
+
+    def __init__(self, directory: str, cluster: Optional[str], problem: str) -> None:
+        self.directory = directory
+        self.id = os.path.basename(os.path.dirname(directory))
+        self.host = os.path.basename(directory)
+        self.cluster = cluster
+        self.problem = brief(problem)
+        self._root = RunFiles(directory).root
+
+    def told(self) -> answers.DamagedRun:
+        return {"run": self.id, "host": self.host, "cluster": self.cluster, "problem": self.problem}
+
+    def is_dead(self) -> bool:
+        """It was begun on this machine, and no agent, keeper or trainer of it is left."""
+        files = RunFiles(self.directory)
+        try:
+            if not files.is_of_this_machine() or orphans.of_directory(self._root, self.directory):
+                return False
+            lock = locks.hold(files.lock_path, exclusive=True, create=False, certain=True)
+        except FileNotFoundError:
+            return True
+        except OSError:  # something else stands in the place of what would tell
+            return False
+        if lock is not None:
+            os.close(lock)
+        return lock is not None
+
+    def end(self, grace_s: float) -> List[orphans.Orphan]:
+        """Ends its processes, whatever the files say; returns what not even SIGKILL has ended."""
+        revival.retire(RunFiles(self.directory))
+        return orphans.end_directory(self._root, self.directory, grace_s)
+
+    def remove(self) -> None:
+        """For those who hold the lock of its cluster, or know of none, and have seen that it is dead."""
+        remove_tree(self.directory)
+        with suppress(OSError):  # another host of the inventory has its part of the run here
+            os.rmdir(os.path.dirname(self.directory))
+        if self.cluster is not None and runs.current(self._root, self.cluster, self.host)[0] == self.id:
+            runs.set_current(self._root, self.cluster, self.host, None)
+
+
+def every(talk: Conversation) -> Iterator[DamagedRun]:
+    """All below the root, but for those that are still being made or removed."""
+    for directory in runs.directories(talk.root):
+        with suppress(OSError):
+            found = _look(talk, directory)
+            if found is not None:
+                yield found
+
+
+def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
+    """Those that a request means which names them, or, with `named` None, all of a cluster on a host."""
+    return [
+        run
+        for run in every(talk)
+        if run.host == host and run.cluster in (cluster, None if named else cluster) and named in (run.id, None)
+    ]
+
+
+def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:
+    cluster = None
+    try:
+        run = runs.Run(talk, directory)
+        cluster = run.spec["cluster"]
+        run.state()
+        run.intent()
+    except paths.Damaged as problem:
+        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), str(problem))
+    return None
+
+
+def _cluster_of(root: str, directory: str) -> Optional[str]:
+    """The cluster whose current run it is."""
+    host, run = os.path.basename(directory), os.path.basename(os.path.dirname(directory))
+    for cluster in filter(paths.is_component, paths.entries(os.path.join(root, "clusters"))):
+        if runs.current(root, cluster, host)[0] == run:
+            return cluster
+    return None

@@ -1,0 +1,119 @@
+"""events: the run's story from its coordinator's host, or that of one host alone from any other."""
+
+from __future__ import annotations
+
+from ..host import files
+from ..records import json_text
+from ..records.kinds import Wrong, checked
+from ..records.whole_run import Event, StoryLine
+from ..run.runfiles import RunRemoved
+from . import coordinated, runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import EventsResult
+    from ..records.requests import EventsRequest
+
+LONGEST_LINE = 1 << 20
+_CHUNK = 1 << 20
+
+
+def events(talk: Conversation, request: EventsRequest) -> EventsResult:
+    """Sends a frame for each line from number `from` on (the last -`from` lines when it is negative).
+
+    With `follow` it goes on until the run has ended.
+    """
+    run = runs.need(talk, request)
+    if request["whole"]:
+        coordinated.WholeRun(talk, run)  # refuses where this is not the whole story
+    teller = _Teller(talk, run, request["from"] or 0)
+
+    def look() -> bool:
+        ended = _ended(run)  # before the lines are read: what has ended by then has written all that it will
+        teller.tell()
+        return ended
+
+    teller.tell()
+    if request["follow"]:
+        talk.wait(look, float("inf"))
+    return {"run": run.id, "next": teller.number, "passed_over": teller.passed_over}
+
+
+class _Teller:
+    """Sends lines as they come."""
+
+    def __init__(self, talk: Conversation, run: runs.Run, begin: int) -> None:
+        whole = coordinated.coordinates(run)
+        path = run.files.path("history.jsonl" if whole else "events.jsonl")
+        if begin < 0:
+            begin = max(0, begin + sum(1 for _ in Lines(path).new()))
+        self.number = 0
+        self.passed_over = 0
+        self._talk = talk
+        self._begin = begin
+        self._lines = Lines(path)
+        self._host = None if whole else run.spec["host"]
+
+    def tell(self) -> None:
+        """What is new."""
+        for line in self._lines.new():
+            if self.number >= self._begin:
+                self._tell_one(line)
+            self.number += 1
+
+    def _tell_one(self, line: Optional[bytes]) -> None:
+        story_line = _story_line(line, self.number, self._host)
+        if story_line is None:
+            self.passed_over += 1
+        else:
+            self._talk.send("event", story_line)
+
+
+def _story_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[StoryLine]:
+    """Of a line of history.jsonl, or with `host` of its events.jsonl; None for one that something has damaged."""
+    if line is None:
+        return None
+    try:
+        raw = json_text.parse(line)
+        if host is None:
+            return checked(StoryLine, raw)
+        return checked(StoryLine, dict(checked(Event, raw), n=number, host=host, index=number))
+    except (ValueError, Wrong):
+        return None
+
+
+def _ended(run: runs.Run) -> bool:
+    try:
+        run.keep_supervised()
+        return not run.live()
+    except RunRemoved:
+        return True
+
+
+class Lines:
+    """Whole lines of a file that grows, or is not there yet."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[Optional[bytes]]:
+        """Those that have been added since the last call; None for one that is too long to be ours."""
+        try:
+            descriptor = files.descriptor(self._path)
+        except FileNotFoundError:
+            return
+        with open(descriptor, "rb") as file:
+            file.seek(self._offset)
+            kept, size = b"", 0
+            for chunk in iter(lambda: file.read(_CHUNK), b""):
+                *whole, rest = chunk.split(b"\n")
+                for line in whole:
+                    size += len(line)
+                    self._offset += size + 1
+                    yield kept + line if size <= LONGEST_LINE else None
+                    kept, size = b"", 0
+                kept, size = (kept + rest)[: LONGEST_LINE + 1], size + len(rest)

@@ -1,0 +1,133 @@
+"""exec: one command on this host, in the place and with the environment of a task if it is given one."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from ..host.errors import Refused, from_os_error
+from ..host.secrets import Masks
+from ..run import environment
+from . import runs
+from .setup import end_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Iterable, List, Mapping, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import ExecResult, Output
+    from ..records.requests import ExecRequest
+
+DRAIN_S = 0.5
+"""How long output is still read after the command has ended, while something that it left behind holds the pipes."""
+
+
+def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
+    key = os.urandom(16).hex()
+    place = _context(talk, request, key)
+    child = _spawn(place.marks.words(request["argv"]), place.env, place.cwd)
+    try:
+        code = _relay(talk, child, place.masks)
+    except BaseException:
+        end_tree(child, key)
+        raise
+    return {"exit_code": code, "signal": None} if code >= 0 else {"exit_code": None, "signal": -code}
+
+
+class Context:
+    """Where a command runs, and what of its output is a secret."""
+
+    def __init__(self, env: Mapping[str, str], code: bool, marks: environment.Marks, secrets: Iterable[str]) -> None:
+        self.env = marks.values(env)
+        self.cwd = marks.code if code else marks.home
+        self.marks = marks
+        self.masks = Masks(secrets)
+
+
+def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
+    wanted = request["task"]
+    if wanted is not None:
+        run: Optional[runs.Run] = runs.need(talk, request)
+    else:
+        run = runs.find(talk, request["cluster"], request["host"], request["run"])
+    marks = environment.Marks(run.files.code_directory() if run else None)
+    code = request["cwd"] == "code"
+    if run is None or wanted is None:
+        return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, [])
+    run.tasks([wanted])
+    task = next(task for task in run.spec["tasks"] if task["id"] == wanted)
+    attempt = run.state()["tasks"][wanted]["attempt"]
+    secrets = run.files.secrets()
+    variables = environment.of_task(run.files.inherited(), run.spec, task, secrets, attempt, key)
+    return Context(variables, code, marks, secrets.values())
+
+
+def _spawn(argv: List[str], variables: Mapping[str, str], cwd: str) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    if not os.path.isdir(cwd):
+        raise Refused("not_a_directory", "there is no directory %s" % cwd)
+    try:
+        return subprocess.Popen(
+            [environment.encode(word) for word in argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=environment.encode(cwd),
+            env=environment.encoded(variables),
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise Refused(
+            "command_not_found", "%s: command not found" % argv[0], "PATH is %s" % variables["PATH"]
+        ) from None
+    except ValueError as unfit:
+        raise Refused("bad_request", "exec: %s" % unfit) from None
+    except OSError as error:
+        raise from_os_error(error, "run %s" % argv[0]) from error
+
+
+class Pipe:
+    """One of the command's two outputs."""
+
+    def __init__(self, number: int, masks: Masks) -> None:
+        self._number = number
+        self._masks = masks
+        self._kept = b""
+
+    def send(self, talk: Conversation, chunk: bytes) -> None:
+        """Passes a chunk on; an empty one is the end. What may be the beginning of a secret waits for the next one."""
+        data = self._kept + chunk
+        cut = self._masks.cut(data) if chunk else len(data)
+        self._kept = data[cut:]
+        if cut:
+            output: Output = {"stream": self._number}
+            talk.wire.send(dict(output, type="output"), self._masks.hide(data[:cut]))
+
+
+def _relay(talk: Conversation, child: subprocess.Popen[bytes], masks: Masks) -> int:
+    """Sends the output until the command has ended and all of it is sent. Raises as Conversation.pause."""
+    assert child.stdout is not None
+    assert child.stderr is not None
+    talk.wire.start_listening()
+    streams = {child.stdout.fileno(): Pipe(1, masks), child.stderr.fileno(): Pipe(2, masks)}
+    last = time.monotonic()
+    while streams and (child.poll() is None or time.monotonic() - last < DRAIN_S):
+        for descriptor in select.select([*streams, talk.wire.fileno()], [], [], 0.1)[0]:
+            if descriptor not in streams:
+                talk.pause(0)
+                continue
+            last = time.monotonic()
+            chunk = os.read(descriptor, 65536)
+            streams[descriptor].send(talk, chunk)
+            if not chunk:
+                del streams[descriptor]
+    for stream in streams.values():
+        stream.send(talk, b"")
+    while child.poll() is None:
+        talk.pause(0.05)
+    assert child.returncode is not None
+    return child.returncode

@@ -1,0 +1,215 @@
+"""gc: finds and removes what is provably dtctl's own and of no use to anybody any more.
+
+Each kind has a lock, or an age, that keeps it from a session that is at work right now: runs and the directories of
+clusters the lock of the cluster, bundles and programs their own, and what is half made is older than any making takes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from itertools import chain
+
+from ..bundles import incoming, store
+from ..bundles.manifest import is_bundle_id
+from ..bundles.tree import remove_tree
+from ..host import locks, paths, programs
+from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.words import brief
+from ..survival import reboot
+from . import damaged_runs, old_runs, orphans, runs, stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator, List, Optional, Set, TypeVar
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import DeadRun, GcResult, Orphan
+    from ..records.requests import GcRequest
+
+    T = TypeVar("T")
+
+HALF_MADE_S = 3600.0
+"""A run directory is made within milliseconds; one that has no spec after so long never will."""
+
+
+def collect(talk: Conversation, request: GcRequest) -> GcResult:
+    """Of one cluster, or of `all`; what belongs to no cluster is looked for in any case."""
+    cluster = None if request["all"] else request["cluster"]
+    sweep = _Sweep(talk, request["dry_run"])
+    with talk.at("processes of dead runs"):
+        sweep.end_strays(cluster)
+    with talk.at("runs"):
+        sweep.remove_runs(cluster)
+        sweep.remove_damaged_runs(cluster)
+    with talk.at("files"):
+        sweep.remove_files()
+    with talk.at("bundles"):
+        sweep.remove_bundles()
+    if not sweep.dry_run:
+        reboot.withdraw(talk.root)
+    return sweep.result
+
+
+class _Sweep:
+    """Removes, or with `dry_run` only tells."""
+
+    def __init__(self, talk: Conversation, dry_run: bool) -> None:
+        self.dry_run = dry_run
+        self.result: GcResult = {
+            "dry_run": dry_run,
+            "processes": [],
+            "survivors": [],
+            "runs": [],
+            "bundles": [],
+            "files": [],
+            "omitted": 0,
+            "freed_bytes": 0,
+        }
+        self._talk = talk
+        self._gone: Set[str] = set()
+        """Directories of the runs that are removed, or would be."""
+
+    def end_strays(self, cluster: Optional[str]) -> None:
+        found = [orphan for orphan in orphans.find(self._talk.root) if cluster in (None, orphan.cluster)]
+        left = [] if self.dry_run else orphans.end(found)
+        for orphan in found:
+            told: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}
+            self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
+
+    def remove_runs(self, cluster: Optional[str]) -> None:
+        for run, reason in old_runs.expired_here(self._talk, cluster, time.time()):
+            size = paths.used_bytes(run.files.directory)
+            if self.dry_run or self._remove_run(run):
+                self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
+
+    def remove_damaged_runs(self, cluster: Optional[str]) -> None:
+        """Those that are dead. Of others `runs` tells, and `down` ends them."""
+        for run in damaged_runs.every(self._talk):
+            if cluster in (None, run.cluster) and run.is_dead():
+                size = paths.used_bytes(run.directory)
+                if self.dry_run or self._remove_damaged(run):
+                    self._tell_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
+
+    def _tell_run(
+        self, run: str, cluster: Optional[str], host: str, reason: str, directory: str, size_bytes: int
+    ) -> None:
+        told: DeadRun = {"run": run, "cluster": cluster, "host": host, "reason": brief(reason)}
+        self._add(self.result["runs"], told, MOST_RUNS)
+        self.result["freed_bytes"] += size_bytes
+        self._gone.add(directory)
+
+    def _add(self, told: List[T], one: T, most: int) -> None:
+        if len(told) < most:
+            told.append(one)
+        else:
+            self.result["omitted"] += 1
+
+    def _remove_run(self, run: runs.Run) -> bool:
+        return self._locked(run.spec["cluster"], run.spec["host"], lambda: old_runs.remove(run))
+
+    def _remove_damaged(self, run: damaged_runs.DamagedRun) -> bool:
+        def remove() -> bool:
+            dead = run.is_dead()
+            if dead:
+                run.remove()
+            return dead
+
+        return remove() if run.cluster is None else self._locked(run.cluster, run.host, remove)
+
+    def _locked(self, cluster: str, host: str, remove: Callable[[], bool]) -> bool:
+        lock = stop.try_cluster_lock(paths.cluster_directory(self._talk.root, cluster, host))
+        if lock is None:
+            return False  # a controller is at work on that cluster, and will see to it
+        try:
+            return remove()
+        finally:
+            os.close(lock)
+
+    def remove_bundles(self) -> None:
+        used = runs.used_bundles(self._talk, without=self._gone)
+        found = [base for base, written in store.unneeded(self._talk.root, used) if not written]
+        sizes = {base: paths.used_bytes(base) for base in found}
+        if not self.dry_run:
+            store.prune(self._talk.root, used)
+        for base in found:
+            if self.dry_run or not os.path.lexists(base):
+                self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
+                self.result["freed_bytes"] += sizes[base]
+
+    def remove_files(self) -> None:
+        root, now = self._talk.root, time.time()
+        directory = os.path.join(root, "bundles")
+        for path in chain(
+            incoming.abandoned(directory),
+            _bundle_locks(directory),
+            programs.unused(root, now),
+            _half_made(root, now),
+            self._idle_clusters(),
+        ):
+            self._remove(path)
+
+    def _idle_clusters(self) -> Iterator[str]:
+        """Directories, and before them the files, of clusters that have no run here. Setups are remembered."""
+        clusters = os.path.join(self._talk.root, "clusters")
+        for cluster in filter(paths.is_component, paths.entries(clusters)):
+            for host in filter(paths.is_component, paths.entries(os.path.join(clusters, cluster))):
+                directory = os.path.join(clusters, cluster, host)
+                with suppress(FileNotFoundError):
+                    lock = locks.hold(os.path.join(directory, "lock"), exclusive=True, create=False, certain=True)
+                    if lock is not None:
+                        try:
+                            yield from self._of_idle_cluster(cluster, host, directory)
+                        finally:
+                            os.close(lock)
+
+    def _of_idle_cluster(self, cluster: str, host: str, directory: str) -> Iterator[str]:
+        here = [run.files.directory for run in runs.every(self._talk, cluster)]
+        here += [run.directory for run in damaged_runs.every(self._talk) if run.cluster == cluster]
+        if host not in [os.path.basename(run) for run in here if run not in self._gone]:
+            yield from (os.path.join(directory, name) for name in ("current", "lock") if name in os.listdir(directory))
+            for empty in (directory, os.path.dirname(directory)):
+                if not os.listdir(empty):
+                    yield empty
+
+    def _remove(self, path: str) -> None:
+        size = paths.used_bytes(path)
+        if not self.dry_run:
+            with suppress(OSError):  # in use after all, as a directory that has been written to just now
+                if os.path.isdir(path) and not os.path.islink(path):
+                    remove_tree(path)
+                else:
+                    os.unlink(path)
+        if self.dry_run or not os.path.lexists(path):
+            self._add(self.result["files"], path, MOST_FILES)
+            self.result["freed_bytes"] += size
+
+
+def _bundle_locks(directory: str) -> Iterator[str]:
+    """Locks of bundles that are not there: each is held until the next one is asked for."""
+    for name in paths.entries(directory):
+        bundle, extension = os.path.splitext(name)
+        if extension == ".lock" and is_bundle_id(bundle):
+            path = os.path.join(directory, name)
+            with suppress(FileNotFoundError):
+                lock = locks.hold(path, exclusive=True, create=False, certain=True)
+                if lock is not None:
+                    try:
+                        if not os.path.lexists(os.path.join(directory, bundle)):
+                            yield path
+                    finally:
+                        os.close(lock)
+
+
+def _half_made(root: str, now: float) -> Iterator[str]:
+    """Directories of runs whose making, or whose removal, has not come to its end."""
+    directory = os.path.join(root, "runs")
+    for run in paths.entries(directory):
+        if run.startswith(old_runs.REMOVED):
+            yield os.path.join(directory, run)
+            continue
+        parts = [os.path.join(directory, run, host) for host in paths.entries(os.path.join(directory, run))]
+        for path in [*parts, *([] if parts else [os.path.join(directory, run)])]:
+            if not os.path.exists(os.path.join(path, "spec.json")) and now - paths.modified(path) > HALF_MADE_S:
+                yield path

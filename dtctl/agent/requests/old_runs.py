@@ -1,0 +1,112 @@
+"""Which runs that are over have been kept for long enough: `keep` and `ttl_s` of the spec."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ..bundles import store
+from ..bundles.tree import remove_tree
+from ..host import locks, paths
+from ..host.errors import Refused
+from . import runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Optional, Tuple
+
+    from ..protocol.conversation import Conversation
+    from ..records.spec import Spec
+
+    Part = Tuple[str, str]  # a run and a host of the inventory: several may be this machine
+
+
+REMOVED = ".removed-"
+"""How the name of a run's directory begins that is about to vanish. No run has such a name."""
+
+
+class Standing:
+    """Of one run here. `ended` is None as long as it is live."""
+
+    def __init__(self, spec: Spec, ended: Optional[float], current: bool) -> None:
+        self.part: Part = (spec["run"], spec["host"])
+        self.place: Tuple[str, str] = (spec["cluster"], spec["host"])
+        self.created: float = spec["created"]
+        self.ttl_s: Optional[float] = spec["ttl_s"]
+        self.keep: int = spec["keep"]
+        self.ended = ended
+        self.current = current
+
+
+def expired(standings: Iterable[Standing], now: float) -> Dict[Part, str]:
+    """What is to be removed, with the reasons. How many runs are kept the newest one of the cluster says."""
+    found: Dict[Part, str] = {}
+    seen: Dict[Tuple[str, str], int] = {}
+    keep: Dict[Tuple[str, str], int] = {}
+    for each in sorted(standings, key=lambda each: each.created, reverse=True):
+        kept = keep.setdefault(each.place, each.keep)
+        if each.ended is None:
+            continue
+        older_than = seen[each.place] = seen.get(each.place, 0) + 1
+        if each.ttl_s is not None and now - each.ended > each.ttl_s:
+            found[each.part] = "it ended longer ago than its ttl"
+        elif older_than > kept and not each.current:
+            found[each.part] = "newer runs that have ended: %d" % (older_than - 1)
+    return found
+
+
+def expired_here(talk: Conversation, cluster: Optional[str], now: float) -> List[Tuple[runs.Run, str]]:
+    """Of a cluster, or of all; only what was begun on this machine."""
+    found = {}
+    standings = []
+    for run in runs.every(talk, cluster):
+        with suppress(OSError, paths.Damaged):  # being removed; and of those that are damaged: damaged_runs.py
+            if run.files.is_of_this_machine():
+                standings.append(_standing(talk, run))
+                found[(run.id, run.spec["host"])] = run
+    return [(found[key], reason) for key, reason in expired(standings, now).items()]
+
+
+def _standing(talk: Conversation, run: runs.Run) -> Standing:
+    state = run.state()
+    over = state["finished"] and not run.supervised()
+    ended = max((task["since"] or 0.0 for task in state["tasks"].values()), default=0.0)
+    current = runs.current(talk.root, run.spec["cluster"], run.spec["host"])[0]
+    return Standing(run.spec, ended if over else None, run.id == current)
+
+
+def remove(run: runs.Run) -> bool:
+    """Unless it has come to life again. For those who hold the cluster's lock."""
+    with suppress(FileNotFoundError):
+        lock = locks.hold(run.files.lock_path, exclusive=True, create=False, certain=True)
+        if lock is not None:  # until it is released no agent begins, and then there is no run any more
+            try:
+                over = run.state()["finished"] and not run.supervised()
+                if over:
+                    doomed = _set_aside(run)
+            finally:
+                os.close(lock)
+            if over:
+                run.remove()
+                remove_tree(doomed)
+            return over
+    return False
+
+
+def _set_aside(run: runs.Run) -> str:
+    path = os.path.join(run.files.root, "runs", REMOVED + os.urandom(8).hex())
+    os.rename(run.files.directory, path)
+    return path
+
+
+def prune(talk: Conversation, kept: runs.Run) -> List[str]:
+    """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
+    removed = []
+    with suppress(OSError, Refused):  # what is in the way now will be told by `gc`
+        for run, _ in expired_here(talk, kept.spec["cluster"], time.time()):
+            if run.spec["host"] == kept.spec["host"] and run.id != kept.id and remove(run):
+                removed.append(run.id)
+        if removed:
+            store.prune(talk.root, runs.used_bundles(talk))
+    return removed

@@ -1,0 +1,304 @@
+"""Runs as sessions see them: found by name, revived, told what is wanted."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ..host import fifo, files, paths, processes
+from ..host.errors import Refused
+from ..records.run_state import Start
+from ..run import environment, policy
+from ..run.runfiles import RunFiles, RunRemoved
+from ..survival import logind, revival
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import Survivor
+    from ..records.requests import Request
+    from ..records.run_state import AgentProcess, IntentFile, State
+
+BIRTH_LIMIT_S = 20.0
+SUPERVISOR_END_LIMIT_S = 10.0
+REMOVAL_LIMIT_S = 2.0
+"""Of a supervisor whose tasks have ended: it may wait for others, which it need not."""
+
+_children: List[subprocess.Popen[bytes]] = []
+"""Supervisors that this session has started; kept so that their ends can be noticed."""
+
+
+class Run:
+    """One run on this host, by its files. Methods that read them raise RunRemoved and paths.Damaged."""
+
+    def __init__(self, talk: Conversation, directory: str) -> None:
+        self.files = RunFiles(directory)
+        self.spec = self.files.spec()
+        self.id = self.spec["run"]
+        self._talk = talk
+        place = paths.run_directory(self.files.root, self.id, self.spec["host"])
+        if place != directory:
+            raise paths.Damaged(
+                "%s is of another run or host: it belongs in %s" % (self.files.path("spec.json"), place)
+            )
+
+    def state(self) -> State:
+        state = self.files.state()
+        self._refuse_lack(self.files.state_path, state["tasks"])
+        return state
+
+    def intent(self) -> IntentFile:
+        intent = self.files.intent()
+        self._refuse_lack(self.files.intent_path, intent["tasks"])
+        return intent
+
+    def _refuse_lack(self, path: str, tasks: Container[str]) -> None:
+        lacking = [task["id"] for task in self.spec["tasks"] if task["id"] not in tasks]
+        if lacking:
+            raise paths.Damaged("%s is damaged: it lacks %s" % (path, ", ".join(lacking[:10])))
+
+    def finished(self) -> bool:
+        """Its agent has gone, and nobody waits for it."""
+        return self.state()["finished"]
+
+    def live(self) -> bool:
+        """Something of it runs here, or may run again. An agent may be there still, and wait for other hosts."""
+        state = self.state()
+        ended = all(task["state"] in policy.FINAL for task in state["tasks"].values())
+        return not (state["finished"] or (ended and self._is_told_to_stop()))
+
+    def _is_told_to_stop(self) -> bool:
+        return all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
+
+    def supervised(self) -> bool:
+        """Tells by the FIFO's reader whether there is an agent: a supervisor, or a guard about to replace it."""
+        return fifo.is_read(self.files.wake_path)
+
+    def tasks(self, named: Optional[List[str]]) -> List[str]:
+        """The ids that are named, in the order of the spec; None means all. Refuses those that are not here."""
+        known = [task["id"] for task in self.spec["tasks"]]
+        if named is None:
+            return known
+        unknown = [task for task in named if task not in known]
+        if unknown:
+            raise Refused("bad_request", "%s: no such task on this host" % ", ".join(unknown[:10]))
+        return [task for task in known if task in named]
+
+    def change(self, change: Callable[[IntentFile], None]) -> int:
+        """Writes a changed intent and returns its serial; the run is supervised afterwards."""
+        with self.files.intent_lock():
+            intent = self.intent()
+            change(intent)
+            intent["serial"] += 1
+            self.files.write_intent(intent)
+            fifo.ring(self.files.wake_path)
+        self.supervise()
+        return intent["serial"]
+
+    def supervise(self) -> None:
+        """Returns when a supervisor is at work, by its guard or by a new agent if there was none."""
+        before = self.state()["agent"]
+        child = None
+        deadline = time.monotonic() + BIRTH_LIMIT_S
+        while not self._at_work(before):
+            there = self.supervised()
+            if child is None and not there:
+                child = self._spawn()
+            elif time.monotonic() > deadline or (child is not None and child.poll() is not None and not there):
+                log = paths.tail(self.files.agent_log)
+                raise Refused("internal", "the agent's supervisor does not start", log)
+            time.sleep(0.02)
+
+    def _at_work(self, before: Optional[AgentProcess]) -> bool:
+        """One that has written `finished` is about to go; one that has come since `before` may have gone already."""
+        state = self.state()
+        agent = state["agent"]
+        if agent != before:
+            return True
+        alive = agent is not None and processes.find(agent) is not None
+        return alive and not state["finished"] and self.supervised()
+
+    def keep_supervised(self) -> None:
+        """Gives a live run whose agent was killed a new one."""
+        if not self.finished():
+            self.supervise()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        import subprocess
+
+        log = revival.open_log(self.files)
+        try:
+            child = subprocess.Popen(
+                [*logind.prefix(), *revival.command(self.files.directory)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=environment.encoded(environment.base()),
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+        _children.append(child)
+        return child
+
+    def until(self, done: Callable[[State], bool], limit_s: float) -> Optional[State]:
+        """The first state for which `done`; None when the time is over. A supervisor that is killed is replaced.
+
+        Raises as Conversation.pause.
+        """
+        found: List[State] = []
+
+        def look() -> bool:
+            state = self.state()
+            if done(state):
+                found.append(state)
+            else:
+                self.keep_supervised()
+            return bool(found)
+
+        self._talk.wait(look, limit_s)
+        return found[0] if found else None
+
+    def survivors(self, tasks: List[str]) -> List[Survivor]:
+        """What is left of the newest attempts of these tasks, as /proc says now."""
+        left: List[Survivor] = []
+        for task in tasks:
+            left += processes.describe(self._remains(task), task)
+        return left
+
+    def _remains(self, task: str) -> List[processes.Process]:
+        newest = paths.last_attempt(self.files.directory, task)
+        attempt = paths.attempt_directory(self.files.directory, task, newest)
+        try:
+            start = paths.read_record(os.path.join(attempt, "start.json"), Start)
+        except paths.Damaged:  # then by what the trainers themselves were given
+            return processes.tree(None, [attempt])
+        return processes.tree(processes.trainer(start), [start["key"]]) if start is not None and start["key"] else []
+
+    def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
+        """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
+        import signal
+
+        if self._ends_soon(limit_s):
+            return
+        revival.retire(self.files)
+        agent = self.state()["agent"]
+        waiting = processes.find(agent) if agent is not None else None
+        if waiting is not None:
+            processes.send_signal([waiting], signal.SIGKILL)
+        self._ends_soon(SUPERVISOR_END_LIMIT_S)
+
+    def _ends_soon(self, limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        while self.supervised() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return not self.supervised()
+
+    def finish(self) -> None:
+        """Of one whose supervisor was ended: it has nothing to wait for any more."""
+        state = self.state()
+        state["finished"] = True
+        paths.write_json(self.files.state_path, state)
+
+    def remove(self) -> None:
+        """Removes the run's files once its supervisor has ended, and `current` where it says this run."""
+        import shutil
+
+        self.end_supervisor(REMOVAL_LIMIT_S)
+        shutil.rmtree(self.files.directory, ignore_errors=True)
+        if os.path.isdir(self.files.directory):
+            shutil.rmtree(self.files.directory)  # says what is in the way
+        with suppress(OSError):  # another host of the inventory has its part of the run here
+            os.rmdir(os.path.dirname(self.files.directory))
+        current = current_path(self._talk.root, self.spec["cluster"], self.spec["host"])
+        if paths.read_text(current) == self.id:
+            os.unlink(current)
+
+
+def current_path(root: str, cluster: str, host: str) -> str:
+    return os.path.join(paths.cluster_directory(root, cluster, host), "current")
+
+
+def current(root: str, cluster: str, host: str) -> Tuple[Optional[str], str]:
+    """The id of the current run, None if there is none; and why it cannot be told, where it cannot."""
+    path = current_path(root, cluster, host)
+    try:
+        run = paths.read_text(path)
+    except files.Unfit as error:
+        return None, "%s %s" % (path, error.strerror)
+    if run and not paths.is_component(run):
+        return None, "%s does not name a run: %s" % (path, ascii(run[:60]))
+    return run or None, ""
+
+
+def set_current(root: str, cluster: str, host: str, run: Optional[str]) -> None:
+    path = current_path(root, cluster, host)
+    if run is not None:
+        paths.write_text(path, run + "\n")
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> Optional[Run]:
+    """The run of this name, or the current one; None when there is no current one. Raises Refused."""
+    run = named or current(talk.root, cluster, host)[0]
+    if run is None:
+        return None
+    try:
+        found = Run(talk, paths.run_directory(talk.root, run, host))
+    except RunRemoved:
+        if named:
+            raise Refused("no_run", "there is no run %s on this host" % run) from None
+        return None
+    if found.spec["cluster"] != cluster:
+        raise Refused("no_run", "run %s is not one of cluster %s" % (run, cluster))
+    return found
+
+
+def need(talk: Conversation, request: Request) -> Run:
+    """The run that a request means. Raises Refused, also when there is none."""
+    cluster, host = request["cluster"], request["host"]
+    run = find(talk, cluster, host, request["run"])
+    if run is None:
+        why = current(talk.root, cluster, host)[1]
+        raise Refused("no_run", "there is no run of %s on this host" % cluster, why)
+    return run
+
+
+def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
+    """All runs below the root, of one cluster or of all; oldest first. Of those that are damaged: damaged_runs.py."""
+    found = []
+    for directory in directories(talk.root):
+        with suppress(OSError, paths.Damaged):  # OSError: being made, or being removed
+            found.append(Run(talk, directory))
+    return sorted((run for run in found if cluster in (None, run.spec["cluster"])), key=lambda run: run.spec["created"])
+
+
+def directories(root: str) -> Iterator[str]:
+    """Of the runs on this host, whatever is in them; what is on its way to vanish has another name."""
+    runs = os.path.join(root, "runs")
+    for run in filter(paths.is_component, paths.entries(runs)):
+        for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
+            yield os.path.join(runs, run, host)
+
+
+def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
+    """Of all runs but those in the directories `without`. One that does not tell its bundle may use any."""
+    used: Set[str] = set()
+    for directory in directories(talk.root):
+        if directory in without:
+            continue
+        try:
+            bundle = RunFiles(directory).spec()["bundle"]
+        except RunRemoved:
+            continue
+        except (paths.Damaged, OSError):
+            return set(paths.entries(os.path.join(talk.root, "bundles")))
+        if bundle is not None:
+            used.add(bundle)
+    return used

@@ -1,0 +1,128 @@
+"""One conversation with one controller: the greeting, then request by request until it is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from importlib import import_module
+
+from ..host import machine, paths, programs
+from ..host.errors import Refused, damaged, from_os_error
+from ..protocol.conversation import Aborted, Conversation, held
+from ..protocol.wire import START, Gone, Wire
+from ..records import requests
+from ..run.runfiles import RunRemoved
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping
+
+    from ..records import answers
+
+PROTOCOL = 1
+
+LONGEST_TEXT = 65_536
+"""Of an error, as records.answers.Text says."""
+
+REQUESTS = {
+    "up": "up.up",
+    "push": "up.push",
+    "status": "status.status",
+    "watch": "status.watch",
+    "logs": "status.logs",
+    "runs": "status.list_runs",
+    "stop": "stop.stop",
+    "restart": "stop.restart",
+    "down": "stop.down",
+    "exec": "execute.execute",
+    "events": "events.events",
+    "gc": "gc.collect",
+}
+"""Module and function of each request, which is given it as records/requests.py says what it holds.
+
+A module is only imported, and so compiled, when it is asked for.
+"""
+
+
+def main(root: str, program: str) -> None:
+    """The whole life of the session process; it never returns."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        # the end of the SSH session is the end of input; not SIG_IGN, which programs that are run would inherit
+        signal.signal(number, lambda *_: None)
+    programs.hold()
+    wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
+    try:
+        sys.stdout.buffer.write(START)
+        converse(Conversation(root, program, wire))
+    except Gone:
+        pass
+    os._exit(0)  # a thread may still be reading
+
+
+def converse(talk: Conversation) -> None:
+    """Answers requests until the first error. Raises Gone."""
+    try:
+        talk.send("greeting", greeting(talk.root))
+        while True:
+            request = talk.wire.receive()[0]
+            if request["type"] != "abort":  # one that crossed the answer to what it was to end
+                _answer(talk, request)
+    except Refused as refused:
+        _refuse(talk, refused)
+    except Aborted:
+        _refuse(talk, Refused("rolled_back", "given up at the controller's word"))
+    except RunRemoved:
+        _refuse(talk, Refused("no_run", "the run has been removed"))
+    except paths.Damaged as error:
+        _refuse(talk, damaged(str(error)))
+    except OSError as error:
+        _refuse(talk, from_os_error(error, "do what was asked"))
+    except Gone:
+        raise
+    except Exception:
+        import traceback
+
+        _refuse(talk, Refused("internal", "the agent has a bug", traceback.format_exc()))
+
+
+def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
+    """Here, and nowhere else, a request is checked: what its function is given holds."""
+    name = raw["type"]
+    if name not in REQUESTS:
+        raise Refused("bad_request", "this agent knows no request %s" % ascii(name)[:60])
+    kind: Any = requests.REQUESTS[name]
+    request = held(kind, raw, name)
+    module, _, function = REQUESTS[name].partition(".")
+    talk.beats.at(name)
+    answer = getattr(import_module("." + module, __package__), function)(talk, request)
+    talk.beats.at(None)
+    talk.send("result", answer)
+
+
+def _refuse(talk: Conversation, error: Refused) -> None:
+    told: answers.Refused = {
+        "code": error.code,
+        "summary": error.summary[:LONGEST_TEXT],
+        "detail": error.detail[-LONGEST_TEXT:],
+        "hint": error.hint[:LONGEST_TEXT],
+    }
+    talk.send("error", told)
+
+
+def greeting(root: str) -> answers.Greeting:
+    paths.make_directory(root)
+    disk = os.statvfs(root)
+    return {
+        "protocol": PROTOCOL,
+        "python": ".".join(str(number) for number in sys.version_info[:3]),
+        "hostname": os.uname().nodename,
+        "user": machine.user_name(),
+        "home": os.path.expanduser("~"),
+        "root": root,
+        "pid": os.getpid(),
+        "time": time.time(),
+        "free_bytes": disk.f_bavail * disk.f_frsize,
+        "cpus": len(os.sched_getaffinity(0)),
+    }

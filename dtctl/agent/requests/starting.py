@@ -1,0 +1,99 @@
+"""The start of a run on its host: the ports that it needs, and the wait until its tasks have begun."""
+
+from __future__ import annotations
+
+import time
+
+from ..host import paths, ports
+from ..host.errors import Refused
+from . import coordinated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..protocol.conversation import Conversation
+    from ..records.answers import Progress
+    from ..records.run_state import Entry, State
+    from ..records.spec import Spec, TaskSpec
+    from .runs import Run
+
+MARGIN_S = 60.0
+"""Beyond the run's own limits for its start: the coordinator's decision has to get here, and be carried out."""
+
+TELL_S = 1.0
+LONGEST_TEXT = 65_536
+"""As records.answers.Text says."""
+
+_HELD = ("pending", "starting")
+
+
+def refuse_taken_ports(spec: Spec) -> None:
+    """Binds the port of each task, and on the coordinator's host that of the coordinator."""
+    wanted = [(task["id"], task["port"]) for task in spec["tasks"]]
+    taken = [(task, port) for task, port in wanted if port is not None and ports.taken(port)]
+    led = coordinated.coordinators_port(spec)
+    named = ["port %s" % ", ".join(str(port) for _, port in taken)] if taken else []
+    lines = ["port %d of %s is held by %s" % (port, task, ports.holder(port)) for task, port in taken]
+    hint = ""
+    if led is not None and ports.taken(led):
+        named.insert(0, "the coordinator's port %d" % led)
+        lines.insert(0, "port %d of the coordinator is held by %s" % (led, ports.holder(led)))
+        hint = "set coordinator.port in the cluster file, or --set coordinator.port=PORT"
+    if named:
+        raise Refused("port_taken", "%s is in use on this host" % " and ".join(named), "\n".join(lines), hint)
+
+
+def wait(talk: Conversation, run: Run) -> State:
+    """The state in which every task has begun, or has failed to. Tells the controller what is awaited.
+
+    Raises as Conversation.pause, and Refused when the time is over.
+    """
+    teller = _Teller(talk)
+
+    def begun(state: State) -> bool:
+        if has_begun(state, run.spec):
+            return True
+        teller.tell(standing(state, run.spec))
+        return False
+
+    # The limit counts anew for what each stage waits for.
+    state = run.until(begun, run.spec["start_timeout_s"] * max(1, len(run.spec["stages"])) + MARGIN_S)
+    if state is None:
+        raise Refused("internal", "the tasks do not start", paths.tail(run.files.agent_log))
+    return state
+
+
+def has_begun(state: State, spec: Spec) -> bool:
+    """No task is still to start. Those that the coordinator holds count no more once another here has failed."""
+    states = [task["state"] for task in state["tasks"].values()]
+    if "failed" in states and spec["coordinator"] is not None:
+        return "starting" not in states
+    return not any(name in _HELD for name in states)
+
+
+def standing(state: State, spec: Spec) -> str:
+    """What the tasks of this host do while the start goes on: `ps:0 running, waits to listen; worker:0 held`."""
+    return "; ".join("%s %s" % (task["id"], _doing(state["tasks"][task["id"]], task)) for task in spec["tasks"])
+
+
+def _doing(entry: Entry, task: TaskSpec) -> str:
+    if entry["state"] == "pending":
+        return "held"
+    if entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
+        return "running, waits to listen"
+    return entry["state"]
+
+
+class _Teller:
+    """Tells the controller what has changed, at most once a second."""
+
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
+        self._told = ""
+        self._next = 0.0
+
+    def tell(self, text: str) -> None:
+        now = time.monotonic()
+        if text != self._told and now >= self._next:
+            progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": text[:LONGEST_TEXT]}
+            self._talk.send("progress", progress)
+            self._told, self._next = text, now + TELL_S

@@ -1,0 +1,120 @@
+"""status, watch, logs and runs: what is known, from the files and from /proc."""
+
+from __future__ import annotations
+
+import time
+
+from ..host import paths
+from ..records.answers import MOST_DAMAGED, MOST_RUNS
+from ..records.spec import inventory_of
+from ..records.words import brief
+from ..run import environment, policy
+from ..run.runfiles import RunRemoved
+from . import coordinated, damaged_runs, runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
+    from ..records.requests import LogsRequest, RunsRequest, StatusRequest, WatchRequest
+    from ..records.run_state import State
+
+
+def status(talk: Conversation, request: StatusRequest) -> StatusResult:
+    run = runs.find(talk, request["cluster"], request["host"], request["run"])
+    if run is None:
+        return _none(runs.current(talk.root, request["cluster"], request["host"])[1])
+    run.keep_supervised()
+    as_a_whole = request["whole"] and coordinated.coordinates(run)
+    return {
+        "run": run.id,
+        "time": time.time(),
+        "problem": None,
+        "agent_alive": run.supervised(),
+        "inventory": inventory_of(run.spec) if run.spec["coordinator"] is not None else None,
+        "state": run.state(),
+        "coordination": coordinated.WholeRun(talk, run).view() if as_a_whole else None,
+        "checkpoints": _checkpoints(talk, run),
+    }
+
+
+def _none(problem: str) -> StatusResult:
+    return {
+        "run": None,
+        "time": time.time(),
+        "problem": brief(problem) or None,
+        "agent_alive": False,
+        "inventory": None,
+        "state": None,
+        "coordination": None,
+        "checkpoints": [],
+    }
+
+
+def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
+    from ..checkpoints import reading
+
+    with talk.at("checkpoints"):
+        marks = environment.Marks(run.files.code_directory())
+        return reading.report(marks.words(run.spec["checkpoint_dirs"]))
+
+
+def watch(talk: Conversation, request: WatchRequest) -> RunResult:
+    """Sends the state whenever it has changed; with `until_final` it ends when every task is final."""
+    if request["whole"]:
+        return coordinated.watch(talk, request)
+    run = runs.need(talk, request)
+    sent = request["since_serial"] or 0
+    run.keep_supervised()
+
+    def look(state: State) -> bool:
+        nonlocal sent
+        if state["serial"] > sent:
+            sent = state["serial"]
+            states: States = {"run": run.id, "state": state, "coordination": None}
+            talk.send("states", states)
+        return request["until_final"] and all(task["state"] in policy.FINAL for task in state["tasks"].values())
+
+    run.until(look, float("inf"))
+    return {"run": run.id}
+
+
+def logs(talk: Conversation, request: LogsRequest) -> RunResult:
+    from ..logs import serving as reading
+
+    run = runs.need(talk, request)
+    run.tasks(request["tasks"])
+
+    def state() -> State:
+        run.keep_supervised()
+        return run.state()
+
+    talk.wire.start_listening()
+    reading.serve(run.files.directory, request, talk.wire, state, talk.wire.is_gone)
+    return {"run": run.id}
+
+
+def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
+    cluster = request["cluster"]
+    known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
+    damaged = [run.told() for run in damaged_runs.every(talk) if cluster in (None, run.cluster)]
+    left_out = max(0, len(known) - MOST_RUNS) + max(0, len(damaged) - MOST_DAMAGED)
+    return {"runs": known[-MOST_RUNS:], "omitted": left_out, "damaged": damaged[:MOST_DAMAGED]}
+
+
+def _known(run: runs.Run) -> Optional[KnownRun]:
+    """None of one that is being removed, or is damaged."""
+    try:
+        state = run.state()
+    except (RunRemoved, paths.Damaged):
+        return None
+    return {
+        "run": run.id,
+        "cluster": run.spec["cluster"],
+        "host": run.spec["host"],
+        "created": run.spec["created"],
+        "live": not state["finished"],
+        "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
+    }

@@ -1,0 +1,230 @@
+"""up: prepares everything, starts on the controller's word, and is undone until the controller has said `keep`."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ..bundles import store
+from ..checkpoints import reading
+from ..host import paths, processes
+from ..host.errors import Refused
+from ..protocol.conversation import Aborted
+from ..records.answers import MOST_RUNS
+from ..records.words import brief
+from ..run import environment, intents, policy
+from ..run.runfiles import RunFiles, RunRemoved
+from ..survival import logind, reboot
+from . import coordinated, old_runs, runs, setup, starting, stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import Prepared, PushResult, Reports, Started, UpResult
+    from ..records.requests import PushRequest, UpRequest
+    from ..records.run_state import How, IntentFile
+    from ..records.spec import Spec
+
+_END_LIMIT_S = 1.0
+"""Of an agent whose tasks have been taken back. A coordinator would wait for hosts that take back theirs as well."""
+
+
+def up(talk: Conversation, request: UpRequest) -> UpResult:
+    spec = request["spec"]
+    lock = stop.hold_cluster(talk, spec["cluster"], spec["host"], spec["controller"])
+    try:
+        current = runs.find(talk, spec["cluster"], spec["host"], None)
+        old = current if current is not None and current.live() else None
+        if old is not None and old.spec["digest"] == spec["digest"]:
+            return _unchanged(talk, old)
+        if old is not None and not request["replace"]:
+            raise Refused(
+                "changed_run",
+                "another run of %s is live on this host: %s" % (spec["cluster"], old.id),
+                "it was started by %s, %s" % (old.spec["controller"], _difference(old.spec, spec)),
+                "give --replace to stop it and start the new one",
+            )
+        return _new(talk, request, current)
+    except Aborted:
+        raise Refused("rolled_back", "given up, and nothing is left of it") from None
+    finally:
+        lock.release()
+
+
+def push(talk: Conversation, request: PushRequest) -> PushResult:
+    bundle = request["bundle"]
+    with talk.at("bundle"):
+        return {"bundle": bundle, "sent_files": store.obtain(talk.root, bundle, talk.wire)[1]}
+
+
+def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
+    """The same conversation about a run that is there already: nothing is started, and nothing is undone."""
+    run.supervise()
+    prepared: Prepared = {
+        "unchanged": True,
+        "run": run.id,
+        "current": run.id,
+        "replaces": None,
+        "checkpoints": [],
+    }
+    talk.send("prepared", prepared)
+    while True:
+        word = talk.expect("start", "keep", "abort")
+        if word == "start":
+            started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
+            talk.send("started", started)
+        elif word == "keep":
+            return _kept(talk, run, unchanged=True)
+        else:
+            raise Aborted()
+
+
+def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) -> UpResult:
+    spec, secrets = request["spec"], request["secrets"] or {}
+    old = current if current is not None and current.live() else None
+    directory = paths.run_directory(talk.root, spec["run"], spec["host"])
+    if os.path.exists(directory):
+        raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
+    logind.refuse_if_doomed()
+    earlier = _prepare(talk, spec)
+    prepared: Prepared = {
+        "unchanged": False,
+        "run": spec["run"],
+        "current": current.id if current else None,
+        "replaces": old.id if old else None,
+        "checkpoints": earlier,
+    }
+    talk.send("prepared", prepared)
+    if talk.expect("start", "abort") == "abort":
+        raise Aborted()
+    if old is not None:
+        how: How = {"reason": "replaced by run %s" % spec["run"], "by": spec["controller"], "grace_s": None}
+        with talk.at("stop"):
+            stop.stop_run(old, how)
+    before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
+    files = RunFiles(directory)
+    ended = _end_coordinators(talk, spec, old)
+    try:
+        starting.refuse_taken_ports(spec)
+        inherited = {name: value for name, value in environment.base().items() if name not in secrets}
+        files.create(spec, secrets, inherited, processes.myself(), request["credentials"])
+        runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
+        run = runs.Run(talk, directory)
+        run.supervise()
+        with talk.at("start"):
+            started: Started = {"run": run.id, "tasks": starting.wait(talk, run)["tasks"]}
+        talk.send("started", started)
+        if talk.expect("keep", "abort") == "abort":
+            raise Aborted()
+        run.change(_keep)
+    except BaseException:
+        _roll_back(talk, spec, directory, before)
+        for other in ended:
+            other.keep_supervised()
+        raise
+    with suppress(OSError):  # a full disk: the next session will see to it
+        for other in ended:
+            other.finish()
+    return _kept(talk, run, unchanged=False)
+
+
+def _prepare(talk: Conversation, spec: Spec) -> Reports:
+    """All that the tasks need but their ports; the checkpoints that they would go on from."""
+    code = None
+    if spec["bundle"] is not None:
+        with talk.at("bundle"):
+            code = store.ensure(talk.root, spec["bundle"], talk.wire)
+    marks = environment.Marks(code)
+    setup.make_directories(spec, marks)
+    setup.run_setup(talk, spec, code, marks)
+    setup.look_for(marks.words(spec["brought_along"]))
+    if not coordinated.leads(spec):
+        return []
+    with talk.at("checkpoints"):
+        return reading.report(marks.words(spec["checkpoint_dirs"]))
+
+
+def _difference(old: Spec, new: Spec) -> str:
+    if old["bundle"] != new["bundle"]:
+        return "with other code than what is asked for"
+    return "with the same code, but other settings than what is asked for"
+
+
+def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[runs.Run]:
+    """Those of earlier runs of the cluster, as the new one wants their port and takes over what they wait for.
+
+    That of the run that has just been stopped gets time to tell the others. Returns those that were not done.
+    """
+    port = coordinated.coordinators_port(spec)
+    ended = []
+    for run in runs.every(talk, spec["cluster"]) if port is not None else ():
+        has_port = coordinated.coordinators_port(run.spec) == port
+        if has_port and run.spec["host"] == spec["host"] and _waits(run):
+            run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
+            ended.append(run)
+    return [run for run in ended if not run.finished()]
+
+
+def _waits(run: runs.Run) -> bool:
+    """It has ended here, and its agent waits for other hosts. Not one that is damaged, which nobody can take over."""
+    try:
+        return not (run.live() or run.finished())
+    except paths.Damaged:
+        return False
+
+
+def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
+    """The answer to `keep`, with what the host does by itself from now on. The run goes on whatever becomes of this."""
+    wanted = run.spec["recovery"]["reboot"] == "auto"
+    kind, why = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never")
+    with talk.at("old runs"):
+        pruned = old_runs.prune(talk, run)
+    return {
+        "run": run.id,
+        "unchanged": unchanged,
+        "reboot": kind,
+        "reboot_why": brief(why),
+        "pruned": pruned[:MOST_RUNS],
+    }
+
+
+def _keep(intent: IntentFile) -> None:
+    intent["session"] = None
+
+
+def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[str]) -> None:
+    """Ends what was started and removes every trace of the run. Does not listen to the controller."""
+    try:
+        run = runs.Run(talk, directory)
+    except RunRemoved:  # nothing has been started
+        _remove_unborn(directory)
+    else:
+        if run.state()["agent"] is not None:
+            run.change(_stop_at_once)
+            deadline = time.monotonic() + 30.0
+            while not _all_ended(run) and time.monotonic() < deadline:
+                run.keep_supervised()
+                time.sleep(0.02)
+            run.end_supervisor(_END_LIMIT_S)
+        run.remove()
+    runs.set_current(talk.root, spec["cluster"], spec["host"], before)
+
+
+def _all_ended(run: runs.Run) -> bool:
+    return all(task["state"] in policy.FINAL for task in run.state()["tasks"].values())
+
+
+def _remove_unborn(directory: str) -> None:
+    import shutil
+
+    shutil.rmtree(directory, ignore_errors=True)
+    with suppress(OSError):  # never made, or also that of another host of the inventory
+        os.rmdir(os.path.dirname(directory))
+
+
+def _stop_at_once(intent: IntentFile) -> None:
+    for task in intent["tasks"].values():
+        intents.change(task, want="stop", grace_s=0, reason="rolled back")

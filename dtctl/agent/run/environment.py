@@ -1,0 +1,90 @@
+"""The environment of trainers, and the marks of a spec that only the host can replace."""
+
+from __future__ import annotations
+
+import os
+
+from ..records.marks import MARK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional
+
+    from ..records.spec import Spec, TaskSpec
+
+USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "grpc_proxy")
+
+
+def base() -> Dict[str, str]:
+    """What every process that the agent starts inherits from the session, as an ordinary login would have it."""
+    variables = {name: value for name, value in _inherited().items() if not name.startswith("DTCTL_")}
+    home = os.path.expanduser("~")
+    variables.setdefault("HOME", home)
+    words = variables.get("PATH", "").split(":")
+    words += [directory for directory in USUAL_PATH if directory not in words]
+    variables["PATH"] = ":".join(word for word in words if word)
+    return variables
+
+
+def _inherited() -> Dict[str, str]:
+    # not os.environ: its text depends on the locale of the session
+    return {_text(name): _text(value) for name, value in os.environb.items()}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def encode(text: str) -> bytes:
+    """As the system is given it, whatever the locale says."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def encoded(variables: Mapping[str, str]) -> Dict[bytes, bytes]:
+    return {encode(name): encode(value) for name, value in variables.items()}
+
+
+def without_proxies(variables: Mapping[str, str]) -> Dict[str, str]:
+    return {name: value for name, value in variables.items() if name.lower() not in PROXIES}
+
+
+def of_task(
+    inherited: Mapping[str, str],
+    spec: Spec,
+    task: TaskSpec,
+    secrets: Mapping[str, str],
+    attempt: int,
+    key: str,
+) -> Dict[str, str]:
+    """The whole environment of one attempt of a task, before marks are replaced."""
+    variables = dict(inherited) if task["keep_proxy"] else without_proxies(inherited)
+    variables.update(task["env"])
+    variables.update({name: secrets[name] for name in task["secrets"] if name in secrets})
+    variables.update(
+        DTCTL_RUN=spec["run"],
+        DTCTL_CLUSTER=spec["cluster"],
+        DTCTL_HOST=spec["host"],
+        DTCTL_TASK=task["id"],
+        DTCTL_ATTEMPT=str(attempt),
+        DTCTL_KEY=key,
+    )
+    return variables
+
+
+class Marks:
+    """Replaces \\0HOME, \\0CODE and \\0PATH; text that a user wrote holds no NUL and is never changed."""
+
+    def __init__(self, code: Optional[str], inherited: Optional[Mapping[str, str]] = None) -> None:
+        self.home = os.path.expanduser("~")
+        self.code = code or self.home
+        self._values = {"HOME": self.home, "CODE": self.code, "PATH": (inherited or base())["PATH"]}
+
+    def text(self, text: str) -> str:
+        return MARK.sub(lambda match: self._values[match.group(1)], text)
+
+    def words(self, words: List[str]) -> List[str]:
+        return [self.text(word) for word in words]
+
+    def values(self, variables: Mapping[str, str]) -> Dict[str, str]:
+        return {name: self.text(value) for name, value in variables.items()}

@@ -1,0 +1,133 @@
+"""What is wanted of each task: the rule by which intents are merged, and intent.json as the supervisor follows it."""
+
+from __future__ import annotations
+
+import os
+
+from ..host import log, paths, processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Mapping, Optional
+
+    from ..records.run_state import Intent, IntentFile, Intents
+    from .runfiles import RunFiles
+
+
+AWAIT_S = 86400.0
+"""How long the agents of a run that was ended wait for one that was away, or for the coordinator, to tell it."""
+
+
+def change(intent: Intent, **fields: Any) -> None:
+    """Changes one task's intent, as whoever changes one has to: its version counts every change."""
+    changed: Any = dict(fields, version=intent["version"] + 1)
+    intent.update(changed)
+
+
+def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str, Intent]:
+    """Those of `theirs` that hold against `mine`: of two intents for one task the one with the higher version does."""
+    return {task: each for task, each in theirs.items() if task in mine and each["version"] > mine[task]["version"]}
+
+
+class Followed:
+    """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
+
+    An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is
+    put aside, and what is followed is written in its place. Raises only when there has never been anything to follow.
+    """
+
+    def __init__(
+        self, files: RunFiles, fallback: Optional[IntentFile] = None, told: Callable[[str], None] = log.note
+    ) -> None:
+        """`fallback` is followed where the file is damaged from the beginning. `told` hears of every damage."""
+        self.told = told
+        self.lost_session = False
+        """The session that began the run ended before it was told `keep`."""
+        self._files = files
+        self._seen: object = None
+        self._unwritten: Intents = {}
+        self._tasks = list(fallback["tasks"]) if fallback is not None else []
+        try:
+            self.value = self._on_disk()
+        except paths.Damaged:
+            if fallback is None:
+                raise
+            self.value = fallback
+            self._mend()
+
+    def read(self) -> None:
+        try:
+            self._follow()
+        except OSError as error:
+            log.note("intent: %s" % error)
+        if self._unwritten:
+            self._write()
+
+    def _follow(self) -> None:
+        try:
+            self._look()
+            session = self.value["session"]
+            if session is not None and processes.find(session) is None:
+                self._look()  # the last that it did may have been to write that the run is kept
+                self.lost_session = self.value["session"] is not None
+        except paths.Damaged:
+            self._mend()
+
+    def _look(self) -> None:
+        found = os.stat(self._files.intent_path)
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen != self._seen:
+            self.value = self._on_disk()
+            self.lost_session = False
+            self._seen = seen
+
+    def take(self, orders: Mapping[str, Intent]) -> bool:
+        """True when there was anything new in them."""
+        valid = newer(self.value["tasks"], orders)
+        if valid:
+            self._unwritten.update(valid)
+            self._write()
+        return bool(valid)
+
+    def settled(self) -> bool:
+        """True when intent.json is what is followed; asked with the intent lock held."""
+        try:
+            return not self._unwritten and self._on_disk()["serial"] == self.value["serial"]
+        except paths.Damaged:
+            return False
+
+    def _on_disk(self) -> IntentFile:
+        intent = self._files.intent()
+        lacking = [task for task in self._tasks if task not in intent["tasks"]]
+        if lacking:
+            raise paths.Damaged(
+                "%s is damaged: it does not say what is wanted of %s" % (self._files.intent_path, lacking[0])
+            )
+        return intent
+
+    def _mend(self) -> None:
+        with self._files.intent_lock():
+            try:
+                self.value = self._on_disk()  # a session has written since
+            except paths.Damaged as damage:
+                self.value["serial"] += 1
+                aside = self._files.replace_damaged(self._files.intent_path, self.value)
+                self.told("%s; it was put aside as %s" % (damage, aside))
+        self._seen = None
+
+    def _write(self) -> None:
+        try:
+            with self._files.intent_lock():
+                intent = self._on_disk()
+                orders = newer(intent["tasks"], self._unwritten)
+                intent["tasks"].update(orders)
+                if orders:
+                    intent["serial"] += 1
+                    urgent = any(order["want"] == "stop" for order in orders.values())
+                    self._files.write_intent(intent, urgent)
+            self._unwritten = {}
+            self.value = intent
+            self._seen = None  # a session may have written since: the next reading tells
+        except (OSError, paths.Damaged) as error:
+            log.note("intent: %s" % error)
+            self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))

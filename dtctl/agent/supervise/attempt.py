@@ -1,0 +1,188 @@
+"""One attempt of a task, as its supervisor sees it: the files that its keeper writes, and its processes.
+
+The trainer runs as the same user and may write what it likes into the attempt's directory. What does not hold there
+leads to a decision, as what is missing does.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..host import log, paths, processes
+from ..records.run_state import Ending, Start
+from ..run import policy
+from .samples import Samples
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Type, TypeVar
+
+    from ..records.run_state import Process
+
+    R = TypeVar("R")
+
+START_LIMIT_S = 10.0
+"""After this long without start.json the keeper is taken to have been killed."""
+
+EXEC_LIMIT_S = 2.0
+"""After this long a live process is taken to be the trainer, though its environment cannot be read."""
+
+LEFTOVERS_GRACE_S = 5.0
+"""Between SIGTERM and SIGKILL for what a trainer that has ended left behind."""
+
+
+class Attempt:
+    """`now` is the monotonic clock and `wall` epoch seconds, here and below."""
+
+    def __init__(self, directory: str, now: float) -> None:
+        self.directory = directory
+        self.exit: Optional[Ending] = None
+        """Once the trainer has ended."""
+        self._seen_since = now
+        self._start: Optional[Start] = None
+        self._damage: Optional[paths.Damaged] = None
+        """What is wrong with start.json."""
+        self._ladder: Optional[processes.Ladder] = None
+        self._samples = Samples(directory)
+
+    @property
+    def ending(self) -> bool:
+        """Something of it is being ended."""
+        return self._ladder is not None
+
+    @property
+    def start(self) -> Optional[Start]:
+        """start.json; None while there is none, and when it does not hold."""
+        if self._start is None and self._damage is None:
+            try:
+                self._start = self._read("start.json", Start)
+            except paths.Damaged as damage:
+                self._damage = damage
+        return self._start
+
+    @property
+    def trainer(self) -> Optional[Process]:
+        """None while nobody knows which process it is."""
+        start = self.start
+        return processes.trainer(start) if start is not None else None
+
+    @property
+    def key(self) -> str:
+        """DTCTL_KEY of its processes: its directory, unless an earlier dtctl has started it."""
+        start = self.start
+        return (start and start["key"]) or self.directory
+
+    def look(self, now: float, wall: float) -> None:
+        """Sees whether the trainer has ended."""
+        self._samples.take(wall)
+        if self.exit is None:
+            self.exit = self._find_exit(now, wall)
+            if self.exit is not None:
+                self._samples.take(wall)
+
+    def runs(self, now: float) -> bool:
+        """True once exec has succeeded, of an attempt that has not ended."""
+        trainer = self.trainer
+        if self.exit is not None or trainer is None or processes.find(trainer) is None:
+            return False
+        return processes.bears(trainer["pid"], self.key) or now - self._seen_since > EXEC_LIMIT_S
+
+    def end(self, grace_s: float, now: float) -> bool:
+        """Asks the trainer to end, and sees to it that it does; False when there is nothing to be asked (yet)."""
+        if self._ladder is None:
+            trainer = self.trainer
+            if trainer is None or processes.find(trainer) is None:
+                return False  # its keeper is about to record the start, or the exit
+            self._ladder = processes.Ladder(trainer, [self.key], grace_s, now)
+        self._ladder.grace_s = grace_s
+        self._ladder.step(now)
+        return True
+
+    def left(self, now: float) -> List[processes.Process]:
+        """What outlives SIGKILL."""
+        return self._ladder.outlived(now) if self._ladder is not None else []
+
+    def cleared(self, asked: bool, grace_s: float, now: float) -> bool:
+        """Ends what a trainer that has ended left behind; True when nothing is left."""
+        if self._ladder is None:
+            leftovers_s = min(LEFTOVERS_GRACE_S, grace_s)
+            self._ladder = processes.Ladder(self.trainer, [self.key], leftovers_s, now)
+        elif asked:
+            self._ladder.grace_s = grace_s
+        return self._ladder.step(now)
+
+    def _find_exit(self, now: float, wall: float) -> Optional[Ending]:
+        start = self.start
+        if start is None:
+            return self._find_exit_without_start(now, wall)
+        if start["pid"] is None:
+            return policy.unknown_exit(start["started"], "its keeper was killed before the start")
+        trainer = self.trainer
+        if trainer is not None and processes.find(trainer) is not None:
+            return None
+        awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
+        try:
+            recorded = self._read("exit.json", Ending)
+        except paths.Damaged as damage:
+            return None if awaited else _unknown(wall, damage)
+        if recorded is not None or awaited:
+            return recorded
+        if start["boot_id"] != processes.boot_id():
+            return policy.unknown_exit(None, policy.HOST_RESTARTED)
+        return policy.unknown_exit(wall, policy.KEEPER_KILLED)
+
+    def _find_exit_without_start(self, now: float, wall: float) -> Optional[Ending]:
+        try:
+            recorded = self._read("exit.json", Ending)
+            if recorded is None and self._damage is None and now - self._seen_since > START_LIMIT_S:
+                self._give_up(wall)
+        except paths.Damaged as damage:
+            return _unknown(wall, damage)
+        return _unknown(wall, self._damage) if recorded is None and self._damage is not None else recorded
+
+    def _give_up(self, wall: float) -> None:
+        """Sees to it that an attempt without start.json never starts: its keeper and we claim the same file."""
+        claim: Start = {
+            "pid": None,
+            "start_time": None,
+            "boot_id": None,
+            "keeper": None,
+            "started": wall,
+            "key": "",
+            "argv": [],
+        }
+        path = self._path("start.json")
+        try:
+            paths.claim_json(path, claim)
+        except OSError as error:
+            raise _damaged(path, error) from None
+
+    def _read(self, name: str, kind: Type[R]) -> Optional[R]:
+        """None when there is no such file. Raises Damaged, also where something else stands in its place."""
+        path = self._path(name)
+        try:
+            return paths.read_record(path, kind)
+        except OSError as error:
+            raise _damaged(path, error) from None
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+
+def _damaged(path: str, error: OSError) -> Exception:
+    """The error itself when another look may not meet it."""
+    if log.passes(error):
+        return error
+    return paths.Damaged("%s is damaged: %s" % (path, error.strerror or error))
+
+
+def _unknown(wall: float, damage: Exception) -> Ending:
+    return policy.unknown_exit(wall, "exit status unknown (%s)" % damage)
+
+
+def _keeper_lives(start: Start) -> bool:
+    """It is about to write exit.json, or waits for a full disk."""
+    keeper = start["keeper"]
+    if keeper is None or start["boot_id"] != processes.boot_id():
+        return False
+    return processes.living(keeper["pid"], keeper["start_time"]) is not None

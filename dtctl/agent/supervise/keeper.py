@@ -1,0 +1,221 @@
+"""The parent of one trainer. It outlives the supervisor, and does nothing but record the start and the exit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from ..host import daemon, fifo, files, log, paths, processes, programs
+from ..records.words import brief
+from ..run import environment
+from ..run.runfiles import RunFiles
+from ..survival import revival
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Mapping, NoReturn, Optional
+
+    from ..records.run_state import Ending, Start
+
+CANNOT_RUN = 127
+"""Exit code of a command that could not be run at all, as of a shell."""
+
+LOOK_S = 5.0
+"""How often a keeper looks whether its agent is there."""
+
+_MOST_WORDS = 1000
+_LONGEST_WORD = 4096
+"""Of a command in start.json, where it stands for people."""
+
+_LONGEST_SHOWN = 500
+"""Of a path or word in an error."""
+
+
+class AttemptSpec:
+    """All that one attempt needs. Nothing in it is looked up again later."""
+
+    def __init__(
+        self, directory: str, wake_path: str, argv: List[str], env: Mapping[str, str], cwd: str, key: str
+    ) -> None:
+        self.directory = directory
+        self.wake_path = wake_path
+        self.argv = argv
+        self.env = env
+        self.cwd = cwd
+        self.key = key
+
+
+class Fault:
+    """What was in the way of exec. `final`: another attempt would meet it, too."""
+
+    def __init__(self, text: str, final: bool) -> None:
+        self.text = text
+        self.final = final
+
+    def encode(self) -> bytes:
+        return (b"!" if self.final else b"?") + brief(self.text).encode("utf-8", "replace")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Optional[Fault]:
+        """None of nothing: exec has succeeded, or the child was killed before."""
+        return cls(data[1:].decode("utf-8", "replace"), data[:1] == b"!") if data else None
+
+
+def launch(what: AttemptSpec) -> None:
+    """Starts a keeper, which starts the trainer, and returns at once; all news comes in the attempt's files.
+
+    The keeper is no child of the caller and is in a session of its own.
+    """
+    daemon.detached(lambda: _keep(what))
+
+
+def _keep(what: AttemptSpec) -> None:
+    # above all the lock of the supervisor, which must be able to end before its trainers
+    daemon.close_descriptors(but=programs.held())
+    daemon.rename("dtctl-keeper")
+    started = time.time()
+    go_read, go_write = os.pipe()
+    fault_read, fault_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go_write)
+        _become_trainer(what, go_read, fault_write)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # not before the fork: a stop must be able to end what is about to exec
+    os.close(go_read)
+    os.close(fault_write)
+    error = _record_start(what, pid, started)
+    if error is None:
+        os.write(go_write, b"g")
+    os.close(go_write)
+    fault = Fault.decode(_read_all(fault_read))
+    if error is None and fault is None:
+        fifo.ring(what.wake_path)
+    run = RunFiles(os.path.dirname(what.wake_path))
+    _record_exit(what, _wait(pid, run), fault, error)
+    if revival.is_orphaned(run):
+        revival.start(run)
+
+
+def _wait(pid: int, run: RunFiles) -> int:
+    """The status of the trainer's end. An agent that is gone at two looks, guard and all, gets a successor."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    orphaned = False
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        before, orphaned = orphaned, revival.is_orphaned(run)
+        if before and orphaned:
+            revival.start(run)
+            orphaned = False
+        signal.sigtimedwait([signal.SIGCHLD], LOOK_S)
+
+
+def _become_trainer(what: AttemptSpec, go: int, fault: int) -> NoReturn:
+    met = Fault("", False)
+    try:
+        if os.read(go, 1) != b"g":  # not recorded, or the keeper was killed: it must not run
+            os._exit(CANNOT_RUN)
+        met = _prepare_and_exec(what)
+    except BaseException as bug:
+        met = Fault(repr(bug), False)
+    finally:
+        os.write(fault, met.encode())
+        os._exit(CANNOT_RUN)
+
+
+def _prepare_and_exec(what: AttemptSpec) -> Fault:
+    """Returns only when something was in the way."""
+    doing = "open the log"
+    try:
+        output = files.descriptor(os.path.join(what.directory, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        doing = "enter %s" % what.cwd
+        os.chdir(environment.encode(what.cwd))
+        doing = "run %s" % what.argv[0]
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.setsid()
+        daemon.restore_signals()
+        os.execvpe(
+            environment.encode(what.argv[0]),
+            [environment.encode(word) for word in what.argv],
+            environment.encoded(what.env),
+        )
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        return Fault("cannot %s: %s" % (_cut(doing), reason), not log.passes(error))
+    except ValueError as unfit:
+        return Fault("cannot %s: %s" % (_cut(doing), unfit), True)
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= _LONGEST_SHOWN else word[:_LONGEST_SHOWN] + "..."
+
+
+def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[str]:
+    """Writes start.json; a text when the trainer must not run."""
+    trainer = processes.Process.read(pid)
+    me = processes.myself()
+    value: Start = {
+        "pid": pid,
+        "start_time": trainer.start_time if trainer else None,
+        "boot_id": me["boot_id"],
+        "keeper": {"pid": me["pid"], "start_time": me["start_time"]},
+        "started": started,
+        "key": what.key,
+        "argv": [word[:_LONGEST_WORD] for word in what.argv[:_MOST_WORDS]],
+    }
+    try:
+        if not paths.claim_json(os.path.join(what.directory, "start.json"), value):
+            return "given up before it was started"
+    except OSError as error:
+        return "cannot record the start: %s" % os.strerror(error.errno or 0)
+    return None
+
+
+def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: Optional[str]) -> None:
+    """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
+    ending: Ending = {
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        "error": error,
+        "ended": time.time(),
+    }
+    if fault is not None:
+        ending["code"] = CANNOT_RUN if fault.final else None
+        ending["error"] = fault.text
+    elif error is not None:
+        ending["code"] = None
+    path = os.path.join(what.directory, "exit.json")
+    while os.path.isdir(what.directory):
+        try:
+            paths.write_json(path, ending)
+            break
+        except OSError as in_the_way:
+            if not log.passes(in_the_way) and not _clears(path):
+                break  # the trainer has seen to it that nothing can be written
+            time.sleep(1.0)
+    fifo.ring(what.wake_path)
+
+
+def _clears(path: str) -> bool:
+    """Moves what the trainer has put there out of the way; False when there is nothing, or it cannot be moved."""
+    try:
+        paths.put_aside(path)
+    except OSError:
+        return False
+    return True
+
+
+def _read_all(descriptor: int) -> bytes:
+    """Until every copy of the other end is closed: for `fault`, by a successful exec."""
+    data = b""
+    while True:
+        chunk = os.read(descriptor, 4096)
+        if not chunk:
+            os.close(descriptor)
+            return data
+        data += chunk

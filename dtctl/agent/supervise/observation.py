@@ -1,0 +1,93 @@
+"""What a running attempt shows of itself: that it is ready, how far it has come, and that it stands still."""
+
+from __future__ import annotations
+
+import os
+
+from ..checkpoints.evidence import CheckpointSigns
+from ..host import processes
+from .progress import LogProgress
+from .readiness import Readiness
+from .watchdog import Signs, Watchdog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+    from ..records.run_state import Entry
+    from .attempt import Attempt
+
+LOOK_S = 1.0
+
+
+class Observation:
+    """Of one attempt that has been started; what is found is written into `entry`, the task's in state.json."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        entry: Entry,
+        port: Optional[int],
+        target_step: Optional[int],
+        watchdog: Watchdog,
+        checkpoints: CheckpointSigns,
+        mending: Callable[[], bool],
+    ) -> None:
+        """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet."""
+        self._trainer = attempt.trainer
+        self._entry = entry
+        self._target_step = target_step
+        self._watchdog = watchdog
+        self._checkpoints = checkpoints
+        self._mending = mending
+        self._saves: Optional[int] = None
+        self._readiness = Readiness(port, attempt.trainer, attempt.key)
+        adopted = entry["progress"] is not None
+        self._log = LogProgress(os.path.join(attempt.directory, "log"), adopted)
+        self._next_look = 0.0
+        self._told: object = None
+
+    def sees_ready(self, now: float) -> bool:
+        """True when the task has just become ready."""
+        if self._entry["ready"] or not self._readiness.look(now):
+            return False
+        self._entry["ready"] = True
+        return True
+
+    def sees_progress(self, wall: float) -> Signs:
+        """What the log tells now."""
+        grew = self._log.look()
+        stepped = self._log.step is not None and self._log.step != self._entry["step"]
+        if grew:
+            self._entry["progress"] = wall
+        if stepped:
+            self._entry.update({"step": self._log.step, "step_time": wall})
+        return Signs(self._entry["ready"], grew=grew, stepped=stepped)
+
+    def look(self, now: float, wall: float) -> Optional[str]:
+        """Once a second: why the task is to be taken for hung, or None."""
+        if now < self._next_look:
+            return None
+        self._next_look = now + LOOK_S
+        signs = self.sees_progress(wall)
+        trainer = processes.find(self._trainer) if self._trainer is not None else None
+        signs.frozen = trainer is not None and trainer.frozen
+        signs.excused = self._is_done() or self._mending()
+        signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
+        verdict = self._watchdog.look(now, signs)
+        self._entry["longest_gap_s"] = round(self._watchdog.longest_gap_s, 1)
+        return verdict
+
+    def has_news(self) -> bool:
+        """True when what was found differs from what it was at the last call."""
+        told, self._told = self._told, (self._entry["progress"], self._entry["step"], self._entry["longest_gap_s"])
+        return told != self._told
+
+    def _is_saving(self, now: float) -> bool:
+        saves, before = self._checkpoints.changes(now), self._saves
+        self._saves = saves
+        return before is not None and saves > before
+
+    def _is_done(self) -> bool:
+        step, target = self._entry["step"], self._target_step
+        return step is not None and target is not None and step >= target

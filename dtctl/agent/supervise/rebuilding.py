@@ -1,0 +1,143 @@
+"""state.json and intent.json anew, where what is on the disk does not hold."""
+
+from __future__ import annotations
+
+import os
+
+from ..host import paths
+from ..records.kinds import Wrong, checked, made
+from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
+from ..run import exits
+from ..run.runfiles import first_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator, Optional, Type, TypeVar
+
+    from ..host.secrets import Masks
+    from ..records.run_state import Entry, Intents, Past, State
+    from ..records.spec import RecoverySpec, Spec, TaskSpec
+    from ..records.whole_run import Event
+    from ..run.runfiles import RunFiles
+
+    R = TypeVar("R")
+
+_LIVE = ("starting", "running", "stalled")
+_UNASKED = ("backoff", "failed", "succeeded")
+
+
+def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None]) -> State:
+    """What state.json says. One that is damaged is put aside, and `told` so; it is told by the events instead."""
+    try:
+        found = files.state()
+        if (found["run"], found["host"], {*found["tasks"]}) == (
+            spec["run"],
+            spec["host"],
+            {task["id"] for task in spec["tasks"]},
+        ):
+            return found
+        damage = "%s is damaged: it is about other tasks" % files.state_path
+    except paths.Damaged as wrong:
+        damage = str(wrong)
+    rebuilt = _from_events(files, spec, wall)
+    told("%s; it was put aside as %s" % (damage, files.replace_damaged(files.state_path, rebuilt)))
+    return rebuilt
+
+
+def intents(spec: Spec, state: State) -> IntentFile:
+    """What may have been wanted of the tasks, so that they go on as they are. Any order of the coordinator holds."""
+    tasks = {task: _going_on(spec, entry) for task, entry in state["tasks"].items()}
+    return made(IntentFile, serial=state["intent_serial"], tasks=tasks)
+
+
+def _going_on(spec: Spec, entry: Entry) -> Intent:
+    held = spec["coordinator"] is not None and entry["state"] == "pending"
+    want = "hold" if held else "run"
+    return made(Intent, want=want, generation=entry["generation"], version=0, restarts=entry["restarts"])
+
+
+def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
+    """As the events tell it; the processes themselves are found by the attempts' directories."""
+    from ..host.secrets import Masks
+
+    rebuilt = first_state(spec, wall)
+    for event in _events(files):
+        if event["task"] in rebuilt["tasks"] and event["from"] != event["to"]:
+            _follow(files, rebuilt["tasks"][event["task"]], event)
+    wanted, masks = _wanted(files), Masks(files.secrets().values())
+    for task in spec["tasks"]:
+        entry, intent = rebuilt["tasks"][task["id"]], wanted.get(task["id"])
+        entry["restarts"] = min(entry["restarts"], spec["recovery"]["max_restarts"])
+        if intent is not None:
+            entry["generation"] = intent["generation"]
+            entry["restarts"] = entry["restarts"] if task["own"] else intent["restarts"]
+        _complete(files, task, entry, spec["recovery"], masks, wall)
+    return rebuilt
+
+
+def _events(files: RunFiles) -> Iterator[Event]:
+    from ..records.whole_run import Event
+
+    index = 0
+    while index < files.events.count:
+        lines = files.events.since(index)
+        index += len(lines)
+        for line in lines:
+            try:
+                yield checked(Event, line)
+            except Wrong:
+                continue
+
+
+def _wanted(files: RunFiles) -> Intents:
+    try:
+        return files.intent()["tasks"]
+    except paths.Damaged:
+        return {}
+
+
+def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
+    """Takes the entry over a transition."""
+    before, after = event["from"], event["to"]
+    if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
+        entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
+    entry["restarts"] += after == "backoff"
+    entry.update({"state": after, "attempt": event["attempt"], "since": event["time"], "reason": event["reason"]})
+
+
+def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
+    """Of the attempt that has ended with this event."""
+    start = _read(files, event["task"], entry["attempt"], "start.json", Start)
+    ending = _read(files, event["task"], entry["attempt"], "exit.json", Ending)
+    return {
+        "attempt": entry["attempt"],
+        "started": start["started"] if start is not None else entry["since"] or event["time"],
+        "ended": event["time"],
+        "asked": event["to"] not in _UNASKED,
+        "code": ending["code"] if ending is not None else None,
+        "signal": ending["signal"] if ending is not None else None,
+    }
+
+
+def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
+    """What follows from the state that the events have led to."""
+    if entry["state"] in _LIVE:
+        entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
+        return
+    if entry["state"] == "backoff" and task["own"]:
+        entry["next_start"] = wall
+    ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
+    if ending is not None and entry["state"] != "pending":
+        from ..logs.tail import last_lines
+
+        directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
+        tail = last_lines(os.path.join(directory, "log"), masks)
+        entry["exit"] = exits.told(ending, exits.verdict(ending, tail, recovery), tail)
+
+
+def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:
+    """A record of an attempt; None when there is none that holds."""
+    try:
+        return paths.read_record(os.path.join(paths.attempt_directory(files.directory, task, attempt), name), kind)
+    except (OSError, paths.Damaged):
+        return None

@@ -1,0 +1,214 @@
+"""The supervisor of one run on one host: a loop that observes, decides and acts, and holds `agent.lock`."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import time
+from contextlib import suppress
+
+from ..host import fifo, log, paths, processes
+from ..records.words import brief
+from ..run import intents
+from ..run.runfiles import RunFiles
+from . import rebuilding
+from .surroundings import Surroundings
+from .task import Task
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional
+
+    from ..coordinate.role import Role
+    from ..records.run_state import Intent
+    from ..records.whole_run import Event
+    from ..records.words import TaskState
+
+PROGRESS_S = 2.0
+"""Between two states that differ in nothing but the tasks' progress."""
+
+LONGEST_WAIT_S = 1.0
+
+
+class Supervisor:
+    """`state` is state.json; it is written when something in it has changed, and again until the disk takes it."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+        self._spec = files.spec()
+        self._wake = -1
+        self._changes = True
+        self._progress = False
+        self._unsaved = True
+        self._published = 0.0
+        now, wall = time.monotonic(), time.time()
+        damage: List[str] = []
+        self.state = rebuilding.state(files, self._spec, wall, damage.append)
+        self._intent = intents.Followed(files, rebuilding.intents(self._spec, self.state), damage.append)
+        self._was_finished = self.state["finished"]
+        self.state.update({"agent": {**processes.myself(), "since": wall}, "finished": False})
+        self._around = Surroundings(
+            files.directory,
+            self._spec,
+            files.inherited(),
+            files.secrets(),
+            files.code_directory(),
+            self._changed,
+            self._touched,
+        )
+        entries = self.state["tasks"]
+        self._tasks = [Task(spec, entries[spec["id"]], self._around, now, wall) for spec in self._spec["tasks"]]
+        for text in damage:
+            self._tell_damage(text)
+        self._intent.told = self._tell_damage
+        self._part = self._take_part(now)
+
+    def run(self, at_each_look: Callable[[], None]) -> None:
+        """Returns when every task is final, and nobody else needs this host's agent."""
+        self._wake = fifo.listen(self._files.wake_path)
+        while os.path.isdir(self._files.directory):
+            at_each_look()
+            now, wall = time.monotonic(), time.time()
+            self._step_tasks(now, wall)
+            self._publish(now)
+            if self._part is not None:
+                self._save()  # what others are told is on the disk
+                if self._has_new_orders(self._part, now, wall):
+                    continue
+            if self._over() and self._finish():
+                return
+            self._save()
+            self._wait()
+
+    def _take_part(self, now: float) -> Optional[Role]:
+        """None for a run without a coordinator."""
+        if self._spec["coordinator"] is None:
+            return None
+        from ..coordinate.role import take_role
+
+        return take_role(self._files, self._spec, now)
+
+    def _step_tasks(self, now: float, wall: float) -> None:
+        self._intent.read()
+        if self.state["intent_serial"] != self._intent.value["serial"]:
+            self.state["intent_serial"] = self._intent.value["serial"]
+            self._changes = True
+        for task in self._tasks:
+            intent = self._intent.value["tasks"][task.id]
+            if self._intent.lost_session:
+                intent = _given_up(intent)
+            try:
+                task.step(intent, now, wall)
+            except OSError as error:
+                log.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
+        self._files.events.write_waiting()
+
+    def _has_new_orders(self, part: Role, now: float, wall: float) -> bool:
+        """Tells the coordinator what is new here, and takes its orders."""
+        orders = part.step(now, wall, self.state, self._intent)
+        self._around.mending = part.mending
+        return orders is not None and self._intent.take(orders)
+
+    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, reason: str) -> None:
+        self._changes = True
+        event: Event = {
+            "time": time.time(),
+            "task": task,
+            "attempt": attempt,
+            "from": before,
+            "to": after,
+            "reason": reason,
+        }
+        self._files.events.add(event)
+
+    def _tell_damage(self, text: str) -> None:
+        """In agent.log, and in the run's story as an event of every task: it is their record."""
+        log.note(text)
+        for task, entry in self.state["tasks"].items():
+            self._changed(task, entry["state"], entry["state"], entry["attempt"], brief(text))
+
+    def _touched(self, awaited: bool) -> None:
+        self._changes = self._changes or awaited
+        self._progress = True
+
+    def _over(self) -> bool:
+        if not all(task.final for task in self._tasks):
+            return False
+        if self._part is None or self._part.over or self._intent.lost_session:
+            return True
+        wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
+        return wants <= {"stop"} and not self._part.connected and not self._awaits_coordinator()
+
+    def _awaits_coordinator(self) -> bool:
+        """One that comes back has to hear that tasks were stopped meanwhile: it may wait for them, or go on itself."""
+        if self._was_finished:  # it had told this host that nothing more would be asked
+            return False
+        ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
+        return time.time() - ended < intents.AWAIT_S
+
+    def _finish(self) -> bool:
+        """Ends the run's life here, unless a session has changed the intent since it was read.
+
+        The FIFO is closed under the same lock under which sessions write the intent: one that finds no reader
+        knows that this supervisor has seen nothing of it.
+        """
+        with self._files.intent_lock():
+            if not self._intent.settled():
+                return False
+            self.state["finished"] = True
+            self._changes = True
+            self._publish(time.monotonic())
+            if not self._save():
+                self.state["finished"] = False
+                return False
+            os.close(self._wake)
+        if self._part is not None:
+            self._part.close()
+        return True
+
+    def _publish(self, now: float) -> None:
+        """Gives a changed state its serial, by which others notice it."""
+        if self._changes or (self._progress and now - self._published >= PROGRESS_S):
+            self.state["serial"] += 1
+            self._published = now
+            self._changes = self._progress = False
+            self._unsaved = True
+
+    def _save(self) -> bool:
+        if self._unsaved:
+            try:
+                paths.write_json(self._files.state_path, self.state)
+                self._unsaved = False
+            except OSError as error:
+                log.note("state: %s" % error)
+        return not self._unsaved
+
+    def _wait(self) -> None:
+        """Until somebody writes into `wake`, a connection has news, or it is time for a look."""
+        now = time.monotonic()
+        times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks)]
+        waiting = select.poll()
+        waiting.register(self._wake, select.POLLIN)
+        if self._part is not None:
+            due = self._part.due(now)
+            times += [due] if due is not None else []
+            for descriptor, events in _events(self._part).items():
+                waiting.register(descriptor, events)
+        waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
+        with suppress(BlockingIOError):
+            os.read(self._wake, 65536)
+
+
+def _given_up(intent: Intent) -> Intent:
+    reason = "the controller was lost before the start was complete"
+    return {**intent, "want": "stop", "grace_s": 0.0, "reason": reason}
+
+
+def _events(part: Role) -> Dict[int, int]:
+    """What to wait for on each of its descriptors."""
+    readers, writers = part.register()
+    wanted = dict.fromkeys(readers, select.POLLIN)
+    for descriptor in writers:
+        wanted[descriptor] = wanted.get(descriptor, 0) | select.POLLOUT
+    return wanted

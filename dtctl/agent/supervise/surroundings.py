@@ -1,0 +1,72 @@
+"""What the tasks of a run on one host share."""
+
+from __future__ import annotations
+
+import os
+
+from ..checkpoints.evidence import CheckpointSigns
+from ..host.secrets import Masks
+from ..run import environment
+from .keeper import AttemptSpec
+from .observation import Observation
+from .watchdog import Watchdog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Mapping, Optional
+
+    from ..records.run_state import Entry
+    from ..records.spec import Spec, TaskSpec
+    from ..records.words import TaskState
+    from .attempt import Attempt
+
+WAIT_FOR_OTHERS = ("ps", "evaluator")
+"""Roles whose silence says nothing: they serve, or evaluate what others have saved."""
+
+
+class Surroundings:
+    """`changed` is told of each transition: (task, from, to, attempt, reason).
+
+    `touched` is told of other changes of an entry in state.json: True for one that others wait for.
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        spec: Spec,
+        inherited: Mapping[str, str],
+        secrets: Mapping[str, str],
+        code: Optional[str],
+        changed: Callable[[str, TaskState, TaskState, int, str], None],
+        touched: Callable[[bool], None],
+    ) -> None:
+        self.run_dir = run_dir
+        self.spec = spec
+        self.inherited = inherited
+        self.secrets = secrets
+        self.code = code
+        self.changed = changed
+        self.touched = touched
+        self.masks = Masks(secrets.values())
+        self.mending = False
+        """A task of the run was lost and is not back yet, as the coordinator says."""
+        self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))
+        self._roles = {member["task"]: member["role"] for member in spec["roster"]}
+
+    def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
+        """Of an attempt that runs; `entry` is the task's in state.json, `port` None where readiness needs none."""
+        longest_gap_s = entry["longest_gap_s"]
+        trains = self._roles.get(task) not in WAIT_FOR_OTHERS
+        proven = entry["step"] is not None and longest_gap_s > 0
+        watchdog = Watchdog(self.spec["recovery"]["stall_s"], longest_gap_s, trains, proven, now)
+        target_step = self.spec["target_step"]
+        return Observation(attempt, entry, port, target_step, watchdog, self._checkpoints, lambda: self.mending)
+
+    def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
+        """All that an attempt of a task needs."""
+        env = environment.of_task(self.inherited, self.spec, task, self.secrets, attempt, key=directory)
+        env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
+        marks = environment.Marks(self.code, self.inherited)
+        cwd = marks.code if task["code"] else marks.home
+        wake_path = os.path.join(self.run_dir, "wake")
+        return AttemptSpec(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd, key=directory)

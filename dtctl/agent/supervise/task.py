@@ -1,0 +1,267 @@
+"""One task under supervision: observes its attempt, decides, and takes the next step.
+
+Every transition there is:
+
+    pending  -> starting    an attempt is given to a keeper
+    starting -> running     the keeper has recorded the start, and exec succeeded
+    running  -> stalled     it is frozen, or makes no progress: its stack is asked for, then it is killed
+    running  -> succeeded   exit code 0 that nobody asked for
+    running  -> backoff     another exit that nobody asked for, and that may be tried again
+    backoff  -> starting    after the delay; without one, when the coordinator asks for another generation
+    running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
+    backoff  -> failed      the run's outcome is decided, or nothing of it is to go on
+    pending  -> stopped     the run's outcome is decided
+    any      -> stopped     the intent says so, and nothing of the process tree is left
+    any      -> starting    another generation is to run, and nothing of the process tree is left
+    any      -> pending     another generation is to be held, and nothing of the process tree is left
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ..host import paths, ports, processes
+from ..logs.tail import last_lines
+from ..records.run_state import HISTORY, MOST_LEFT
+from ..records.words import brief
+from ..run import exits, policy
+from . import keeper
+from .attempt import Attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+    from ..records.run_state import Ending, Entry, Intent, Left, Past
+    from ..records.spec import TaskSpec
+    from ..records.words import TaskState
+    from .observation import Observation
+    from .stack_dump import StackDump
+    from .surroundings import Surroundings
+
+LOOK_S = 1.0
+ENDING_LOOK_S = 0.1
+READY_LOOK_S = 0.5
+
+
+class Task:
+    """`entry` is the task's part of state.json."""
+
+    def __init__(self, spec: TaskSpec, entry: Entry, around: Surroundings, now: float, wall: float) -> None:
+        self.id = spec["id"]
+        self.entry = entry
+        self._spec = spec
+        self._around = around
+        self._attempt: Optional[Attempt] = None
+        self._observation: Optional[Observation] = None
+        self._dump: Optional[StackDump] = None
+        self._start_at: Optional[float] = None
+        """When the back-off ends."""
+        self._adopt(now, wall)
+
+    @property
+    def final(self) -> bool:
+        return self.entry["state"] in policy.FINAL
+
+    def due(self, now: float) -> float:
+        """When the next step is to be taken, at the latest."""
+        if self._start_at is not None:
+            return self._start_at
+        if self._dump is not None or (self._attempt is not None and self._attempt.ending):
+            return now + (LOOK_S if self.entry["left"] else ENDING_LOOK_S)
+        return now + (READY_LOOK_S if self.entry["state"] == "running" and not self.entry["ready"] else LOOK_S)
+
+    def step(self, intent: Intent, now: float, wall: float) -> None:
+        """Observes, decides and acts, once, without waiting."""
+        if self.entry["version"] != intent["version"]:
+            self.entry["version"] = intent["version"]
+            self._around.touched(True)
+        if self._attempt is None:
+            self._step_idle(intent, now, wall)
+        else:
+            self._step_attempt(self._attempt, intent, now, wall)
+
+    def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
+        want, state = intent["want"], self.entry["state"]
+        if self.final and not policy.replaced(intent, self.entry["generation"]):
+            return
+        if state == "backoff" and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
+            self._forget_attempt()
+            self._move("failed", self.entry["reason"], wall)  # backoff -> failed
+        elif want in ("stop", "finish"):
+            self._forget_attempt()
+            self._move("stopped", intent["reason"] or "stopped", wall)  # pending, backoff -> stopped
+        elif policy.replaced(intent, self.entry["generation"]):
+            reason = intent["reason"] or "restart asked for"
+            if want == "hold":
+                self._hold(reason, intent, intent["restarts"], wall)
+            else:
+                self._begin(reason, intent, intent["restarts"], now, wall)
+        elif want == "run" and (state == "pending" or (self._start_at is not None and now >= self._start_at)):
+            reason = intent["reason"] if state == "pending" else ""
+            self._begin(reason, intent, self.entry["restarts"], now, wall)
+        elif want == "hold" and self._start_at is not None:
+            self._start_at = max(self._start_at, now + LOOK_S)
+
+    def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
+        attempt.look(now, wall)
+        state = self.entry["state"]
+        if attempt.exit is not None:
+            if attempt.cleared(self.entry["asked"], self._grace(intent), now):
+                self._conclude(attempt, attempt.exit, intent, now, wall)
+                return
+        elif intent["want"] == "stop" or policy.replaced(intent, self.entry["generation"]):
+            self._end(attempt, intent, now)
+        elif state == "stalled":
+            self._put_down(attempt, now)
+        elif state == "starting":
+            if attempt.runs(now):
+                self._set_running(attempt, wall)
+        else:
+            self._observe(attempt, intent, now, wall)
+        self._tell_left(attempt, now)
+
+    def _adopt(self, now: float, wall: float) -> None:
+        """Takes up what an earlier supervisor has left.
+
+        The attempts' directories are believed where it could not write its last state. A delay goes on, whatever has
+        been done to the wall clock since.
+        """
+        newest = paths.last_attempt(self._around.run_dir, self.id)
+        if newest > self.entry["attempt"]:
+            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False, "reason": ""})
+            self._forget_attempt()
+        if self.entry["state"] in ("starting", "running", "stalled"):
+            self._attempt = Attempt(self._directory, now)
+        if self.entry["state"] == "backoff" and self.entry["next_start"] is not None:
+            left = self.entry["next_start"] - wall
+            longest = policy.back_off(1000, self._around.spec["recovery"], 1)
+            self._start_at = now + min(max(left, 0.0), longest)
+
+    def _set_running(self, attempt: Attempt, wall: float) -> None:
+        trainer = attempt.trainer
+        if trainer is not None:
+            self.entry.update({"pid": trainer["pid"], "start_time": trainer["start_time"]})
+        self._move("running", "", wall)  # starting -> running
+
+    def _observe(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
+        observation = self._observing(attempt, now)
+        if observation.sees_ready(now):
+            self._around.touched(True)
+        hung = observation.look(now, wall)
+        if observation.has_news():
+            self._around.touched(False)
+        if hung is not None and intent["want"] != "finish":
+            self._move("stalled", "stalled: " + hung, wall)  # running -> stalled
+            self._put_down(attempt, now)
+
+    def _observing(self, attempt: Attempt, now: float) -> Observation:
+        if self._observation is None:
+            port = self._spec["port"] if self._spec["ready"] == "listening" else None
+            self._observation = self._around.observe(self.id, attempt, self.entry, port, now)
+        return self._observation
+
+    def _put_down(self, attempt: Attempt, now: float) -> None:
+        """Asks what hangs for its stack, and then kills it: it cannot be expected to heed anything."""
+        trainer = attempt.trainer
+        if self._dump is None and trainer is not None:
+            from .stack_dump import StackDump  # rarely needed
+
+            self._dump = StackDump(attempt.directory, trainer, attempt.key, now)
+        if self._dump is None or self._dump.step(now):
+            attempt.end(0.0, now)
+
+    def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
+        if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
+            self.entry["asked"] = True
+            self._around.changed(self.id, self.entry["state"], self.entry["state"], self.entry["attempt"], "ending")
+
+    def _grace(self, intent: Intent) -> float:
+        if self.entry["state"] == "stalled":
+            return 0.0
+        grace = intent["grace_s"]
+        return self._around.spec["grace_s"] if grace is None else grace
+
+    def _tell_left(self, attempt: Attempt, now: float) -> None:
+        outlived = attempt.left(now)[:MOST_LEFT]
+        left: List[Left] = [{"pid": each.pid, "command": processes.command(each.pid)} for each in outlived]
+        if left != self.entry["left"]:
+            self.entry["left"] = left
+            self._around.touched(True)
+
+    def _conclude(self, attempt: Attempt, ending: Ending, intent: Intent, now: float, wall: float) -> None:
+        """Writes the attempt into the history and decides what follows."""
+        entry = self.entry
+        if entry["state"] == "starting" and not ending["error"]:
+            self._set_running(attempt, wall)  # it has ended before it was looked at
+        self._observing(attempt, now).sees_progress(wall)
+        start = attempt.start
+        ended = ending["ended"] or wall
+        began = start["started"] if start is not None else entry["since"] or ended
+        recovery = self._around.spec["recovery"]
+        tail = last_lines(os.path.join(attempt.directory, "log"), self._around.masks)
+        verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
+        if ending["code"] != 0 and not entry["asked"]:
+            verdict.beside = ports.held(self._spec["port"])  # of this attempt nothing is left that could hold it
+        entry["exit"] = exits.told(ending, verdict, tail)
+        past: Past = {
+            "attempt": entry["attempt"],
+            "started": began,
+            "ended": ended,
+            "asked": entry["asked"],
+            "code": ending["code"],
+            "signal": ending["signal"],
+        }
+        entry["history"] = [*entry["history"], past][-HISTORY:]
+        jitter = os.urandom(1)[0] / 255
+        decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
+        self._follow_decision(decision, intent, now, wall)
+
+    def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
+        if decision.state == "starting":
+            self._begin(decision.reason, intent, decision.restarts, now, wall)
+        elif decision.state == "pending":
+            self._hold(decision.reason, intent, decision.restarts, wall)
+        else:
+            self._forget_attempt()
+            self.entry["restarts"] = decision.restarts
+            if decision.delay_s is not None:
+                self._start_at = now + decision.delay_s
+                self.entry["next_start"] = wall + decision.delay_s
+            self._move(decision.state, decision.reason, wall)
+
+    def _forget_attempt(self) -> None:
+        if self._dump is not None:
+            self._dump.close()
+        self._attempt = self._observation = self._dump = self._start_at = None
+        self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
+
+    def _hold(self, reason: str, intent: Intent, restarts: int, wall: float) -> None:
+        self._forget_attempt()
+        self.entry.update({"generation": intent["generation"], "restarts": restarts, "asked": False})
+        self._move("pending", reason, wall)  # any -> pending
+
+    def _begin(self, reason: str, intent: Intent, restarts: int, now: float, wall: float) -> None:
+        self._forget_attempt()
+        number = self.entry["attempt"] + 1
+        with suppress(OSError):  # too many files, say: then the next number will do
+            number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
+        self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
+        self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
+        self._move("starting", reason, wall)
+        self._attempt = Attempt(self._directory, now)
+        try:
+            paths.make_directory(self._directory)
+            keeper.launch(self._around.launch(self._spec, number, self._directory))
+        except OSError as error:
+            self._attempt.exit = policy.unknown_exit(wall, "cannot be started: %s" % os.strerror(error.errno or 0))
+
+    @property
+    def _directory(self) -> str:
+        return paths.attempt_directory(self._around.run_dir, self.id, self.entry["attempt"])
+
+    def _move(self, state: TaskState, reason: str, wall: float) -> None:
+        before = self.entry["state"]
+        self.entry.update({"state": state, "reason": brief(reason), "since": wall})
+        self._around.changed(self.id, before, state, self.entry["attempt"], self.entry["reason"])

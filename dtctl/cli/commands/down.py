@@ -1,0 +1,50 @@
+"""dtctl down"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.commands.stop import Grace
+from dtctl.cli.durations import seconds
+from dtctl.cli.options import Scope, on_run
+from dtctl.errors import UsageError
+
+
+@on_run
+def down(
+    scope: Scope,
+    grace: Grace = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """Stop the run and remove its files: logs, states and code. What trainers wrote stays."""
+    import sys
+
+    from dtctl.operations.starting.prepare import controller_name
+    from dtctl.operations.stop import StopOrder
+    from dtctl.operations.stop import down as take_down
+    from dtctl.render import errors, result
+    from dtctl.render.terminal import console
+    from dtctl.render.terminal.safe import one_line
+    from dtctl.render.words import fold
+
+    record = scope.record()
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("down removes the run's logs and asks before it does", hint="dtctl down --yes")
+        console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
+    by = controller_name()
+    outcome = take_down(
+        record, scope.transport, StopOrder(by, f"taken down by {by}", seconds(grace) if grace else None)
+    )
+    result.show_stop(outcome.stop)
+    for host, files in outcome.kept.items():
+        errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))
+    runs = {run for removed in outcome.removed.values() for run in removed}
+    for run in sorted(runs):
+        errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
+    if not outcome.stop.errors and not outcome.stop.survivors:
+        scope.memory.forget_removed(record.cluster, outcome.removed)
+    if code := result.stop_exit_code(outcome.stop):
+        raise typer.Exit(code)

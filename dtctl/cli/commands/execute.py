@@ -1,0 +1,60 @@
+"""dtctl exec"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.exits import exit_for
+from dtctl.cli.options import Raw, Scope, on_run
+from dtctl.errors import UsageError
+
+
+@on_run
+def execute(
+    scope: Scope,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[TASK|@HOST]... -- COMMAND...", help="Where (everywhere if not said) and what to run."),
+    ],
+    home: Annotated[bool, typer.Option("--home", help="Run in the home directory, not in the code's.")] = False,
+    raw: Raw = False,
+) -> None:
+    """Run a command in the environment and directory of tasks, or on hosts; no shell touches its words."""
+    from dtctl.operations.execute import execute as run
+    from dtctl.render import errors
+    from dtctl.render.output import OutputPrinter
+
+    record = scope.record(for_its_hosts=True)
+    where, command = _split(words)
+    places = _places(scope, record, where)
+    printer = OutputPrinter([place.name for place in places], raw=raw)
+    outcome = run(record, scope.transport, places, command, printer.print, cwd="home" if home else "code")
+    printer.finish()
+    errors.show_host_errors(outcome.errors)
+    codes = [128 + done.signal if done.signal else done.code or 0 for done in outcome.finished.values()]
+    exit_for(outcome.errors, others=outcome.finished)
+    raise typer.Exit(max(codes, default=0))
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Typer takes a -- that comes before any argument; one that stands behind them is still there."""
+    if "--" in sys.argv:
+        command = sys.argv[sys.argv.index("--") + 1 :]
+        where = [word for word in words[: len(words) - len(command)] if word != "--"]
+    else:
+        where, command = words, []
+    if not command:
+        raise UsageError("no command to run: it follows a --", hint="dtctl exec worker:0 -- nvidia-smi")
+    return where, command
+
+
+def _places(scope: Scope, record, where: list[str]):  # type: ignore[no-untyped-def]
+    from dtctl.operations.execute import Target
+    from dtctl.operations.selection import select_hosts, select_tasks
+
+    if where and not any(word.startswith("@") for word in where):
+        return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
+    return [Target(record.hosts[name]) for name in select_hosts(record, where)]

@@ -1,0 +1,70 @@
+"""dtctl gc"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.exits import exit_for
+from dtctl.cli.options import OutputOption, Scope, on_cluster
+from dtctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.gc import GcResult
+    from dtctl.operations.memory.record import RunRecord
+
+
+@on_cluster
+def gc(
+    scope: Scope,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Of every cluster on these hosts.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Remove what dead runs have left on the hosts, spares too: processes, old runs, code that no run uses."""
+    from dtctl.operations.gc import collect
+    from dtctl.render import errors
+    from dtctl.render.machine import document
+    from dtctl.render.remains import show_remains
+
+    record = _inventory(scope)
+    found = collect(record, scope.transport, dry_run=dry_run or not yes, every_cluster=every)
+    if not (dry_run or yes):
+        _ask(found)
+        found = collect(record, scope.transport, dry_run=False, every_cluster=every)
+    if output == "json":
+        document.print_json("Gc", document.gc(found, dry_run=dry_run))
+    else:
+        show_remains(found, dry_run=dry_run)
+    errors.show_host_errors(found.errors)
+    exit_for(found.errors, others=found.remains)
+
+
+def _inventory(scope: Scope) -> RunRecord:
+    """With the hosts that have no task; without a cluster file those of the last run alone."""
+    from dtctl.operations.starting.prepare import make_local
+
+    record = scope.record()
+    try:
+        cluster = scope.cluster()
+    except UsageError:
+        return record
+    there = make_local(cluster).hosts if record.is_local else cluster.hosts
+    return dataclasses.replace(record, hosts={**there, **record.hosts})
+
+
+def _ask(found: GcResult) -> None:
+    """Files of dead runs go without a question; processes do not."""
+    from dtctl.render.remains import show_remains
+    from dtctl.render.terminal import console
+
+    if not found.processes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("gc ends processes and asks before it does", hint="dtctl gc --dry-run    or dtctl gc --yes")
+    show_remains(found, dry_run=True)
+    console.confirm("End these processes and remove the files?")

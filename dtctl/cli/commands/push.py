@@ -1,0 +1,45 @@
+"""dtctl push"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.exits import exit_for
+from dtctl.cli.options import ClusterFile, Local, Overrides, Scope, on_cluster
+
+
+@on_cluster
+def push(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    overrides: Overrides = None,
+    local: Local = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+) -> None:
+    """Bring the code to the hosts and start nothing."""
+    from dtctl.operations.memory.record import record_of_cluster
+    from dtctl.operations.push import push as bring
+    from dtctl.operations.starting.prepare import make_local, scan_code
+    from dtctl.render import errors
+    from dtctl.render.left_out import show_left_out
+    from dtctl.render.progress import UpProgress
+    from dtctl.render.terminal import console
+    from dtctl.render.words import count, fold, size
+
+    cluster = scope.cluster(cluster_file, overrides)
+    record = record_of_cluster(make_local(cluster) if local else cluster)
+    bundle = scan_code(cluster)
+    show_left_out(bundle)
+    with UpProgress(record.hosts, quiet=quiet) as progress:
+        outcome = bring(record, bundle, scope.transport, progress)
+    alike: dict[int, list[str]] = {}
+    for host, sent in outcome.sent_files.items():
+        alike.setdefault(sent, []).append(host)
+    for sent, hosts in alike.items():
+        what = f"{count(sent, 'file')} sent" if sent else "had everything"
+        console.say(f"{fold(hosts)}: {what}")
+    errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
+    errors.show_host_errors(outcome.errors)
+    exit_for(outcome.errors, others=outcome.sent_files)

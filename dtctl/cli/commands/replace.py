@@ -1,0 +1,79 @@
+"""dtctl replace"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.options import Overrides, Scope, on_cluster
+from dtctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.replace import Replacement
+
+
+@on_cluster
+def replace(
+    scope: Scope,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="The host whose tasks are to move.")],
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEWHOST]", help="Where to; the first of spares: if not given.")
+    ] = None,
+    overrides: Overrides = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+) -> None:
+    """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
+    from dtctl.operations.replace import check_same, plan_replacement
+    from dtctl.operations.starting.prepare import prepare_launch
+    from dtctl.operations.starting.secrets import exposure
+    from dtctl.operations.status import status
+    from dtctl.operations.up import up
+    from dtctl.render import errors, left_out, result
+    from dtctl.render.progress import UpProgress
+
+    cluster = scope.cluster(None, overrides)
+    exchange = plan_replacement(cluster, host, new)
+    found = status(scope.record(), scope.transport)
+    if not found.time:
+        raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
+    check_same(cluster, found.record)
+    launch = prepare_launch(
+        exchange.cluster, scope.transport.hostname, os.environ, local=found.record.is_local, replace=True
+    )
+    launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
+    left_out.show_left_out(launch.bundle)
+    left_out.show_exposure(exposure(cluster))
+    try:
+        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+
+            def consent(runs: Collection[str]) -> None:
+                if not yes:
+                    _ask(exchange, runs, progress.paused())
+
+            outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
+    except KeyboardInterrupt:
+        errors.note(
+            "interrupted", "dtctl status    shows whether the old run goes on", "dtctl up        starts it again"
+        )
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    left_out.show_unremembered(outcome)
+    result.show_started(outcome, launch.plan)
+    result.show_replacement(exchange)
+
+
+def _ask(exchange: Replacement, runs: Collection[str], quietly: AbstractContextManager[None]) -> None:
+    from dtctl.render.terminal import console
+
+    if not sys.stdin.isatty():
+        raise UsageError("replace stops the run and asks before it does", hint="dtctl replace HOST NEWHOST --yes")
+    moved = ", ".join(map(str, exchange.tasks))
+    what = f"stop {', '.join(runs)} and start again" if runs else "start again"
+    with quietly:
+        console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -1,0 +1,39 @@
+"""dtctl restart"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.completion import complete_tasks
+from dtctl.cli.exits import exit_for
+from dtctl.cli.following import chosen
+from dtctl.cli.options import Scope, on_run
+
+
+@on_run
+def restart(
+    scope: Scope,
+    tasks: Annotated[
+        list[str], typer.Argument(metavar="TASK...", help="worker:1, worker, @HOST.", autocompletion=complete_tasks)
+    ],
+) -> None:
+    """Stop tasks and start them again within their run, on the same addresses."""
+    from dtctl.operations.restart import restart as start_again
+    from dtctl.operations.starting.prepare import controller_name
+    from dtctl.render import errors
+    from dtctl.render.result import show_away
+    from dtctl.render.terminal import console
+
+    record = scope.record()
+    try:
+        outcome = start_again(record, scope.transport, chosen(record, tasks), by=controller_name())
+    except KeyboardInterrupt:
+        errors.note("interrupted: the hosts start again what they were asked to", "dtctl status    shows how far it is")
+        raise
+    for task in outcome.tasks:
+        console.say(f"{task.id} on {task.host}: attempt {task.attempt} {task.state.value} {task.reason}".rstrip())
+    show_away(outcome)
+    errors.show_host_errors(outcome.errors)
+    exit_for(outcome.errors, others=outcome.tasks)

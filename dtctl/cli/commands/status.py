@@ -1,0 +1,58 @@
+"""dtctl status"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.exits import exit_for
+from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from dtctl.operations.status import RunStatus
+
+
+@on_run
+def status(
+    scope: Scope,
+    output: OutputOption = "text",
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds until Ctrl-C.")] = False,
+) -> None:
+    """Show the tasks, the newest checkpoint, and how the run stands."""
+    from dtctl.operations.status import status as ask
+
+    record = scope.record()
+    if watch and output == "text":
+        from dtctl.render.terminal.screen import redrawn
+
+        with redrawn() as screen:
+            while True:
+                screen(ask(record, scope.transport))
+                time.sleep(2.0)
+    _show(ask(record, scope.transport), output)
+
+
+def _show(found: RunStatus, output: OutputOption) -> None:
+    from dtctl.render import errors, result
+    from dtctl.render import status as shown
+    from dtctl.render.machine import document, status
+    from dtctl.render.words import fold
+
+    if output == "json" and found.time:
+        document.print_json("RunStatus", status.run_status(found))
+    elif found.time:
+        shown.show_status(found)
+        result.show_away(found)
+        if found.coordination is None and found.going_on_after_the_end:
+            tasks = ", ".join(map(str, found.going_on_after_the_end))
+            errors.note(f"still running: {tasks}", "dtctl stop    ends them")
+    errors.show_host_errors(found.errors)
+    if found.without_run:
+        errors.note(f"no run of {found.record.cluster} on {fold(found.without_run)}")
+    exit_for(found.errors, others=found.time)
+    if not found.time:
+        errors.note("  dtctl up    starts one")
+        raise typer.Exit(ExitCode.RUN_FAILED)

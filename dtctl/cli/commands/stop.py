@@ -1,0 +1,46 @@
+"""dtctl stop"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.durations import seconds
+from dtctl.cli.following import chosen
+from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
+from dtctl.errors import ExitCode
+
+Grace = Annotated[
+    str | None,
+    typer.Option("--grace", metavar="30s", help="Between SIGTERM and SIGKILL; as in the cluster file if not given."),
+]
+
+
+@on_run
+def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
+    """End tasks, all if none is named, and make sure that nothing of them is left."""
+    from dtctl.operations.starting.prepare import controller_name
+    from dtctl.operations.stop import StopOrder
+    from dtctl.operations.stop import stop as end
+    from dtctl.render import errors, result
+    from dtctl.render.machine import document
+    from dtctl.render.words import fold
+
+    record = scope.record()
+    by = controller_name()
+    order = StopOrder(by, f"stopped by {by}", seconds(grace) if grace else None)
+    try:
+        outcome = end(record, scope.transport, chosen(record, tasks), order)
+    except KeyboardInterrupt:
+        errors.note("interrupted: what has reached the hosts goes on there", "dtctl status    shows what is left")
+        raise
+    if output == "json":
+        document.print_json("Stop", document.stop(outcome))
+    else:
+        result.show_stop(outcome)
+        if outcome.without_run:
+            errors.note(f"no run of {record.cluster} on {fold(outcome.without_run)}")
+    if code := result.stop_exit_code(outcome):
+        raise typer.Exit(code)
+    raise typer.Exit(ExitCode.OK)

@@ -1,0 +1,74 @@
+"""dtctl up"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.following import follow_to_the_end
+from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
+from dtctl.errors import DtctlError, ExitCode
+
+
+@on_cluster
+def up(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    overrides: Overrides = None,
+    local: Local = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs; end with the run's result.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Stop a live run that differs, then start.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    raw: Raw = False,
+    output: OutputOption = "text",
+) -> None:
+    """Push the code and start every task."""
+    if dry_run:
+        from dtctl.cli.commands import plan
+
+        return plan.show(scope, cluster_file, overrides, local=local, output=output)
+    from dtctl.operations.starting.prepare import prepare_launch
+    from dtctl.operations.starting.secrets import exposure
+    from dtctl.operations.up import up as start
+    from dtctl.render import errors, left_out, result
+    from dtctl.render.machine import document
+    from dtctl.render.progress import UpProgress
+
+    cluster = scope.cluster(cluster_file, overrides)
+    launch = prepare_launch(cluster, scope.transport.hostname, os.environ, local=local, replace=replace)
+    left_out.show_left_out(launch.bundle)
+    left_out.show_exposure(exposure(cluster))
+    try:
+        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+            outcome = start(launch, scope.transport, progress, scope.memory.save, forget=scope.memory.take_back)
+    except DtctlError as error:
+        from dtctl.operations.replace import taken_places
+
+        for old, new in taken_places(error, launch.record, scope.transport).items():
+            errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
+        raise
+    except KeyboardInterrupt:
+        kept = scope.memory.current_id() == launch.record.run
+        if kept:
+            errors.note(f"interrupted, but {launch.record.run} was complete and goes on", "dtctl stop    ends it")
+        else:
+            errors.note("interrupted: what had been started was taken back")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    left_out.show_unremembered(outcome)
+    if output == "json":
+        document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
+    else:
+        result.show_started(outcome, launch.plan)
+    broken = any(task.state.value == "failed" for task in outcome.started.values())
+    if follow:
+        import dataclasses
+
+        return follow_to_the_end(scope, dataclasses.replace(launch.record, run=outcome.run), lines=None, raw=raw)
+    if broken:
+        raise typer.Exit(ExitCode.RUN_FAILED)
+    if output == "text" and not quiet:
+        result.show_next_steps()
+    return None

@@ -1,0 +1,82 @@
+"""A document checked against the sections: what fits is kept, and what does not becomes problems in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
+from dtctl.config.suggest import did_you_mean
+from dtctl.config.values import ARGS_MAPPING
+from dtctl.config.yaml.document import Document, Findings, Path, dotted, in_words
+
+_TYPES = {
+    "model_type": "a mapping (lines of KEY: VALUE)",
+    "dict_type": "a mapping (lines of KEY: VALUE)",
+    "list_type": "a list",
+}
+
+
+def read_sections(document: Document, findings: Findings) -> ClusterFile:
+    """The file without what is wrong in it, so that the checks that follow can speak about the rest."""
+    data = document.data
+    while True:
+        try:
+            return ClusterFile.model_validate(data)
+        except ValidationError as error:
+            for details in error.errors(include_url=False):
+                path = document.find(details["loc"])
+                _report(details, path, findings)
+                data = _without(data, path)
+
+
+def _report(details: ErrorDetails, path: Path, findings: Findings) -> None:
+    if details["type"] == "extra_forbidden":
+        siblings = _keys_at(path[:-1])
+        findings.add(path, f"{dotted(path)} is not a key here", _hint(str(path[-1]), siblings), at_key=True)
+        return
+    facts = details.get("ctx", {})
+    expected, hint = facts.get("expected") or _expected(details), facts.get("hint", "")
+    if details["loc"][-1] == "[key]":
+        owner = dotted(path[:-1])
+        findings.add(path, f"{owner} has the key {str(path[-1])!r}, expected {expected}", hint, at_key=True)
+    else:
+        findings.add(path, f"{dotted(path)} is {in_words(details['input'])}, expected {expected}", hint)
+
+
+def _expected(details: ErrorDetails) -> str:
+    """What stands in a place that takes a mapping or a list."""
+    if details["loc"][-1] == ARGS_MAPPING:
+        return "a mapping of flags, or a list of words"
+    name = details.get("ctx", {}).get("class_name")
+    short = next((section.short for section in SECTIONS if section.__name__ == name), None)
+    return _TYPES[details["type"]] + (f", or one text for the key '{short}'" if short else "")
+
+
+def _hint(key: str, siblings: list[str]) -> str:
+    """A slip of a letter is likelier than a key in the wrong place, and that is likelier than anything else."""
+    elsewhere = " and of ".join(sections_with(key))
+    return (
+        did_you_mean(key, siblings, cutoff=0.8)
+        or (f"it is a key of {elsewhere}" if elsewhere else did_you_mean(key, siblings))
+        or f"keys here: {', '.join(siblings)}"
+    )
+
+
+def _keys_at(path: Path) -> list[str]:
+    where = ".".join(
+        "NAME" if depth == 1 and path[0] in ("hosts", "jobs") else str(step) for depth, step in enumerate(path)
+    )
+    return next((section.keys_in_order() for section in SECTIONS if section.where == (where or ClusterFile.where)), [])
+
+
+def _without(data: Any, path: Path) -> Any:
+    """`data` less the value at `path`; of a list nothing is taken out, for its indexes are places: the list goes."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    if not path:
+        return {}
+    step, rest = path[0], path[1:]
+    return {key: _without(value, rest) if key == step else value for key, value in data.items() if key != step or rest}

@@ -1,0 +1,246 @@
+"""YAML 1.2 with the core schema (yaml.org/spec/1.2.2, chapter 10.3), on PyYAML's parser.
+
+PyYAML reads YAML 1.1: `no` is false, 2222:22 is 133342, 017 is 15, and of two equal keys the last wins in silence. Here
+only true and false are booleans, and a second key is refused. Anchors and merge keys (`<<`) are kept, although 1.2 has
+dropped the latter: files with several similar jobs read better with them, and other tools of the field accept them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from yaml.events import StreamEndEvent
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from dtctl.config.yaml.document import MOST_PROBLEMS, Document, Marks, Path, Scalar, dotted
+from dtctl.config.yaml.syntax import second_document, syntax_problem
+from dtctl.errors import ConfigError, Place, Problem
+
+MOST_VALUES = 20_000
+"""Aliases of aliases multiply (the `billion laughs`), and so do merge keys; no cluster has this many settings."""
+MOST_NODES = 30_000
+"""Keys and values as they are written. PyYAML takes a second for these."""
+MOST_DEPTH = 50
+MOST_TEXT = 1_000_000
+"""Characters in all values, those of aliases counted each time."""
+LONGEST_NUMBER = 100
+"""Digits. Longer ones are text: Python refuses to convert thousands, and no setting is such a number."""
+
+_TOO_DEEP = "brackets or mappings are nested too deeply"
+_TAG = "tag:yaml.org,2002:"
+_NULL, _BOOL, _INT, _FLOAT, _STR, _MERGE = (_TAG + name for name in ("null", "bool", "int", "float", "str", "merge"))
+_PATTERNS = (
+    (_NULL, re.compile(r"null|Null|NULL|~|")),
+    (_BOOL, re.compile(r"true|True|TRUE|false|False|FALSE")),
+    (_INT, re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")),
+    (_FLOAT, re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")),
+    (_MERGE, re.compile(r"<<")),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's parser with the plain scalars of the core schema."""
+
+    _nodes = 0
+    _depth = 0
+
+    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
+        if kind is not ScalarNode:
+            return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
+        return _core_tag(value) if implicit[0] else _STR
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        """Stops before a text that is too large or too deep costs time: the scanner runs as far as it is asked."""
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        self._nodes += 1
+        if self._nodes > MOST_NODES:
+            raise _TooMuch(f"more than {MOST_NODES} keys and values", mark)
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise _TooMuch(_TOO_DEEP, mark)
+        node: Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+class _TooMuch(Exception):
+    """The text may be YAML, but it is no cluster file."""
+
+    def __init__(self, summary: str, mark: Any) -> None:
+        super().__init__(summary)
+        self.mark = mark
+
+
+def parse(text: str, name: str, *, places: bool = True) -> Document:
+    """The one document in `text`; its data is None when there is none.
+
+    `name` stands for the file in places; without `places` they hold nothing else. Raises ConfigError when the text is
+    not YAML or holds several documents.
+    """
+    try:
+        loader = _Loader(text)
+        loader.get_event()  # type: ignore[no-untyped-call]
+        node = None if loader.check_event(StreamEndEvent) else loader.compose_document()
+        if node is None:
+            nowhere = Marks(Place(name), Place(name))
+            return Document(None, {(): nowhere}, [])
+        if not loader.check_event(StreamEndEvent):
+            mark = loader.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise second_document(_place(name, mark, places=places))
+        reader = _Reader(name, places=places)
+        return Document(reader.read(node, ()), reader.marks, reader.problems)
+    except _TooMuch as error:
+        raise ConfigError([Problem(_place(name, error.mark, places=places), str(error))]) from error
+    except yaml.YAMLError as error:
+        raise ConfigError([syntax_problem(error, text, name, places=places)]) from error
+
+
+_Pairs = dict[str, tuple[Node, Node]]
+"""Text of a key -> the key and its value."""
+
+
+class _Reader:
+    """Turns nodes into data, and notes the place of each on the way."""
+
+    def __init__(self, name: str, *, places: bool) -> None:
+        self.marks: dict[Path, Marks] = {}
+        self.problems: list[Problem] = []
+        self._name = name
+        self._places = places
+        self._open: set[int] = set()
+        self._values = 0
+        self._text = 0
+        self._known_pairs: dict[int, _Pairs] = {}
+
+    def read(self, node: Node, path: Path, key: Node | None = None) -> Any:
+        self._count(node, 1)
+        self.marks[path] = Marks(self._place(key or node), self._place(node))
+        if len(path) > MOST_DEPTH:
+            raise self._too_much(node, _TOO_DEEP)
+        if id(node) in self._open:
+            self._report(node, "an alias stands inside what it stands for")
+            return None
+        if not isinstance(node, ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
+            self._report(node, f"the tag {_shown(node.tag)} is not known here", "leave the tag out")
+        self._open.add(id(node))
+        try:
+            if isinstance(node, MappingNode):
+                return self._mapping(node, path)
+            if isinstance(node, SequenceNode):
+                return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+            return self._scalar(node)
+        finally:
+            self._open.discard(id(node))
+
+    def _count(self, node: Node, values: int) -> None:
+        self._values += values
+        if self._values > MOST_VALUES:
+            raise self._too_much(node, f"more than {MOST_VALUES} values, with those that aliases stand for")
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        return {text: self.read(value, (*path, text), key) for text, (key, value) in self._pairs(node, path).items()}
+
+    def _pairs(self, node: MappingNode, path: Path) -> _Pairs:
+        """The mapping's pairs, after those that merge keys bring in; found once for each node, however often merged."""
+        if id(node) not in self._known_pairs:
+            merged, own = self._merged_and_own(node, path)
+            self._known_pairs[id(node)] = {**merged, **own}
+        return self._known_pairs[id(node)]
+
+    def _merged_and_own(self, node: MappingNode, path: Path) -> tuple[_Pairs, _Pairs]:
+        merged: _Pairs = {}
+        own: _Pairs = {}
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                self._merge(value, path, merged)
+            elif not isinstance(key, ScalarNode) or key.tag == _NULL:
+                self._report(key, "a key must be text", 'put a name that begins with a bracket in quotes: "[1-4]"')
+            elif key.value in own:
+                self._report_twice(key, own[key.value][0], path)
+            else:
+                own[key.value] = (key, value)
+        return merged, own
+
+    def _report_twice(self, key: ScalarNode, first_key: Node, path: Path) -> None:
+        first = self._place(first_key)
+        where = f" at line {first.line}, column {first.column}" if first.line else ""
+        self._report(key, f"{dotted((*path, key.value))} is here a second time; the first is{where}", "keep one")
+
+    def _merge(self, value: Node, path: Path, merged: _Pairs) -> None:
+        """Adds the pairs of what `<<` names; of several the first wins (yaml.org/type/merge.html)."""
+        for source in value.value if isinstance(value, SequenceNode) else [value]:
+            if not isinstance(source, MappingNode):
+                self._report(source, "'<<' takes an alias of a mapping, or a list of such", "write <<: *name")
+            elif id(source) in self._open:
+                self._report(source, "an alias stands inside what it stands for")
+            else:
+                self._open.add(id(source))
+                pairs = self._pairs(source, path)
+                self._open.discard(id(source))
+                self._count(source, len(pairs) + 1)
+                for text, pair in pairs.items():
+                    merged.setdefault(text, pair)
+
+    def _scalar(self, node: Node) -> Scalar | None:
+        text: str = node.value
+        self._text += len(text)
+        if self._text > MOST_TEXT:
+            raise self._too_much(node, f"the values have more than {MOST_TEXT} characters together")
+        if node.tag == _NULL:
+            return None
+        try:
+            value = _construct(node.tag, text)
+        except (ValueError, KeyError):
+            self._report(
+                node, f"the tag {_shown(node.tag)} does not fit {text!r}, or is not known here", "leave the tag out"
+            )
+            return None
+        return Scalar(value, text)
+
+    def _report(self, node: Node, summary: str, hint: str = "") -> None:
+        problem = Problem(self._place(node), summary, hint)
+        if problem not in self.problems:
+            self.problems.append(problem)
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise ConfigError(self.problems)
+
+    def _too_much(self, node: Node, summary: str) -> ConfigError:
+        return ConfigError([*self.problems, Problem(self._place(node), summary)])
+
+    def _place(self, node: Node) -> Place:
+        return _place(self._name, node.start_mark, places=self._places)
+
+
+def _place(name: str, mark: Any, *, places: bool) -> Place:
+    return Place(name, mark.line + 1, mark.column + 1) if places else Place(name)
+
+
+def _shown(tag: str) -> str:
+    return tag.replace(_TAG, "!!")
+
+
+def _core_tag(text: str) -> str:
+    return next((tag for tag, pattern in _PATTERNS if pattern.fullmatch(text)), _STR)
+
+
+def _construct(tag: str, text: str) -> bool | int | float | str:
+    """Raises ValueError or KeyError when an explicit tag does not fit its text."""
+    if tag in (_STR, _MERGE):
+        return text
+    if tag == _BOOL:
+        return {"true": True, "false": False}[text.lower()]
+    if tag == _INT:
+        return _integer(text)
+    if tag == _FLOAT:
+        return float(re.sub(r"^([-+]?)\.(inf|nan)$", r"\1\2", text.lower()))
+    raise KeyError(tag)
+
+
+def _integer(text: str) -> int | str:
+    if len(text) > LONGEST_NUMBER:
+        return text
+    if text[:2] in ("0o", "0x"):
+        return int(text[2:], 8 if text[1] == "o" else 16)
+    return int(text)

@@ -1,0 +1,66 @@
+"""One connection for a whole run: to the host of its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from dtctl.errors import AgentError, DtctlError, TransportError, advice
+from dtctl.operations.asking.conversation import Request
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.seam import Transport
+
+R = TypeVar("R")
+
+_NOT_THERE = {
+    "no_run": "has no run",
+    "not_coordinator": "does not coordinate the run",
+    "internal": "cannot revive its agent",
+    "not_answering": "does not answer",
+    "damaged": "has damaged files of the run",
+}
+
+
+class CoordinatorAway(DtctlError):
+    """The coordinator cannot be asked; every host may still be asked for itself."""
+
+    def __init__(self, host: str, cause: DtctlError, known: RunRecord | None = None) -> None:
+        code = cause.code if isinstance(cause, AgentError) else ""
+        super().__init__(
+            f"the coordinator's host {host} {_NOT_THERE.get(code, 'cannot be reached')}",
+            detail=cause.summary,
+            hint=advice(cause),
+        )
+        self.exit_code = cause.exit_code
+        self.host = host
+        self.cause = cause
+        self.known = known
+        """The run as other hosts know it."""
+
+    @property
+    def unreachable(self) -> Mapping[str, DtctlError]:
+        """The host, if there is no use in trying it again."""
+        return {self.host: self.cause} if isinstance(self.cause, TransportError) else {}
+
+    @property
+    def elsewhere(self) -> bool:
+        """The host was asked, and knows nothing of coordinating a run."""
+        return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
+
+
+def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R]) -> R:
+    """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
+    try:
+        session = transport.open(record.way_to(record.coordinator))
+        try:
+            return wanted.put(record, session)
+        finally:
+            session.close()
+    except DtctlError as error:
+        raise away(record.coordinator, error) from error
+
+
+def away(host: str, error: DtctlError) -> DtctlError:
+    """What an error of the coordinator's host means: that it is away, or the error itself."""
+    gone = isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in _NOT_THERE)
+    return CoordinatorAway(host, error) if gone else error

@@ -1,0 +1,94 @@
+"""Records of runs as files: written all at once, and believed only when every field is what it has to be."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from dtctl.errors import DtctlError
+from dtctl.operations.memory.record import RECORD_VERSION, RunRecord
+from dtctl.places import read_regular
+
+_LIMIT_BYTES = 1 << 26
+
+
+class DamagedRecord(Exception):
+    """The file is there, and is no record."""
+
+
+def read_record(path: Path) -> RunRecord | None:
+    """None for a file that is not there, or of another version of dtctl. Raises DamagedRecord."""
+    try:
+        data = json.loads(read_regular(path, _LIMIT_BYTES))
+        if data["version"] != RECORD_VERSION:
+            return None
+        record = RunRecord.from_json(data)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedRecord(str(error.strerror)) from error
+    except (DtctlError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedRecord("it is not the record of a run") from error
+    if not (_fits(record, RunRecord) and _is_consistent(record)):
+        raise DamagedRecord("it is not the record of a run")
+    return record
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    replace_text(path, json.dumps(record.to_json(), indent=1))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes 0600 and all at once: a reader sees the old text or the new, and a full disk leaves the old one."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            os.fchmod(descriptor, 0o600)  # mkstemp minds the umask
+            stream.write(text)
+        Path(temporary).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _is_consistent(record: RunRecord) -> bool:
+    """Whoever has a task's host has the host, too."""
+    return (
+        record.lead in record.roster
+        and set(record.roster.values()) <= record.hosts.keys()
+        and record.servers <= record.roster.keys()
+    )
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of the type that is written beside its name."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
+    if origin is frozenset:
+        return isinstance(value, frozenset) and all(_fits(each, inner[0]) for each in value)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    hints = _fields(kind)
+    return isinstance(value, kind) and all(_fits(getattr(value, name), hint) for name, hint in hints.items())
+
+
+@functools.cache
+def _fields(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}

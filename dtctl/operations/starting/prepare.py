@@ -1,0 +1,100 @@
+"""From a cluster file to what `up` starts: the plan, the code and the secrets, read on the controller."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtctl.model import Cluster, SshSettings
+from dtctl.operations.memory.record import record_of_plan
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.secrets import find_secrets
+from dtctl.operations.up import Start
+from dtctl.plan.local import on_this_machine
+from dtctl.plan.run import plan_run
+from dtctl.plan.spec import digest
+from dtctl.plan.values import RunPlan
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+
+Hostname = Callable[[SshSettings], str]
+"""The name that SSH would connect to, by its own configuration."""
+
+
+def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
+    names = {
+        host.name: hostname(host.ssh) for host in cluster.hosts.values() if host.ssh is not None and not host.address
+    }
+    return plan_run(cluster, names, local_python=sys.executable)
+
+
+def make_local(cluster: Cluster) -> Cluster:
+    """The cluster on this machine, on ports that are free here now."""
+    return on_this_machine(cluster, _is_free)
+
+
+def prepare_launch(
+    cluster: Cluster,
+    hostname: Hostname,
+    environ: Mapping[str, str],
+    *,
+    local: bool = False,
+    replace: bool = False,
+) -> Start:
+    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found."""
+    found = find_secrets(cluster, environ)
+    bundle = scan_code(cluster)
+    said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    plan = make_plan(make_local(cluster) if local else cluster, hostname)
+    created = time.time()
+    run = run_id(cluster.name, created)
+    return Start(
+        plan=plan,
+        record=record_of_plan(plan, run, created),
+        bundle=bundle,
+        digest=said,
+        controller=controller_name(),
+        secrets=found,
+        authority=Authority(run),
+        replace=replace,
+    )
+
+
+def scan_code(cluster: Cluster) -> Bundle:
+    """The cluster's code, without the files that hold secrets or keys."""
+    from dtctl.bundle import scan
+
+    keys = [host.ssh.identity_file for host in cluster.hosts.values() if host.ssh and host.ssh.identity_file]
+    env_file = [cluster.trainer.env_file] if cluster.trainer.env_file else []
+    return scan(
+        cluster.trainer.code,
+        cluster=cluster.name,
+        secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
+    )
+
+
+def run_id(cluster: str, now: float) -> str:
+    """Sorts by time, and two controllers never make the same."""
+    return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(2)}"
+
+
+def controller_name() -> str:
+    """user@host of whoever types here."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,89 @@
+"""The part of a conversation in which a host is made ready: it says what it lacks and how far it has come."""
+
+from __future__ import annotations
+
+import time
+
+from dtctl.agent.records import answers
+from dtctl.bundle import Sender
+from dtctl.operations.asking.conversation import Progress, Report
+from dtctl.transport.frames import untrue
+from dtctl.transport.seam import Message, Session
+
+MOST_NEEDS = 1000
+SETUP_TEXT_BYTES = 4 << 20
+"""What of a setup's output is shown."""
+
+_REPORT_EVERY_S = 0.05
+
+
+def converse(session: Session, sender: Sender | None, report: Report, *, until: str) -> Message:
+    """Answers what the agent needs (`sender` None: nothing any more) and passes on its progress; the `until` frame.
+
+    Raises TransportError for any other frame, and for needs that no bundle has.
+    """
+    host = session.host.name
+    telling = _Telling(host, report)
+    needs = _Needs(host, sender)
+    while (message := session.receive()).type != until:
+        if message.type == "progress":
+            telling.progress(message.of(answers.Progress), message.payload)
+        elif message.type == "need":
+            needs.serve(session, message, report)
+        else:
+            raise untrue(host, f"sends a `{message.type}` where a `{until}` was awaited")
+    return message
+
+
+class _Needs:
+    """A host may ask for each file twice, as one that it has lost meanwhile, and for no other."""
+
+    def __init__(self, host: str, sender: Sender | None) -> None:
+        self._host = host
+        self._sender = sender
+        self._needs = 0
+        self._files = 0
+
+    def serve(self, session: Session, message: Message, report: Report) -> None:
+        if self._sender is None:
+            raise untrue(self._host, "needs files that it has been given")
+        indexes = message.of(answers.Need)["files"]
+        known = len(self._sender.bundle.manifest.files)
+        self._needs += 1
+        self._files += len(indexes)
+        if any(index >= known for index in indexes):
+            raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {known}")
+        if self._needs > MOST_NEEDS or self._files > 2 * known:
+            raise untrue(self._host, "needs the same files again and again")
+        self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
+
+
+class _Telling:
+    """Passes progress on as often as a screen can show it."""
+
+    def __init__(self, host: str, report: Report) -> None:
+        self._host = host
+        self._report = report
+        self._next = 0.0
+        self._phase = ""
+        self._text_bytes = 0
+
+    def progress(self, said: answers.Progress, payload: bytes) -> None:
+        text = said["text"] or payload.decode("utf-8", "replace")
+        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text)
+        if told.phase == "setup" and text:
+            self._setup(told)
+        elif told.phase != self._phase or time.monotonic() >= self._next:
+            self._report(told)
+        else:
+            return
+        self._phase = told.phase
+        self._next = time.monotonic() + _REPORT_EVERY_S
+
+    def _setup(self, told: Progress) -> None:
+        if self._text_bytes > SETUP_TEXT_BYTES:
+            return
+        self._text_bytes += len(told.text)
+        if self._text_bytes > SETUP_TEXT_BYTES:
+            told = Progress(self._host, told.phase, text="(what more the setup prints is not shown)\n")
+        self._report(told)

@@ -1,0 +1,131 @@
+"""The machine form of a run's status: TFJob's words where it has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtctl.operations.asking.coordination import Condition, Coordination, Incident
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.status import RunStatus
+from dtctl.render.machine.document import checkpoints, errors
+from dtctl.render.words import iso_utc
+
+
+def run_status(status: RunStatus) -> dict[str, Any]:
+    tasks = status.tasks.values()
+    jobs = dict.fromkeys(task.id.job for task in tasks)
+    ended = [past.ended for task in tasks for past in task.history]
+    decided = status.verdict.outcome.decided
+    return {
+        **_run(status.record),
+        "conditions": _conditions(status),
+        "replicaStatuses": {job: _replicas([task for task in tasks if task.id.job == job]) for job in jobs},
+        "startTime": iso_utc(status.record.created),
+        "completionTime": iso_utc(max(ended)) if decided and ended else None,
+        **_cause(status),
+        **(_coordination(status.coordination) if status.coordination else {}),
+        "tasks": [task_status(task) for task in tasks],
+        "checkpoints": [checkpoints(found) for found in status.checkpoints],
+        "errors": errors(status.errors),
+    }
+
+
+def task_status(task: TaskStatus) -> dict[str, Any]:
+    return {
+        "task": str(task.id),
+        "host": task.host,
+        "state": task.state.value,
+        "attempt": task.attempt,
+        "restarts": task.restarts,
+        "pid": task.pid,
+        "ready": task.ready,
+        "step": task.step,
+        "since": iso_utc(task.since),
+        "nextStart": iso_utc(task.next_start),
+        "reason": task.reason,
+        "exitCode": task.code,
+        "signal": task.signal,
+        "askedToEnd": task.asked,
+        "history": [
+            {
+                "attempt": past.attempt,
+                "started": iso_utc(past.started),
+                "ended": iso_utc(past.ended),
+                "exitCode": past.code,
+                "signal": past.signal,
+                "askedToEnd": past.asked,
+            }
+            for past in task.history
+        ],
+    }
+
+
+def _run(record: RunRecord) -> dict[str, Any]:
+    return {"cluster": record.cluster, "run": record.run, "lead": str(record.lead), "success": record.success}
+
+
+def _conditions(status: RunStatus) -> list[dict[str, Any]]:
+    """The one that holds now, then those of the past, oldest first."""
+    if status.coordination is not None:
+        now, past = status.coordination.condition, status.coordination.past
+        return [_condition(now, holds=True), *(_condition(one, holds=False) for one in past)]
+    since = [task.since for task in status.tasks.values() if task.since is not None]
+    return [_condition(Condition(status.verdict, max(since, default=status.record.created)), holds=True)]
+
+
+def _condition(condition: Condition, *, holds: bool) -> dict[str, Any]:
+    outcome = condition.verdict.outcome.value
+    return {
+        "type": outcome,
+        "status": "True" if holds else "False",
+        "reason": f"Run{outcome}",
+        "message": condition.verdict.reason,
+        "lastTransitionTime": iso_utc(condition.since),
+    }
+
+
+def _replicas(tasks: list[TaskStatus]) -> dict[str, int]:
+    states = [task.state.value for task in tasks]
+    counted = {"active": states.count("running") + states.count("starting") + states.count("stalled")}
+    return counted | {name: states.count(name) for name in ("succeeded", "failed", "stopped", "lost")}
+
+
+def _cause(status: RunStatus) -> dict[str, Any]:
+    """The task that failed first, with the end of its log."""
+    cause = status.verdict.cause
+    if cause is None:
+        return {"cause": None}
+    return {"cause": {"task": str(cause), "logTail": status.tasks[cause].tail}}
+
+
+def _coordination(told: Coordination) -> dict[str, Any]:
+    return {
+        "phase": told.phase,
+        "waitingFor": told.missing,
+        "restarts": told.restarts,
+        "warnings": list(told.warnings),
+        "incidents": [_incident(one) for one in told.incidents],
+        "hosts": [
+            {"host": host, "connected": one.connected, "heard": iso_utc(one.heard), "over": one.over}
+            for host, one in told.contacts.items()
+        ],
+    }
+
+
+def _incident(one: Incident) -> dict[str, Any]:
+    return {
+        "task": str(one.task) if one.task else None,
+        "host": one.host,
+        "reason": one.reason,
+        "noticed": iso_utc(one.noticed),
+        "restarted": [str(task) for task in one.restarted],
+        "collateral": [{"task": str(task), "reason": why} for task, why in one.collateral.items()],
+        "step": one.step,
+        "backToStep": one.back_to,
+        "stepsLost": one.steps_lost,
+        "startedAgain": iso_utc(one.begun),
+        "recovered": iso_utc(one.recovered),
+        "recoveredAfterSeconds": one.recovered_after_s,
+        "givenUp": one.closed,
+    }

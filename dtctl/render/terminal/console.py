@@ -1,0 +1,131 @@
+"""The two streams: results on stdout, progress and errors on stderr. rich honours NO_COLOR and FORCE_COLOR.
+
+Whatever dtctl writes is written here, so that text from outside reaches no terminal unless it is safe.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Literal
+
+from dtctl.errors import ExitCode
+from dtctl.render.terminal.safe import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ColorChoice = Literal["auto", "always", "never"]
+
+_choice: ColorChoice = "auto"
+
+
+def choose_color(choice: ColorChoice) -> None:
+    """For the whole process; `auto` leaves it to the terminal and the environment."""
+    global _choice
+    _choice = choice
+
+
+def out(width: int | None = None) -> Console:
+    """`width` in columns, in place of the terminal's."""
+    return _console(stderr=False, width=width)
+
+
+def err() -> Console:
+    return _console(stderr=True)
+
+
+def say(text: str) -> None:
+    """A line of the result, without style: rich, which costs a start 100 ms, is not needed for it."""
+    put(f"{one_line(text)}\n")
+
+
+def tell(text: str) -> None:
+    """A line about the work, without style, on stderr."""
+    put(f"{one_line(text)}\n", stderr=True)
+
+
+def put(text: str, *, stderr: bool = False) -> None:
+    """Writes text that is safe already."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream is None:  # the descriptor was closed when dtctl started
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        reader_gone(stderr=stderr)
+
+
+def pass_on(data: bytes, *, stderr: bool = False) -> None:
+    """Writes bytes as they came, for those who asked for that."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except BrokenPipeError:
+        reader_gone(stderr=stderr)
+
+
+def confirm(question: str) -> None:
+    """Asks on stderr; raises typer.Abort unless the answer is yes."""
+    import typer
+
+    typer.confirm(one_line(question), abort=True, err=True)
+
+
+def show_whatever_comes() -> None:
+    """For the whole process: what a stream's encoding cannot show becomes a mark instead of an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def reader_gone(*, stderr: bool) -> None:
+    """Without a reader the result ends quietly (dtctl logs | head); work does not stop because nobody watches it."""
+    stream = sys.stderr if stderr else sys.stdout
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    if not stderr:
+        raise SystemExit(ExitCode.OK)
+
+
+def on_terminal(*, stderr: bool = False) -> bool:
+    stream = sys.stderr if stderr else sys.stdout
+    return stream is not None and stream.isatty()
+
+
+def colored(*, stderr: bool = False) -> bool:
+    """Whether escape sequences may be written to the stream."""
+    return _console(stderr=stderr).color_system is not None
+
+
+def interactive() -> bool:
+    """Whether something that moves may be drawn on stderr."""
+    return on_terminal(stderr=True) and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def _console(*, stderr: bool, width: int | None = None) -> Console:
+    from dtctl.render.terminal.rich_console import SafeConsole
+
+    off = _choice == "never" or (_choice == "auto" and os.environ.get("CLICOLOR") == "0")
+    console = SafeConsole(
+        stderr=stderr,
+        width=width,
+        no_color=True if off else None,
+        color_system=None if off else "auto",
+        force_terminal=True if _choice == "always" else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+    # no_color leaves bold and dim in place; off a terminal or without colour the text is to be plain.
+    if console.no_color:
+        console._color_system = None
+    return console

@@ -1,0 +1,35 @@
+"""A table that is drawn again in place, for `status --watch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dtctl.operations.status import RunStatus
+from dtctl.render.errors import show_host_errors
+from dtctl.render.status import more_lines, show_status, status_table, summary
+from dtctl.render.terminal import console
+
+
+@contextmanager
+def redrawn() -> Iterator[Callable[[RunStatus], None]]:
+    """Off a terminal each state is simply printed below the last."""
+    out = console.out()
+    if not out.is_terminal:
+
+        def print_it(status: RunStatus) -> None:
+            show_status(status)
+            show_host_errors(status.errors)
+
+        yield print_it
+        return
+    from rich.console import Group
+    from rich.live import Live
+
+    with Live(console=out, auto_refresh=False) as live:
+
+        def draw(status: RunStatus) -> None:
+            away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
+            live.update(Group(summary(status), status_table(status), *more_lines(status), *away), refresh=True)
+
+        yield draw

@@ -1,0 +1,148 @@
+"""What can go wrong on the way to a host, in words: what was tried, what came back, what to do next."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dtctl.errors import HostKeyError, TransportError
+from dtctl.transport.ssh.authentication import LoginRefused
+from dtctl.transport.ssh.hostkeys import HostKey, Pinned
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A host on the way, as errors name it."""
+
+    name: str
+    """In the inventory; a gateway's is what the user called it."""
+    address: str
+    port: int
+    trust: str
+    """What to give to `dtctl trust`; nothing, and it looks at all hosts and their gateways."""
+
+    def __str__(self) -> str:
+        where = f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return where if self.name == self.address else f"{self.name} ({where})"
+
+    def try_command(self, user: str) -> str:
+        return f"ssh -p {self.port} {user}@{self.address} true    should work first"
+
+
+def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> TransportError:
+    """A TCP connection that did not come about."""
+    if isinstance(error, socket.gaierror):
+        return TransportError(
+            f"cannot find {to.name}: the name {to.address!r} does not resolve",
+            detail=error.strerror or "",
+            hint=f"check `ssh:` of {to.name} in the cluster file, or HostName in ~/.ssh/config",
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return TransportError(
+            f"{to} refuses connections", hint=f"does sshd run there, and is {to.port} its port? (`ssh: {{port: N}}`)"
+        )
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return TransportError(
+            f"{to} does not answer within {timeout_s:g} s",
+            hint="is it up, is the address right, and does no firewall stand between?",
+        )
+    return TransportError(f"cannot reach {to}", detail=error.strerror or str(error), hint="is the address right?")
+
+
+def no_banner(to: Destination, tries: int) -> TransportError:
+    return TransportError(
+        f"{to} closes the connection before it greets",
+        detail=f"tried {tries} times; an sshd with too many unfinished logins does so (MaxStartups)",
+        hint="if nothing else logs in there, is this really the port of an SSH server?",
+    )
+
+
+def silent(to: Destination, timeout_s: float) -> TransportError:
+    return TransportError(
+        f"{to} accepts connections, but does not greet as SSH servers do within {timeout_s:g} s",
+        hint="is this really the port of an SSH server?",
+    )
+
+
+def no_handshake(to: Destination, error: BaseException) -> TransportError:
+    return TransportError(f"cannot agree with {to} on how to encrypt", detail=str(error) or type(error).__name__)
+
+
+def login_timed_out(to: Destination, timeout_s: float) -> TransportError:
+    return TransportError(
+        f"{to} does not complete the login within {timeout_s:g} s", hint="the host may be very busy; try again"
+    )
+
+
+def cannot_log_in(to: Destination, story: LoginRefused) -> TransportError:
+    summary = f"cannot log in to {to} as {story.user}"
+    accepts = f"the host accepts {', '.join(story.accepts)}" if story.accepts else ""
+    offered = f"offered {', '.join(story.offered)}" if story.offered else "no key to offer"
+    locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in story.locked]
+    if story.more_than_a_key:
+        accepts = f"the key was accepted, but the host also wants {' or '.join(story.accepts)}"
+    elif story.ended:
+        accepts = f"the host ended the connection: {story.ended}"
+    detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *story.unusable])
+    if story.locked:
+        return TransportError(summary, detail=detail, hint=f"ssh-add {story.locked[0]}")
+    if story.ended and len(story.offered) > 1:
+        hint = "name the one right key: `ssh: {identity_file: PATH}`, dtctl -i PATH, or IdentitiesOnly in ~/.ssh/config"
+        return TransportError(summary, detail=detail, hint=hint)
+    return TransportError(summary, detail=detail, hint=to.try_command(story.user))
+
+
+def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]) -> HostKeyError:
+    return HostKeyError(
+        f"the host key of {to} is not known",
+        detail=f"it shows {key.type} {key.fingerprint}; looked in {', '.join(str(file) for file in files)}",
+        hint="dtctl trust",
+    )
+
+
+def changed_key(to: Destination, name: str, key: HostKey, pinned: Pinned) -> HostKeyError:
+    what = "has changed" if key.type == pinned.key.type else "is of another type than the one that is known"
+    return HostKeyError(
+        f"the host key of {to} {what}",
+        detail=f"it shows   {key.type} {key.fingerprint}\n"
+        f"pinned is  {pinned.key.type} {pinned.key.fingerprint} ({pinned})\n"
+        "somebody may be listening in, or the host was installed anew",
+        hint=f"if you know why: ssh-keygen -f {pinned.file} -R '{name}'; then dtctl trust {to.trust}".rstrip(),
+    )
+
+
+def revoked_key(to: Destination, key: HostKey, pinned: Pinned) -> HostKeyError:
+    return HostKeyError(
+        f"the host key of {to} is revoked", detail=f"{key.type} {key.fingerprint} is marked @revoked in {pinned}"
+    )
+
+
+def gateway_refuses(to: Destination, gateway: str, reason: str) -> TransportError:
+    return TransportError(
+        f"cannot reach {to} through {gateway}",
+        detail=f"{gateway} answers: {reason}",
+        hint=f"is {to.address}:{to.port} right as seen from {gateway}, and does its sshd allow forwarding?",
+    )
+
+
+def through_gateway(to: Destination, error: TransportError) -> TransportError:
+    """The gateway itself could not be used; the class tells what the matter is."""
+    return type(error)(
+        f"cannot reach {to.name} through its gateway: {error.summary}", detail=error.detail, hint=error.hint
+    )
+
+
+def proxy_command_failed(to: Destination, command: str, exit_code: int | None, stderr: str) -> TransportError:
+    ended = f"it ended with exit code {exit_code}"
+    return TransportError(
+        f"the ProxyCommand of {to.name} fails", detail="\n".join(filter(None, [f"{command}\n{ended}", stderr.strip()]))
+    )
+
+
+def no_session(to: Destination, reason: str) -> TransportError:
+    return TransportError(
+        f"{to} lets us log in, but opens no session", detail=reason, hint="MaxSessions or the account forbids it"
+    )

@@ -1,0 +1,151 @@
+"""A known_hosts file on disk: read with bounds, and added to only if it is one."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dtctl.config.known_hosts import is_named_so, is_of_ssh, why_not_written
+from dtctl.errors import TransportError
+from dtctl.transport.ssh.hostkeys import is_known_hosts_line, parse_known_hosts
+
+MOST_BYTES = 16_000_000
+LOCK_PATIENCE_S = 10.0
+"""Another user who may read the file can lock it, too."""
+
+
+def check_place(file: Path, project: Path | None) -> None:
+    """Raises TransportError for a file that a cluster file in `project` may not choose for new keys."""
+    if reason := why_not_written(file, project):
+        raise _unwritable(
+            file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
+        )
+    if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
+        raise _unwritable(file, "it holds no host key, so that nothing says what it is for")
+
+
+def check_content(file: Path) -> None:
+    """Raises TransportError for a file that holds anything but lines of known host keys."""
+    _check_lines(read(file), file)
+
+
+def read(file: Path) -> str:
+    """Its text; a file that is missing is empty, and so is /dev/null. Raises TransportError."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return "" if _is_null(descriptor) else _text(descriptor, file)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        raise TransportError(f"cannot read {file}: {_reason(error)}") from error
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[int]:
+    """The file, made if it is missing (0600), open to be added to by this process alone.
+
+    Raises TransportError, also for a file that holds anything but lines of known host keys: what is added to it may
+    mean something else to those who read it.
+    """
+    real = Path(os.path.realpath(file))
+    try:
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(real, flags, 0o600)
+    except OSError as error:
+        raise _unwritable(file, _reason(error)) from error
+    try:
+        _check_ownership(descriptor, file)
+        _lock(descriptor, file)
+        _check_lines(_text(descriptor, file), file)
+        yield descriptor
+    except OSError as error:
+        raise _unwritable(file, _reason(error)) from error
+    finally:
+        os.close(descriptor)
+
+
+def append(descriptor: int, lines: Sequence[str]) -> None:
+    """All lines or none, in one write, so that nobody ever reads half a line. Raises OSError, and TransportError for
+    a host whose name makes the line mean something else to others: `no-pty ssh-ed25519 ...` lets a key log in.
+    """
+    for line in lines:
+        if not is_known_hosts_line(line):
+            raise TransportError(
+                f"the key of a host that is called {line.split()[0]!r} is not kept",
+                hint="the word has a meaning of its own in authorized_keys; reach the host by another name",
+            )
+    size = os.fstat(descriptor).st_size
+    unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    data = (("\n" if unfinished else "") + "".join(f"{line}\n" for line in lines)).encode()
+    try:
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _text(descriptor: int, file: Path) -> str:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise TransportError(f"{file} is no regular file, so that it is not read for host keys")
+    data = bytearray()
+    while piece := os.pread(descriptor, MOST_BYTES + 1 - len(data), len(data)):
+        data += piece
+    if len(data) > MOST_BYTES:
+        raise TransportError(f"{file} has more than {MOST_BYTES} bytes, which is no list of host keys")
+    return data.decode("utf-8", "replace")
+
+
+def _is_null(descriptor: int) -> bool:
+    state = os.fstat(descriptor)
+    return stat.S_ISCHR(state.st_mode) and state.st_rdev == Path(os.devnull).stat().st_rdev
+
+
+def _check_ownership(descriptor: int, file: Path) -> None:
+    """A group may write to it, as files of people with the umask 002 are; everybody may not."""
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode):
+        raise _unwritable(file, "it is no regular file")
+    if state.st_uid != os.geteuid():
+        raise _unwritable(file, "it belongs to another user")
+    if state.st_mode & stat.S_IWOTH:
+        raise _unwritable(file, "every user may write to it", hint=f"chmod o-w {file}")
+
+
+def _lock(descriptor: int, file: Path) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise _unwritable(file, f"another program has locked it for {LOCK_PATIENCE_S:g} s") from None
+            time.sleep(0.01)
+
+
+def _check_lines(text: str, file: Path) -> None:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not is_known_hosts_line(line):
+            raise _unwritable(
+                file,
+                f"line {number} is not one of known host keys",
+                hint="is it really a known_hosts file? Then take the line out",
+            )
+
+
+def _unwritable(file: Path, reason: str, *, hint: str = "") -> TransportError:
+    return TransportError(f"cannot write {file}: {reason}", hint=hint)
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()

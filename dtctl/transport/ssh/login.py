@@ -1,0 +1,196 @@
+"""From a host's settings to a connection that is logged in: through its gateways, with retries, all of it bounded."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fabric import Config
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import SshSettings
+from dtctl.transport.ssh import errors
+from dtctl.transport.ssh.authentication import KeyAuthentication, LoginRefused
+from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
+from dtctl.transport.ssh.connection import HostKeys, StrictConnection
+from dtctl.transport.ssh.errors import Destination
+from dtctl.transport.ssh.gateways import Gateways, Login
+from dtctl.transport.ssh.hostkeys import HostKey, host_key_name
+from dtctl.transport.ssh.keyring import Keyring, Passphrase
+from dtctl.transport.ssh.known_hosts import KnownHosts
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+"""Between tries when an sshd drops connections because too many logins are unfinished (MaxStartups)."""
+
+LONGEST_TIMEOUT_S = 86400.0
+"""The kernel takes no timeout of weeks."""
+
+
+class Logins:
+    """Logs in to hosts; what many of them need (files, keys, gateways) is read and opened once. For many threads."""
+
+    def __init__(self, files: ConfigFiles, passphrase: Passphrase | None = None) -> None:
+        self.files = files
+        self.known_hosts = KnownHosts()
+        self._keyring = Keyring(passphrase)
+        self._gateways = Gateways(self._log_in_to_gateway)
+        self._configs: dict[tuple[Any, ...], Config] = {}
+        self._lock = threading.Lock()
+
+    def log_in(self, name: str, settings: SshSettings) -> Login:
+        """`name` is the host's in the inventory. Raises TransportError."""
+        return self.log_in_if(self.host_keys(name, settings, name), settings)
+
+    def log_in_if(self, host_keys: HostKeys, settings: SshSettings) -> Login:
+        """The same with another judgement of the host's own keys."""
+        self.hops(settings)  # raises where they form a circle
+        return self._log_in(host_keys, settings)
+
+    def hops(self, settings: SshSettings) -> list[SshSettings]:
+        """The jump hosts on the way, nearest first, as settings of their own."""
+        found: list[SshSettings] = []
+        gateway = self._gateway(settings)
+        while isinstance(gateway, SshSettings):
+            if gateway in found:
+                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="look at ProxyJump")
+            found.insert(0, gateway)
+            gateway = self._gateway(gateway)
+        return found
+
+    def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
+        """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""
+        options = self.files.lookup(settings)
+        to = Destination(name, str(options["hostname"]), _port(options), trust)
+        alias = options.get("hostkeyalias")
+        return HostKeys(
+            to,
+            host_key_name(str(alias)) if alias else host_key_name(to.address, to.port),
+            self.known_hosts,
+            known_hosts_files(settings, options),
+            accept_new=settings.host_keys == "accept-new",
+            said=said_known_hosts(settings),
+            project=Path(settings.project) if settings.project else None,
+        )
+
+    def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
+        """Believes these keys from now on; gives the file that they are written to."""
+        self.known_hosts.pin(host_keys.name, keys, host_keys.own_file)
+        self._gateways.forget_failures()
+        return host_keys.own_file
+
+    def _log_in(self, host_keys: HostKeys, settings: SshSettings) -> Login:
+        gateway = self._gateway(settings)
+        if not isinstance(gateway, SshSettings):
+            return Login(self._connect(settings, host_keys, gateway), host_keys.destination)
+        try:
+            lease = self._gateways.acquire(gateway)
+        except TransportError as error:
+            raise errors.through_gateway(host_keys.destination, error) from error
+        try:
+            connection = self._connect(settings, host_keys, lease.connection)
+        except BaseException:
+            lease.release()
+            raise
+        return Login(connection, host_keys.destination, lease)
+
+    def _log_in_to_gateway(self, settings: SshSettings) -> Login:
+        return self._log_in(self.host_keys(settings.target, settings), settings)
+
+    def _gateway(self, settings: SshSettings) -> SshSettings | str | None:
+        """The last jump host before the target, or a ProxyCommand, or None. The first to be set wins, as in OpenSSH."""
+        options = self.files.lookup(settings)
+        first = next((key for key in options if key in ("proxyjump", "proxycommand")), None)
+        if first == "proxycommand" and not settings.jump:
+            return options["proxycommand"]
+        jump = settings.jump or options.get("proxyjump", "none")
+        if jump.lower() == "none":
+            return None
+        *earlier, last = (LoginTarget.parse(hop) for hop in jump.split(","))
+        earlier_hops = ",".join(str(hop) for hop in earlier) or None
+        gateway = replace(settings, target=last.host, user=last.user, port=last.port, jump=earlier_hops)
+        own = self.files.lookup(gateway)
+        is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
+        return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others
+
+    def _connect(
+        self, settings: SshSettings, host_keys: HostKeys, via: StrictConnection | str | None
+    ) -> StrictConnection:
+        settings = split_target(settings)
+        timeout_s = _timeout_s(settings, self.files.lookup(settings))
+        deadline = time.monotonic() + timeout_s
+        for attempt in itertools.count(1):
+            remaining = max(1.0, deadline - time.monotonic())
+            connection = StrictConnection(settings.target, host_keys, via, remaining, self._config(settings))
+            try:
+                connection.open()
+                return connection
+            except (SSHException, LoginRefused, OSError, EOFError) as error:
+                failure = explain(connection, host_keys.destination, error, timeout_s)
+                if failure is not None:
+                    raise failure from error
+            pause = random.uniform(0.5, 1.0) * min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**attempt)
+            if time.monotonic() + pause > deadline:
+                raise errors.no_banner(host_keys.destination, attempt)
+            time.sleep(pause)
+        raise AssertionError("the deadline ends the loop")
+
+    def _config(self, settings: SshSettings) -> Config:
+        """Fabric's configuration: one for all hosts with the same overrides. No fabric.yaml is read."""
+        key = (settings.user, settings.port, settings.identity_file)
+        with self._lock:
+            if key not in self._configs:
+                authentication = {
+                    "strategy_class": functools.partial(KeyAuthentication, keyring=self._keyring),
+                    "identities": [settings.identity_file] if settings.identity_file else [],
+                }
+                self._configs[key] = Config(
+                    overrides={"authentication": authentication},
+                    ssh_config=self.files.parsed(settings.user, settings.port),
+                    lazy=True,
+                )
+            return self._configs[key]
+
+
+def explain(connection: StrictConnection, to: Destination, error: BaseException, timeout_s: float) -> DtctlError | None:
+    """What a failed attempt means; None: the server had no time for us, and it is worth trying again."""
+    protocol, proxy = connection.protocol, connection.proxy
+    if isinstance(error, LoginRefused):
+        return errors.login_timed_out(to, timeout_s) if error.late else errors.cannot_log_in(to, error)
+    if protocol is None:
+        if isinstance(connection.gateway, StrictConnection):
+            reason = error.text if isinstance(error, ChannelException) else str(error)
+            return errors.gateway_refuses(to, connection.gateway.original_host, reason)
+        assert isinstance(error, OSError)
+        return errors.cannot_connect(to, error, timeout_s)
+    if not protocol.remote_version:
+        if proxy is not None and proxy.exit_code != 0:
+            return errors.proxy_command_failed(to, proxy.command, proxy.exit_code, proxy.stderr)
+        is_late = connection.is_late() or isinstance(error.__context__, TimeoutError)
+        return errors.silent(to, timeout_s) if is_late else None
+    if connection.is_late():
+        return errors.login_timed_out(to, timeout_s)
+    return errors.no_handshake(to, error)
+
+
+def _port(options: Mapping[str, Any]) -> int:
+    try:
+        return int(options.get("port", 22))
+    except ValueError as error:
+        raise TransportError(f"Port {options['port']} in the SSH configuration is not a number") from error
+
+
+def _timeout_s(settings: SshSettings, options: Mapping[str, Any]) -> float:
+    """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
+    unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
+    configured = str(options.get("connecttimeout", ""))
+    said = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    return min(said, LONGEST_TIMEOUT_S)

@@ -1,0 +1,133 @@
+"""The agent on a host over SSH: one connection and one exec for each conversation."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+
+from paramiko.channel import Channel
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from dtctl.model import Host
+from dtctl.transport import payload
+from dtctl.transport.child import STDERR_BYTES
+from dtctl.transport.seam import Session
+from dtctl.transport.silence import Silence, Waiting, untold
+from dtctl.transport.ssh import errors
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.gateways import Login
+from dtctl.transport.ssh.keyring import Passphrase
+from dtctl.transport.ssh.login import Logins
+from dtctl.transport.stream import RemoteExit, StreamSession
+
+READ_BYTES = 256 * 1024
+WRITE_BYTES = 32 * 1024 - 64
+"""One packet. paramiko's `sendall` copies all that is left for each packet, which is quadratic for 40 MB."""
+EXIT_STATUS_S = 5.0
+"""For the exit status to follow the end of the output."""
+
+
+class SshTransport:
+    """`passphrase` asks a person for that of a key file, once for each key; None where nobody can be asked."""
+
+    def __init__(
+        self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = untold
+    ) -> None:
+        self.logins = Logins(files or ConfigFiles(), passphrase)
+        self._waiting = waiting
+
+    def open(self, host: Host) -> Session:
+        assert host.ssh is not None
+        login = self.logins.log_in(host.name, host.ssh)
+        try:
+            channel = _run_loader(login)
+        except BaseException:
+            login.close()
+            raise
+        session = StreamSession(host, ChannelStream(channel, login), self._waiting)
+        try:
+            session.greet(payload.opening())
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+def _run_loader(login: Login) -> Channel:
+    """paramiko waits without a limit for the answer to an exec, so the connection is ended when there is none."""
+    limit_s = login.connection.timeout_s
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        login.connection.close()
+
+    limit = threading.Timer(limit_s, end)
+    limit.daemon = True
+    try:
+        channel: Channel = login.connection.create_session()
+        limit.start()
+        channel.exec_command(payload.LOADER)
+    except ChannelException as error:
+        raise errors.no_session(login.destination, error.text) from error
+    except (SSHException, EOFError, OSError) as error:
+        why = f"it does not answer within {limit_s:g} s" if late.is_set() else str(error) or type(error).__name__
+        raise errors.no_session(login.destination, why) from error
+    finally:
+        limit.cancel()
+    return channel
+
+
+class ChannelStream:
+    """A remote command's standard input and output."""
+
+    def __init__(self, channel: Channel, login: Login) -> None:
+        self._channel = channel
+        self._login = login
+        self._stderr = b""
+
+    def read(self, timeout_s: float | None) -> bytes:
+        self._channel.settimeout(timeout_s)
+        data = self._channel.recv(READ_BYTES)
+        self._drain_stderr()
+        return data
+
+    def _drain_stderr(self) -> None:
+        """Else the remote process would stand still when the window is full."""
+        while self._channel.recv_stderr_ready():
+            self._stderr = (self._stderr + self._channel.recv_stderr(READ_BYTES))[-STDERR_BYTES:]
+
+    def write(self, data: bytes, silence: Silence) -> None:
+        for start in range(0, len(data), WRITE_BYTES):
+            self._send(data[start : start + WRITE_BYTES], silence)
+
+    def _send(self, piece: bytes, silence: Silence) -> None:
+        while piece:
+            self._channel.settimeout(silence.wait_s)
+            try:
+                sent = self._channel.send(piece)
+            except TimeoutError:  # nothing was sent; it may be the limit of a reader in another thread that has passed
+                silence.look()
+                continue
+            if sent == 0:
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            piece = piece[sent:]
+            silence.broken()
+
+    def ending(self) -> RemoteExit:
+        self._channel.status_event.wait(EXIT_STATUS_S)
+        self._drain_stderr()
+        code = self._channel.exit_status
+        protocol: Any = self._login.connection.protocol
+        silent = "nothing was heard of the host for a minute" if protocol.packetizer.dead else ""
+        return RemoteExit(code if code >= 0 else None, stderr=self._stderr, reason=silent)
+
+    def close(self) -> None:
+        protocol: Any = self._login.connection.protocol
+        if protocol.can_send():  # or a word of farewell would wait for who takes nothing
+            with suppress(SSHException, EOFError, OSError):
+                self._channel.close()
+        self._login.close()

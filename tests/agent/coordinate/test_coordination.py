@@ -1,0 +1,230 @@
+"""Agents of three hosts that act as one: real supervisors, real links over loopback, trainers that only listen."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dtctl.operations.starting.credentials import Authority
+from tests.agent.conftest import MakeHost
+from tests.agent.host import AgentHost, Fields, kill, python_task
+from tests.unit.agent.coordinate.world import spec_of
+from tests.waiting import eventually
+
+TRAINER = """
+import os, socket, sys, time
+server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+end = time.monotonic() + float(os.environ.get("SECONDS", 1e9))
+step = 0
+while time.monotonic() < end:
+    step += 1
+    print("step", step)
+    time.sleep(0.1)
+"""
+PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c"}
+
+
+class Cluster:
+    """Hosts a, b and c with a task each; b coordinates."""
+
+    def __init__(self, make_host: MakeHost) -> None:
+        self.hosts = {name: make_host(name) for name in PLACES.values()}
+        self.port = free_port()
+        self.specs: dict[str, Fields] = {}
+        self.runs = 0
+
+    def up(self, strategy: str = "async-ps", seconds: float = 1e9, without: str = "", **fields: object) -> None:
+        """Not on the host `without`."""
+        places = {task: name for task, name in PLACES.items() if name != without}
+        recovery = {"max_restarts": 3, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600}
+        where = {"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port}
+        self.runs += 1
+        fields = {"needs_checkpoint": False, "settle_s": 1.0, "grace_s": 5.0, "recovery": recovery, **fields}
+        spec = spec_of(strategy, places, coordinator=where, run=f"demo-{self.runs}", **fields)
+        authority = Authority(spec["run"])
+        with ExitStack() as stack:
+            talks = {}
+            for task, name in places.items():
+                host = self.hosts[name]
+                env = {"PORT": str(free_port()), "SECONDS": str(seconds if task == "chief:0" else 1e9)}
+                own = task == "worker:0"
+                program = python_task(task, TRAINER, env=env, port=int(env["PORT"]), ready="listening", own=own)
+                self.specs[name] = host.spec(program, **{**spec, "host": name, "cluster": "c", "lead": "chief:0"})
+                self.specs[name].update(tasks=[program], digest=spec["run"], created=time.time())
+                talks[name] = stack.enter_context(host.open())
+                credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b"))
+                host.prepare(talks[name], self.specs[name], credentials=credentials, replace=True)
+            for word, answer in (("start", "started"), ("keep", "result")):
+                for talk in talks.values():
+                    talk.send(word)
+                for talk in talks.values():
+                    talk.await_type(answer)
+
+    def of(self, task: str) -> tuple[AgentHost, Fields]:
+        return self.hosts[PLACES[task]], self.specs[PLACES[task]]
+
+    def view(self) -> Fields:
+        found: Fields = json.loads(self.file("cluster.json").read_text())
+        return found
+
+    def file(self, name: str) -> Path:
+        return self.hosts["b"].run_directory(self.specs["b"]) / name
+
+    def story(self) -> list[Fields]:
+        return [json.loads(line) for line in self.file("history.jsonl").read_text().splitlines()]
+
+    def entry(self, task: str) -> Fields:
+        host, spec = self.of(task)
+        found: Fields = host.state(spec)["tasks"][task]
+        return found
+
+    def running(self, **attempts: int) -> bool:
+        """All run and listen, in these attempts (the first if not said), and the coordinator knows it."""
+        known = self.view()
+        states = [(known["hosts"][host]["state"] or {"tasks": {}})["tasks"].get(task) for task, host in PLACES.items()]
+        return known["phase"] == "running" and all(
+            entry is not None
+            and entry["ready"]
+            and entry["state"] == "running"
+            and entry["attempt"] == attempts.get(task.partition(":")[0], 1)
+            for task, entry in zip(PLACES, states, strict=True)
+        )
+
+    def kill_task(self, task: str) -> None:
+        kill(self.entry(task)["pid"])
+
+    def kill_agent(self, name: str) -> None:
+        kill(self.hosts[name].supervisor(self.specs[name]))
+
+    def freeze_agent(self, name: str) -> Callable[[], None]:
+        """Its tasks go on; returns what thaws it."""
+        pid = self.hosts[name].supervisor(self.specs[name])
+        kill(pid, signal.SIGSTOP)
+        return lambda: kill(pid, signal.SIGCONT)
+
+    def stop(self, *names: str) -> None:
+        """As a controller does that does not reach the coordinator."""
+        for name in names:
+            how = {"grace_s": 2, "reason": "stopped by ada", "by": "ada@laptop"}
+            self.hosts[name].ask("stop", tasks=None, everything=True, **how)
+
+    def all_ended(self) -> bool:
+        return not any(host.processes() for host in self.hosts.values())
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(make_host: MakeHost) -> Iterator[Cluster]:
+    made = Cluster(make_host)
+    yield made
+    for host in made.hosts.values():
+        log = next(host.root.glob("runs/*/*/agent.log"), None)
+        text = log.read_text() if log else ""
+        assert "Traceback" not in text, text
+
+
+def test_tasks_start_in_order_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) -> None:
+    cluster.up(seconds=3)
+    eventually(cluster.all_ended, 60, "every agent to be gone")
+    known = cluster.view()
+    assert (known["condition"]["type"], known["phase"]) == ("Succeeded", "ended")
+    assert [cluster.entry(task)["state"] for task in PLACES] == ["stopped", "succeeded", "stopped"]
+    begun = [line["task"] for line in cluster.story() if line["from"] == "starting" and line["to"] == "running"]
+    assert begun == ["ps:0", "chief:0", "worker:0"]
+    ended = [line["task"] for line in cluster.story() if line["kind"] == "task" and line["to"] == "stopped"]
+    assert ended == ["worker:0", "ps:0"]
+
+
+@pytest.mark.parametrize("task", PLACES)
+def test_a_killed_task_comes_back_alone(cluster: Cluster, task: str) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    cluster.kill_task(task)
+    eventually(lambda: cluster.running(**{task.partition(":")[0]: 2}), what="the recovery")
+    [incident] = cluster.view()["incidents"]
+    assert (incident["task"], incident["reason"]) == (task, "killed by SIGKILL")
+
+
+def test_a_gang_is_restarted_as_one(cluster: Cluster) -> None:
+    cluster.up("sync-ps")
+    eventually(cluster.running, what="the start")
+    cluster.kill_task("ps:0")
+    eventually(lambda: cluster.running(ps=2, chief=2, worker=2), what="the recovery")
+    assert cluster.view()["restarts"] == 1
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_killed_agent_takes_nothing_with_it_and_is_back_by_itself(cluster: Cluster, name: str) -> None:
+    """Host a has the ps, and b is the coordinator's."""
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    before = cluster.view()["hosts"][name]["state"]["agent"]["pid"]
+    pids = [cluster.entry(task)["pid"] for task in PLACES]
+    cluster.kill_agent(name)
+    eventually(lambda: cluster.view()["hosts"][name]["state"]["agent"]["pid"] != before, what="another agent")
+    eventually(lambda: all(host["connected"] for host in cluster.view()["hosts"].values()), what="contact")
+    assert [cluster.entry(task)["pid"] for task in PLACES] == pids
+    cluster.kill_task("ps:0")
+    eventually(lambda: cluster.running(ps=2), what="the recovery")
+
+
+def test_a_coordinator_and_its_task_that_die_together_are_mended(cluster: Cluster) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    chief = cluster.entry("chief:0")["pid"]
+    cluster.kill_agent("b")
+    kill(chief)
+    eventually(lambda: cluster.running(chief=2), what="the recovery")
+
+
+def test_every_host_told_to_stop_ends_the_run(cluster: Cluster) -> None:
+    cluster.up()
+    cluster.stop("a", "b", "c")
+    eventually(cluster.all_ended, what="every agent to be gone")
+    assert cluster.view()["condition"]["type"] == "Stopped"
+
+
+def test_a_coordinator_that_was_away_when_the_run_was_stopped_hears_of_it(cluster: Cluster) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    thaw = cluster.freeze_agent("b")
+    cluster.stop("a", "c")
+    assert [cluster.entry(task)["state"] for task in PLACES] == ["stopped", "running", "stopped"]
+    thaw()
+    eventually(cluster.all_ended, 60, "every agent to be gone")
+    assert cluster.entry("chief:0")["state"] == "stopped"
+    condition = cluster.view()["condition"]
+    assert (condition["type"], condition["reason"]) == ("Stopped", "stopped by ada")
+
+
+@pytest.mark.parametrize("asked", ["stop", "replace"])
+def test_a_host_that_was_away_when_its_run_was_ended_does_not_meddle_with_the_next(
+    cluster: Cluster, asked: str
+) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    old = cluster.specs["a"]
+    thaw = cluster.freeze_agent("a")
+    eventually(lambda: not cluster.view()["hosts"]["a"]["connected"], what="the loss of host a")
+    if asked == "stop":
+        cluster.stop("b", "c")
+    cluster.up(without="a")
+    assert cluster.hosts["a"].state(old)["tasks"]["ps:0"]["state"] == "running"
+    thaw()
+    eventually(lambda: not cluster.hosts["a"].processes(), 60, "nothing left of the past")
+    assert cluster.hosts["a"].state(old)["tasks"]["ps:0"]["state"] == "stopped"
+    reasons = [line["reason"] for line in cluster.story() if line["kind"] == "contact"]
+    assert reasons == [f"a has come back with run {old['run']}, and was told that it is over"]
+    assert [cluster.entry(task)["state"] for task in ("chief:0", "worker:0")] == ["running", "running"]

@@ -1,0 +1,351 @@
+"""Requests about a whole run, against a cluster.json that a test writes in the coordinator's place."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.host.errors import Refused
+from dtctl.agent.records.answers import StopResult
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.requests import RestartRequest, StopRequest, WatchRequest
+from dtctl.agent.records.run_state import Entry, State
+from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.whole_run import PostedRequest, RunView
+from dtctl.agent.requests import coordinated, runs
+from dtctl.agent.run.runfiles import RunFiles
+from tests.unit.agent.test_records import LED
+
+TASKS = {"ps:0": "b", "worker:0": "a", "worker:1": "c"}
+
+View = dict[str, Any]
+
+
+def condition(type_: str, reason: str) -> dict[str, Any]:
+    return {"type": type_, "reason": reason, "cause": None, "since": 1.0}
+
+
+def state_of(host: str) -> State:
+    own = {task: made(Entry, state="running") for task, place in TASKS.items() if place == host}
+    return made(State, run="r-1", host=host, tasks=own)
+
+
+class Coordinator:
+    """cluster.json and the requests that lie before it; `does` is called with each look of a session."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.does: Callable[[Coordinator], None] = lambda _: None
+        now = time.time()
+        self.view: Any = made(
+            RunView,
+            serial=1,
+            run="r-1",
+            time=now,
+            elapsed_s=1.0,
+            phase="running",
+            condition=condition("Running", "3 of 3 tasks run"),
+            conditions=[],
+            warnings=[],
+            hosts={host: {"connected": True, "heard": now, "state": state_of(host)} for host in TASKS.values()},
+            intents={task: {} for task in TASKS},
+            incidents=[],
+            restarts=0,
+            request_serial=0,
+            missing=None,
+        )
+        self.save()
+
+    def save(self) -> None:
+        self.view["serial"] += 1
+        (self.directory / "new").write_text(json.dumps(self.view))
+        (self.directory / "new").rename(self.directory / "cluster.json")
+
+    def requests(self) -> list[dict[str, Any]]:
+        path = self.directory / "requests.json"
+        found: list[dict[str, Any]] = json.loads(path.read_text())["requests"] if path.exists() else []
+        return found
+
+    def set(self, task: str, **fields: Any) -> None:
+        self.view["hosts"][TASKS[task]]["state"]["tasks"][task].update(fields)
+
+    def cut(self, host: str, heard: float) -> None:
+        self.view["hosts"][host].update(connected=False, heard=heard)
+
+
+class Run:
+    """As `runs.Run`, with an agent that is always there."""
+
+    def __init__(self, directory: Path, coordinator: Coordinator | None, host: str = "a") -> None:
+        self.id = "r-1"
+        self.files = RunFiles(str(directory))
+        roster = [{"task": task, "host": place} for task, place in TASKS.items()]
+        led = {**LED, "run": "r-1", "host": host, "grace_s": 0.1, "roster": roster, "tasks": []}
+        self.spec = made(Spec, **led)
+        self._coordinator = coordinator
+
+    def keep_supervised(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.does(self._coordinator)
+            self._coordinator.save()
+
+    def supervise(self) -> None:
+        pass
+
+    def supervised(self) -> bool:
+        return True
+
+    def finished(self) -> bool:
+        return False
+
+
+class Talk:
+    """A conversation that nobody breaks off."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, kind: str, frame: dict[str, Any]) -> None:
+        self.sent.append(dict(frame, type=kind))
+
+    def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    made = Coordinator(tmp_path)
+    monkeypatch.setattr(runs, "need", lambda talk, request: Run(tmp_path, made))
+    monkeypatch.setattr(coordinated, "REACH_S", 0.2)
+    monkeypatch.setattr(coordinated, "END_LIMIT_S", 2.0)
+    monkeypatch.setattr(coordinated, "ANSWER_S", 0.5)
+    return made
+
+
+REQUESTS: dict[Any, tuple[str, Any]] = {
+    coordinated.stop: ("stop", StopRequest),
+    coordinated.restart: ("restart", RestartRequest),
+    coordinated.watch: ("watch", WatchRequest),
+}
+
+
+def ask(function: Callable[..., Any], talk: Talk | None = None, **fields: Any) -> Any:
+    name, record = REQUESTS[function]
+    return function(talk or Talk(), made(record, type=name, cluster="c", host="a", **fields))
+
+
+def obeys(coordinator: Coordinator) -> None:
+    """Ends what it is asked to end, on hosts that it reaches."""
+    for request in coordinator.requests():
+        for task, host in TASKS.items():
+            reached = coordinator.view["hosts"][host]["connected"]
+            if reached and (request["tasks"] is None or task in request["tasks"]):
+                coordinator.set(task, state="stopped")
+        coordinator.view["request_serial"] = request["serial"]
+
+
+def test_stop_waits_until_every_task_has_ended(coordinator: Coordinator) -> None:
+    coordinator.does = obeys
+    coordinator.set("worker:1", state="succeeded")
+    answer = ask(coordinated.stop, tasks=None, by="me", reason="stopped by me")
+    assert (answer["stopped"], answer["already"]) == (["ps:0", "worker:0"], ["worker:1"])
+    assert (answer["survivors"], answer["unreached"]) == ([], [])
+    (request,) = coordinator.requests()
+    assert (request["kind"], request["tasks"], request["by"]) == ("stop", None, "me")
+
+
+def test_stop_of_what_has_ended_asks_for_nothing(coordinator: Coordinator) -> None:
+    for task in TASKS:
+        coordinator.set(task, state="stopped")
+    answer = ask(coordinated.stop, tasks=None)
+    assert (answer["stopped"], answer["already"]) == ([], list(TASKS))
+    assert coordinator.requests() == []
+
+
+def test_stop_names_hosts_that_are_away(coordinator: Coordinator) -> None:
+    coordinator.does = obeys
+    coordinator.cut("c", heard=time.time())
+    answer = ask(coordinated.stop, tasks=None)
+    assert (answer["stopped"], answer["unreached"]) == (["ps:0", "worker:0"], ["c"])
+
+
+def takes(coordinator: Coordinator) -> None:
+    """Knows of its requests, and nothing comes of it."""
+    coordinator.view["request_serial"] = len(coordinator.requests())
+
+
+def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
+    coordinator.does = takes
+    coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
+    answer = ask(coordinated.stop, tasks=["ps:0"], grace_s=0)
+    assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
+
+
+def test_a_task_that_is_none_of_the_run_is_refused(coordinator: Coordinator) -> None:
+    with pytest.raises(Refused, match="worker:9: no such task"):
+        ask(coordinated.stop, tasks=["worker:9"])
+
+
+def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
+    def restarts(one: Coordinator) -> None:
+        for request in one.requests():
+            one.view["intents"]["worker:1"]["generation"] = 2
+            one.set("worker:1", state="running", generation=2, attempt=2)
+            one.view["request_serial"] = request["serial"]
+
+    coordinator.does = restarts
+    answer = ask(coordinated.restart, tasks=["worker:1"], by="me")
+    assert answer["tasks"]["worker:1"]["attempt"] == 2
+
+
+def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator) -> None:
+    def takes(one: Coordinator) -> None:
+        for request in one.requests():
+            one.view["intents"]["worker:1"]["generation"] = 2
+            one.view["request_serial"] = request["serial"]
+
+    coordinator.does = takes
+    coordinator.cut("c", heard=time.time())
+    answer = ask(coordinated.restart, tasks=["worker:1"], by="me")
+    assert (answer["tasks"], answer["unreached"]) == ({}, ["c"])
+
+
+def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
+    coordinator.view["condition"] = condition("Succeeded", "worker:0 came to its end")
+    coordinator.save()
+    with pytest.raises(Refused, match="has ended: Succeeded") as refused:
+        ask(coordinated.restart, tasks=["worker:1"])
+    assert refused.value.code == "run_ended"
+
+
+def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator) -> None:
+    looks = iter(range(100))
+
+    def ends(one: Coordinator) -> None:
+        if next(looks) == 3:
+            one.view["condition"] = condition("Stopped", "by me")
+            for task in TASKS:
+                one.set(task, state="stopped")
+
+    coordinator.does = ends
+    talk = Talk()
+    assert ask(coordinated.watch, talk, since_serial=0, until_final=True) == {"run": "r-1"}
+    serials = [frame["coordination"]["serial"] for frame in talk.sent]
+    assert serials == sorted(set(serials))
+    assert talk.sent[-1]["coordination"]["condition"]["type"] == "Stopped"
+
+
+@pytest.mark.parametrize(("silent_s", "over"), [(1.0, False), (60.0, True)])
+def test_a_host_that_is_away_for_long_does_not_hold_up_the_end(
+    coordinator: Coordinator, silent_s: float, over: bool
+) -> None:
+    coordinator.view["condition"]["type"] = "Succeeded"
+    for task in ("ps:0", "worker:0"):
+        coordinator.set(task, state="stopped")
+    now = time.time()
+    coordinator.cut("c", heard=now - silent_s)
+    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    assert whole.is_over(coordinator.view, now) is over
+
+
+def test_another_host_refuses(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        coordinated.WholeRun(Talk(), Run(tmp_path, None, host="b"))  # type: ignore[arg-type]
+    assert refused.value.code == "not_coordinator"
+
+
+def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
+    return made(PostedRequest, serial=0, kind=kind, tasks=tasks)
+
+
+def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinated, "BIRTH_LIMIT_S", 0.2)
+    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
+    (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
+    with pytest.raises(Refused, match="does not hold what it should") as refused:
+        whole.view()
+    assert refused.value.code == "damaged"
+    assert "cluster.json is damaged: restarts: expected a whole number, 0 or more, found 'many'" in refused.value.detail
+    coordinator.save()
+    assert whole.view()["restarts"] == 0
+
+
+def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(coordinator: Coordinator) -> None:
+    coordinator.does = takes
+    del coordinator.view["hosts"]["c"], coordinator.view["intents"]["worker:1"]
+    answer = ask(coordinated.stop, tasks=["worker:1"], grace_s=0)
+    assert checked(StopResult, answer)["unreached"] == ["c"]
+
+
+def test_cluster_json_is_read_again_only_when_it_has_changed(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
+    assert whole.peek() is whole.peek()
+    coordinator.save()
+    second = whole.peek()
+    assert second is not None
+    assert second["serial"] == coordinator.view["serial"]
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"serial": -1, "requests": []}', '{"serial": 1, "requests": [7]}'])
+def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
+    coordinator: Coordinator, damaged: str
+) -> None:
+    (coordinator.directory / "requests.json").write_text(damaged)
+    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    serial = whole.post(posted("stop", None))
+    assert [one["serial"] for one in coordinator.requests()] == [serial]
+    (aside,) = coordinator.directory.glob("requests.json.damaged-*")
+    assert aside.read_text() == damaged
+
+
+def test_a_coordinator_that_takes_nothing_is_not_asked_without_end(coordinator: Coordinator) -> None:
+    requests = [posted("stop", None) | {"serial": number} for number in range(1, 1001)]
+    (coordinator.directory / "requests.json").write_text(json.dumps({"serial": 1000, "requests": requests}))
+    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="has not taken the last 1000 requests"):
+        whole.post(posted("stop", None))
+
+
+def test_requests_that_were_not_taken_yet_are_kept(coordinator: Coordinator) -> None:
+    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    first = whole.post(posted("stop", ["ps:0"]))
+    second = whole.post(posted("restart", ["ps:0"]))
+    assert [one["serial"] for one in coordinator.requests()] == [first, second]
+    coordinator.view["request_serial"] = second
+    coordinator.save()
+    third = whole.post(posted("stop", None))
+    assert [one["serial"] for one in coordinator.requests()] == [third]
+
+
+def test_a_coordinator_that_takes_no_requests_is_said_not_to_answer(coordinator: Coordinator) -> None:
+    with pytest.raises(Refused, match="has not taken the request") as refused:
+        ask(coordinated.stop, tasks=None, grace_s=0.1)
+    assert refused.value.code == "not_answering"
+
+
+def test_a_coordinator_without_a_sign_of_life_is_said_not_to_answer(coordinator: Coordinator) -> None:
+    coordinator.view["time"] -= 60
+    with pytest.raises(Refused, match="no sign of life for 60 s"):
+        ask(coordinated.stop, tasks=None, grace_s=0.1)
+
+
+def test_stop_never_passes_over_a_task_that_has_not_ended_in_time(coordinator: Coordinator) -> None:
+    coordinator.does = takes
+    coordinator.set("worker:1", pid=77)
+    answer = ask(coordinated.stop, tasks=["worker:1"], grace_s=0.1)
+    assert answer["survivors"] == [{"task": "worker:1", "pid": 77, "command": "(not ended in time)"}]
+    assert answer["stopped"] == answer["already"] == []

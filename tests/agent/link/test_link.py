@@ -1,0 +1,297 @@
+"""The link between agents and the coordinator, over real sockets: those who belong to the run, and those who do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.link.tls import NONCE_BYTES
+from dtctl.agent.records.messages import PROTOCOL
+from tests.agent.link.links import Links, Message, client_hello, hello, issued, mark_of, orders, state
+
+CANNOT_BE_A_MESSAGE = {
+    "an endless line": b"x" * (3 << 20),
+    "a huge message": json.dumps(state(size=1 << 20)).encode() + b"\n",
+    "deep nesting": b'{"type":"state","state":' + b"[" * 500_000 + b"\n",
+    "closed deep nesting": b'{"type":"state","state":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "not UTF-8": b'{"type":"\xff\xfe"}\n',
+    "no JSON": b"GET / HTTP/1.1\r\n\r\n",
+    "no object": b"[1, 2]\n",
+    "no type": b'{"state":{}}\n',
+    "an infinite number": json.dumps(state()).replace('"serial": 1', '"serial": 1e999').encode() + b"\n",
+    "a number that is none": json.dumps(state()).replace('"serial": 1', '"serial": NaN').encode() + b"\n",
+    "a number of a million digits": json.dumps(state()).replace('"serial": 1', '"serial": ' + "9" * 1_000_000).encode()
+    + b"\n",
+    "an unknown type": b'{"type":"shutdown"}\n',
+    "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
+    "hello again": json.dumps(hello("h1")).encode() + b"\n",
+}
+
+
+def test_both_ends_hear_each_other(links: Links) -> None:
+    agent = links.agent("h1")
+    links.hub.ask("send", "h1", {"type": "welcome", "v": PROTOCOL, "events_from": 7})
+    assert agent.expect_type("welcome")["events_from"] == 7
+    for number in range(5):
+        agent.ask("send", state(f"é{number}", size=400_000))
+        links.hub.ask("send", "h1", orders(f"é{number}", size=400_000))
+    for number in range(5):
+        assert mark_of(links.hub.expect_type("state", "h1")) == f"é{number}"
+        assert mark_of(agent.expect_type("orders")) == f"é{number}"
+    agent.close()
+    links.forget(agent)
+    assert links.hub.expect_type("gone", "h1")["reason"] == "the other end has closed the connection"
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]"])
+def test_the_coordinator_is_reached_by_its_name_and_by_either_kind_of_address(links: Links, host: str) -> None:
+    if host == "[::1]" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    links.dialer(address=host).expect_type("connected")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
+def test_a_coordinator_that_is_known_by_a_loopback_address_listens_there_only(
+    tmp_path: Path, agent_python: str, address: str
+) -> None:
+    if address == "[::1]:0" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    own = address.rpartition(":")[0]
+    links = Links(tmp_path, agent_python, address)
+    try:
+        links.dialer(address=own).expect_type("connected")
+        for other in {"127.0.0.1", "127.0.0.2", "::1"} - {own.strip("[]")}:
+            with pytest.raises(OSError, match=r"."), socket.create_connection((other, links.port), 5):
+                pass
+    finally:
+        links.close()
+
+
+def _has_ipv6() -> bool:
+    with suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+def test_an_agent_finds_the_coordinator_that_comes_back(links: Links) -> None:
+    agent = links.agent("h1")
+    links.hub.kill()
+    links.forget(links.hub)
+    agent.expect_type("gone")
+    links.hub = links.end("hub", f"coordinator:{links.port}")
+    agent.expect_type("connected")
+    agent.ask("send", hello("h1"))
+    links.hub.expect_type("hello", "h1")
+
+
+def test_one_that_is_frozen_is_gone_and_one_that_has_nothing_to_say_is_not(links: Links) -> None:
+    quiet, frozen = links.agent("h1"), links.agent("h2")
+    os.kill(frozen.process.pid, signal.SIGSTOP)
+    try:
+        assert links.hub.expect_type("gone", "h2")["reason"] == "nothing was heard from it for 10 s"
+    finally:
+        os.kill(frozen.process.pid, signal.SIGCONT)
+    frozen.expect_type("gone")
+    frozen.expect_type("connected")
+    assert quiet.said("gone") == links.hub.said("gone", "h1") == []
+
+
+def test_the_second_connection_of_a_host_replaces_the_first(links: Links) -> None:
+    first = links.agent("h1")
+    second = links.dialer()
+    second.expect_type("connected")
+    second.ask("send", hello("h1", events=5))
+    assert links.hub.expect_type("gone", "h1")["reason"] == "it has connected again"
+    assert links.hub.expect_type("hello", "h1")["events"] == 5
+    first.expect_type("gone")
+    links.hub.ask("send", "h1", {"type": "welcome", "v": PROTOCOL, "events_from": 5})
+    second.expect_type("welcome")
+    assert first.said("welcome") == []
+
+
+def test_an_agent_that_is_refused_hears_why_though_it_talks_on(links: Links) -> None:
+    links.hub.ask("refuse", "h9", "it is not there, so that nothing happens")
+    agent = links.agent("h9")
+    for _ in range(50):
+        agent.ask("send", state(size=10_000))
+    links.hub.ask("refuse", "h9", "h9 is not in the roster")
+    assert agent.expect_type("refused")["reason"] == "h9 is not in the roster"
+    assert agent.expect_type("gone")["reason"] == "the coordinator refuses this agent: h9 is not in the roster"
+    assert links.hub.said("gone", "h9") == []
+
+
+def test_the_last_orders_arrive_though_the_coordinator_goes(links: Links) -> None:
+    agent = links.agent("h1")
+    links.hub.ask("send", "h1", orders(size=10_000, over=True))
+    links.hub.close()
+    links.forget(links.hub)
+    assert agent.expect_type("orders")["over"] is True
+
+
+def test_a_message_that_is_too_long_ends_the_connection_and_not_the_process(links: Links) -> None:
+    agent = links.agent("h1")
+    agent.ask("send", state(size=1 << 20))
+    assert "too long to be sent" in agent.expect_type("gone")["reason"]
+    agent.expect_type("connected")
+
+
+def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
+    deaf = links.keyholder()
+    deaf.say(hello("h1"))
+    links.hub.expect_type("hello", "h1")
+    for _ in range(40):
+        links.hub.ask("send", "h1", orders(size=900_000))
+    assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
+
+
+def test_who_breaks_the_protocol_is_told_so_and_nobody_else_notices(links: Links) -> None:
+    agent = links.agent("h2")
+    for what, line in CANNOT_BE_A_MESSAGE.items():
+        breaker = links.keyholder()
+        breaker.say(hello("h1"))
+        links.hub.expect_type("hello", "h1")
+        with suppress(OSError):  # the connection may end before it has all been sent
+            breaker.send(line)
+        reason = links.hub.expect_type("gone", "h1")["reason"]
+        if len(line) < 1000:
+            assert json.loads(breaker.hear()) == {"type": "refused", "reason": reason}
+        agent.ask("send", state(what))
+        assert mark_of(links.hub.expect_type("state", "h2")) == what
+    assert agent.said("gone") == []
+
+
+@pytest.mark.parametrize(
+    "message", [state(), hello("h1", v=99), {**hello("h1"), "host": None}], ids=["none", "another version", "no host"]
+)
+def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, message: Message) -> None:
+    breaker = links.keyholder()
+    breaker.say(message)
+    breaker.say(hello("h1"))
+    assert json.loads(breaker.hear())["type"] == "refused"
+    links.agent("h2")
+    assert links.hub.said("hello", "h1") == links.hub.said("gone", "h1") == []
+
+
+RUNNING = {"want": "run", "generation": 2, "version": 5}
+
+
+def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
+    late = links.dialer(links.past("h1"))
+    late.expect_type("connected")
+    late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))
+    assert links.hub.expect_type("past", "h1") == {"type": "past", "run": "r0"}
+    assert late.expect_type("welcome")["events_from"] == 7
+    told = late.expect_type("orders")
+    assert told["over"]
+    assert told["intents"]["ps:0"]["want"] == "stop"
+    assert told["intents"]["ps:0"]["version"] == 6
+    late.expect_type("gone")
+    links.agent("h1")
+    assert len(links.hub.said("hello", "h1")) == 1
+
+
+def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
+    late = links.dialer(links.past("h1"))
+    late.expect_type("connected")
+    late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
+    links.hub.expect_type("past", "h1")
+    late.ask("send", state("the past"))
+    late.expect_type("gone")
+    assert links.hub.said("hello", "h1") == links.hub.said("state", "h1") == []
+
+
+def test_an_agent_of_another_run_does_not_get_in(links: Links, tmp_path: Path) -> None:
+    stranger = links.dialer(issued(tmp_path / "other", "h1"))
+    links.agent("h1")
+    stranger.steps()
+    assert stranger.said("connected") == []
+
+
+GARBAGE = {
+    "text": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2,
+    "half a knock": b"x" * 16,
+    "a line": json.dumps(hello("h1")).encode() + b"\n",
+    "zeros": bytes(100_000),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_a_stranger_is_not_answered(links: Links, garbage: bytes) -> None:
+    intruder = links.intruder()
+    with suppress(OSError):
+        intruder.send(garbage)
+    assert intruder.hear()[NONCE_BYTES:] == b""
+    links.agent("h1")
+
+
+def test_tls_is_not_answered_without_a_knock(links: Links) -> None:
+    intruder = links.intruder()
+    intruder.send(client_hello())
+    assert len(intruder.hear()) == NONCE_BYTES
+
+
+def test_a_knock_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None:
+    seen = links.intruder().knock(links.credentials("h1"))
+    intruder = links.intruder()
+    intruder.send(seen + client_hello())
+    assert len(intruder.hear()) == NONCE_BYTES
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"x" * 1000, b"\x16\x03\x01\x40\x00" + bytes(10)], ids=["text", "an endless record"]
+)
+def test_who_knocks_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, garbage: bytes) -> None:
+    intruder = links.intruder()
+    intruder.knock(links.directory)
+    with suppress(OSError):
+        intruder.send(garbage)
+    answer = intruder.hear()
+    assert answer == b"" or (answer[0] == 0x15 and len(answer) == 7)
+    links.agent("h1")
+
+
+def test_strangers_who_say_nothing_are_sent_away(links: Links) -> None:
+    silent = [links.intruder() for _ in range(100)]
+    knocked = links.intruder()
+    knocked.knock(links.directory)
+    assert {len(intruder.hear()) for intruder in silent} == {NONCE_BYTES}
+    assert knocked.hear() == b""
+
+
+def test_who_has_the_key_and_does_not_say_hello_is_sent_away(links: Links) -> None:
+    assert links.keyholder().hear() == b""
+
+
+def test_a_lack_of_descriptors_is_waited_out_without_spinning(links: Links) -> None:
+    before = links.agent("h1")
+    links.hub.ask("fill", 64)
+    links.hub.expect(lambda _: True, "filled")
+    waiting = links.dialer()
+    begin = links.hub.steps()
+    time.sleep(3)
+    assert links.hub.steps() - begin < 100  # thousands, if it span
+    before.ask("send", state("there"))
+    links.hub.expect_type("state", "h1")
+    assert waiting.said("connected") == []
+    links.hub.ask("free", 30)
+    waiting.expect_type("connected")
+
+
+def test_hundreds_of_hosts_do_not_need_low_descriptors(links: Links) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
+        pytest.skip("this machine does not let a process have 1200 descriptors")
+    links.hub.ask("fill", 1200)
+    links.hub.expect(lambda _: True, "filled")
+    links.hub.ask("free", 100)
+    agent = links.agent("h1")
+    links.hub.ask("send", "h1", {"type": "welcome", "v": PROTOCOL, "events_from": 0})
+    agent.expect_type("welcome")

@@ -1,0 +1,198 @@
+"""The start, the shape and the end of a conversation."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtctl.transport.payload import LOADER, agent_program, opening
+from tests.agent.host import AgentHost, AgentRefused, Conversation, task
+from tests.waiting import eventually
+
+
+def test_the_greeting_tells_the_facts_of_the_host(host: AgentHost) -> None:
+    with host.open() as talk:
+        facts = talk.greeting
+    assert facts["protocol"] == 1
+    assert facts["home"] == str(host.home)
+    assert facts["root"] == str(host.root)
+    assert facts["hostname"] == os.uname().nodename
+    assert facts["pid"] > 1
+    assert facts["cpus"] >= 1
+    assert facts["free_bytes"] > 0
+    assert abs(facts["time"] - host.root.stat().st_mtime) < 300
+
+
+def kept_program(host: AgentHost) -> Path:
+    return host.root / "agent" / agent_program().sha256
+
+
+def test_the_program_is_kept_once_and_is_private(host: AgentHost) -> None:
+    host.open().close()
+    kept = kept_program(host)
+    session = kept / "dtctl_agent" / "requests" / "session.py"
+    first = session.stat()
+    host.open().close()
+    assert {name: (kept / name).read_text() for name in agent_program().files} == agent_program().files
+    assert session.stat().st_ino == first.st_ino
+    assert {path.stat().st_mode & 0o777 for path in kept.rglob("*") if path.is_file()} == {0o600}
+    directories = [host.root, host.root / "agent", kept, *(path for path in kept.rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in directories} == {0o700}
+
+
+def test_a_program_that_was_cut_short_is_mended(host: AgentHost) -> None:
+    host.open().close()
+    session = kept_program(host) / "dtctl_agent" / "requests" / "session.py"
+    session.write_text("x")
+    (session.parent / "stop.py").unlink()
+    host.open().close()
+    assert session.read_text() == agent_program().files["dtctl_agent/requests/session.py"]
+    assert (session.parent / "stop.py").exists()
+
+
+def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:
+    noisy = f"echo 'Welcome to gpu-b!'; {LOADER}"
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", noisy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=host.env, start_new_session=True
+    )
+    with Conversation(process) as talk:
+        assert talk.noise == b"Welcome to gpu-b!\n"
+        assert talk.ask("runs", cluster=None)["runs"] == []
+
+
+def test_the_end_of_input_ends_the_session(host: AgentHost) -> None:
+    talk = host.open()
+    talk.close()
+    assert talk.process.returncode == 0
+    assert host.processes() == []
+
+
+def test_a_conversation_holds_several_requests(host: AgentHost) -> None:
+    with host.open() as talk:
+        assert talk.ask("runs", cluster=None)["runs"] == []
+        assert talk.ask("status", cluster="c", host="h1", run=None)["run"] is None
+
+
+@pytest.mark.parametrize(
+    ("request_type", "fields"),
+    [
+        ("dance", {}),
+        ("status", {"cluster": "../../etc", "host": "h1"}),
+        ("status", {"cluster": "c", "host": ".."}),
+        ("status", {"cluster": "c", "host": "h1", "run": "a/b"}),
+        ("status", {"cluster": None, "host": "h1"}),
+        ("exec", {"cluster": "c", "host": "h1", "argv": []}),
+        ("exec", {"cluster": "c", "host": "h1", "argv": ["a\0b"]}),
+        ("exec", {"cluster": "c", "host": "h1", "argv": ["\ud800"]}),
+        ("logs", {"cluster": "c", "host": "h1", "resume": {"worker:0": [1]}}),
+        ("logs", {"cluster": "c", "host": "h1", "lines": -1}),
+        ("stop", {"cluster": "c", "host": "h1", "grace_s": "soon"}),
+        ("stop", {"cluster": "c", "host": "h1", "tasks": ["../worker:0"]}),
+        ("gc", {"host": "h1"}),
+        ("push", {"cluster": "c", "host": "h1", "bundle": "../" + "0" * 61}),
+        ("start", {}),
+        ("up", {"cluster": "c", "host": "h1", "spec": {"version": 99}}),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(
+    host: AgentHost, request_type: str, fields: dict[str, object]
+) -> None:
+    with host.open() as talk, pytest.raises(AgentRefused) as refused:
+        talk.ask(request_type, **fields)
+    assert refused.value.code == "bad_request"
+
+
+def test_a_refusal_names_the_request_and_the_field(host: AgentHost) -> None:
+    with pytest.raises(AgentRefused) as refused:
+        host.ask("stop", tasks=["worker:0", 7])
+    told = "stop: tasks.1: expected a task such as worker:1, found 7"
+    assert refused.value.frame["summary"] == told
+
+
+def test_a_refusal_shows_no_secret(host: AgentHost) -> None:
+    for secrets in ({"PASSWORD": 271828182}, {"PASSWORD": "271828182\0"}, {"PASSWORD": "271828182" * 200_000}):
+        with pytest.raises(AgentRefused) as refused:
+            host.ask("up", spec=host.spec(task("worker:0", "true")), secrets=secrets)
+        assert refused.value.frame["summary"].startswith("up: secrets")
+        assert "271828182" not in str(refused.value.frame)
+
+
+@pytest.mark.parametrize("line", [b"no json\n", b"[]\n", b'{"kind": 1}\n', b"[" * 1_000_000 + b"\n"])
+@pytest.mark.parametrize("within", [False, True])
+def test_what_is_no_frame_ends_the_conversation_with_a_refusal(host: AgentHost, line: bytes, within: bool) -> None:
+    with host.open() as talk:
+        if within:
+            talk.send("exec", cluster="c", host="h1", argv=["sleep", "1000"])
+        talk.write(line)
+        with pytest.raises(AgentRefused) as refused:
+            talk.await_type("result")
+    assert refused.value.code == "bad_request"
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+@pytest.mark.parametrize("word", [{"type": "keep"}, {"type": "file", "index": -1}, {"type": "start", "bytes": 10**12}])
+def test_a_word_that_was_not_awaited_undoes_what_was_begun(host: AgentHost, word: dict[str, object]) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    with host.open() as talk:
+        host.prepare(talk, spec)
+        talk.write(json.dumps(word).encode() + b"\n")
+        with pytest.raises(AgentRefused) as refused:
+            talk.await_type("started")
+    assert refused.value.code == "bad_request"
+    assert not host.run_directory(spec).exists()
+
+
+def test_a_session_that_has_nothing_to_tell_beats(host: AgentHost) -> None:
+    with host.open() as talk:
+        talk.send("exec", cluster="c", host="h1", argv=["sleep", "1000"])
+        first, second = talk.receive(), talk.receive()
+    assert [(frame["type"], frame["at"]) for frame in (first, second)] == [("beat", "exec")] * 2
+    assert 4 < second["for_s"] - first["for_s"] < 15
+
+
+def test_a_request_about_a_run_that_is_not_there_is_refused(host: AgentHost) -> None:
+    for fields in ({"run": "r-none"}, {}):
+        with pytest.raises(AgentRefused) as refused:
+            host.ask("stop", tasks=None, grace_s=None, reason="", by="ada", **fields)
+        assert refused.value.code == "no_run"
+
+
+def test_a_root_that_cannot_be_made_is_told(host: AgentHost) -> None:
+    host.root.write_text("a file")
+    with pytest.raises(AgentRefused) as refused:
+        host.open()
+    assert refused.value.code == "not_a_directory"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_told(host: AgentHost) -> None:
+    host.root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(host.root)], check=True)
+    try:
+        with pytest.raises(AgentRefused) as refused:
+            host.open()
+        assert refused.value.code == "disk_full"
+        kept = kept_program(host)
+        left = {str(path.relative_to(kept)): path.read_text() for path in kept.rglob("*") if path.is_file()}
+        assert left.items() <= agent_program().files.items(), "what is there is whole"
+    finally:
+        eventually(lambda: not host.processes())
+        subprocess.run(["umount", str(host.root)], check=True)
+
+
+def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
+    aged = "import sys;sys.version_info=(3,7,16);i=sys.stdin.buffer;" + (
+        'exec(compile(i.read(int(i.readline())),"dtctl","exec"))'
+    )
+    answer = subprocess.run(
+        [sys.executable, "-ISc", aged], input=opening(), capture_output=True, env={"HOME": str(tmp_path)}, check=False
+    )
+    assert answer.stdout.startswith(b"\x1e")
+    assert b'"python_too_old"' in answer.stdout
+    assert b"3.7.16" in answer.stdout
+    assert list(tmp_path.iterdir()) == []

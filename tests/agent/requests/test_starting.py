@@ -1,0 +1,129 @@
+"""The start of a run: its ports, its credentials, and what the controller is told while it waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.run.runfiles import CREDENTIAL_FILES
+from dtctl.operations.starting.credentials import Authority
+from tests.agent.host import AgentHost, AgentRefused, Fields, python_task, task
+from tests.hosts.ports import free_port
+
+SLEEP = ("sleep", "1000")
+
+
+def credentials() -> Fields:
+    return dataclasses.asdict(Authority("r1").issue("h1", coordinates=True))
+
+
+def led(host: AgentHost, port: int, *tasks: Fields, **fields: object) -> Fields:
+    """A spec with a coordinator on this host."""
+    coordinator = {"host": host.name, "address": f"127.0.0.1:{port}", "port": port}
+    roster = [{"task": each["id"], "host": host.name} for each in tasks]
+    return host.spec(*tasks, **{"coordinator": coordinator, "roster": roster, **fields})
+
+
+def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_out(host: AgentHost) -> None:
+    with socket.socket() as listener:
+        listener.bind(("0.0.0.0", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(AgentRefused) as refused:
+            host.up(led(host, port, task("worker:0", *SLEEP)), credentials=credentials())
+    frame = refused.value.frame
+    assert (frame["code"], frame["summary"]) == ("port_taken", f"the coordinator's port {port} is in use on this host")
+    assert f"port {port} of the coordinator is held by pid " in frame["detail"]
+    assert "coordinator.port" in frame["hint"]
+
+
+def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHost) -> None:
+    with socket.socket() as listener:
+        listener.bind(("0.0.0.0", 0))
+        listener.listen()
+        spec = led(host, listener.getsockname()[1], task("worker:0", *SLEEP))
+        spec["coordinator"]["host"] = "h2"
+        with host.open() as talk:
+            host.prepare(talk, spec, credentials=credentials())
+            talk.send("start")
+            assert talk.receive()["text"] == "worker:0 held"
+
+
+def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
+    spec, made = host.spec(task("worker:0", *SLEEP)), credentials()
+    host.up(spec, credentials=made)
+    for field, name in CREDENTIAL_FILES.items():
+        path = host.run_directory(spec) / name
+        assert path.read_text() == made[field]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_run_with_a_coordinator_is_refused_without_credentials(host: AgentHost) -> None:
+    with pytest.raises(AgentRefused, match="bad_request: up: credentials: expected those that a run with a coord"):
+        host.up(led(host, 2221, task("worker:0", *SLEEP)))
+    for name in CREDENTIAL_FILES:
+        with pytest.raises(AgentRefused, match=f"bad_request: up: credentials.{name}: expected [^,]*$"):
+            host.up(led(host, 2221, task("worker:0", *SLEEP)), credentials={**credentials(), name: 7})
+
+
+LISTENER = """
+import os, socket, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+with socket.socket() as server:
+    server.bind(("0.0.0.0", int(sys.argv[2])))
+    server.listen()
+    time.sleep(1000)
+"""
+
+
+def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_path: Path) -> None:
+    word, port = tmp_path / "listen", free_port()
+    ps = python_task("ps:0", LISTENER, port=port, ready="listening", own=False)
+    ps["argv"] += [str(word), str(port)]
+    worker = task("worker:0", *SLEEP, own=False)
+    roster = [
+        {"task": name, "host": host.name, "address": f"127.0.0.1:{port}", "role": role, "scope": "task",
+         "vital": True, "decides": role == "lead"}
+        for name, role in (("ps:0", "ps"), ("worker:0", "lead"))
+    ]  # fmt: skip
+    stages = [
+        {"name": "ps", "tasks": ["ps:0"], "after": []},
+        {"name": "worker:0", "tasks": ["worker:0"], "after": [0]},
+    ]
+    spec = led(host, free_port(), ps, worker, roster=roster, stages=stages)
+    with host.open() as talk:
+        host.prepare(talk, spec, credentials=credentials())
+        talk.send("start")
+        frames: list[str] = []
+        while not frames or frames[-1] != "ps:0 running, waits to listen; worker:0 held":
+            frame = talk.receive()
+            assert (frame["type"], frame["phase"]) == ("progress", "start")
+            frames.append(frame["text"])
+        word.touch()
+        started = talk.await_type("started")
+        assert {name: entry["state"] for name, entry in started["tasks"].items()} == {
+            "ps:0": "running",
+            "worker:0": "running",
+        }
+        talk.send("keep")
+        talk.await_type("result")
+
+
+def test_a_run_that_replaces_another_has_the_coordinators_port_for_itself(host: AgentHost) -> None:
+    port = free_port()
+    place = {"task": "worker:0", "host": host.name, "role": "lead", "scope": "task", "vital": True, "decides": True}
+    stage = {"name": "worker:0", "tasks": ["worker:0"], "after": []}
+
+    def one_worker() -> Fields:
+        return led(host, port, task("worker:0", *SLEEP, own=False), roster=[place], stages=[stage])
+
+    first, second = one_worker(), one_worker()
+    host.up(first, credentials=credentials())
+    started = host.up(second, credentials=credentials(), replace=True)
+    assert started["tasks"]["worker:0"]["state"] == "running"
+    assert host.state(first)["tasks"]["worker:0"]["state"] == "stopped"

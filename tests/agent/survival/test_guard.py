@@ -1,0 +1,201 @@
+"""Agents that are killed: by one of their two processes, by both, and again and again."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.supervise import keeper
+from tests.agent.host import AgentHost, Fields, alive, command, kill, shell, task
+from tests.waiting import eventually
+
+WAITS_FOR_A_FILE = "until [ -e $HOME/go ]; do sleep 0.05; done; exit 7"
+
+
+def named(host: AgentHost, name: str) -> list[int]:
+    return [pid for pid in host.processes() if comm(pid) == name]
+
+
+def comm(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def guard(host: AgentHost) -> int:
+    """The only one, once there is only one."""
+    return eventually(lambda: found[0] if len(found := named(host, "dtctl-guard")) == 1 else 0, what="one guard")
+
+
+def successor(host: AgentHost, spec: Fields, *before: int) -> int:
+    """The supervisor that has taken over from those."""
+
+    def taken_over() -> int:
+        pid = host.supervisor(spec)
+        return pid if pid not in before and alive(pid) else 0
+
+    return eventually(taken_over, 60, f"a successor of {before}")
+
+
+def test_a_supervisor_that_is_killed_is_replaced_without_a_controller(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    old = host.supervisor(spec)
+    watching = guard(host)
+    kill(old)
+    new = successor(host, spec, old)
+    entry = host.state(spec)["tasks"]["worker:0"]
+    assert (entry["state"], entry["attempt"], entry["pid"]) == ("running", 1, pid)
+    kill(new)
+    successor(host, spec, old, new)
+    assert guard(host) == watching
+
+
+def test_what_happened_while_there_was_no_supervisor_is_seen_by_the_next_one(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", WAITS_FOR_A_FILE))
+    host.up(spec)
+    kill(host.supervisor(spec))
+    (host.home / "go").touch()
+    assert host.wait_state(spec, "worker:0", "failed")["exit"]["code"] == 7
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_a_guard_that_is_killed_is_replaced_by_its_supervisor(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    first, supervisor = guard(host), host.supervisor(spec)
+    kill(first)
+    second = eventually(lambda: next((pid for pid in named(host, "dtctl-guard") if pid != first), 0))
+    assert host.supervisor(spec) == supervisor
+    assert alive(supervisor)
+    kill(supervisor)
+    successor(host, spec, supervisor)
+    assert guard(host) == second
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def kill_both(host: AgentHost, spec: Fields) -> int:
+    """Leaves the keepers alone; the supervisor that there was."""
+    supervisor = host.supervisor(spec)
+    kill(guard(host))
+    kill(supervisor)
+    eventually(lambda: not alive(supervisor))
+    for late in named(host, "dtctl-guard"):  # of its own last moment
+        kill(late)
+    return supervisor
+
+
+def test_a_keeper_revives_an_agent_of_which_nothing_is_left(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"), task("worker:1", "sleep", "1000"))
+    host.up(spec)
+    new = successor(host, spec, kill_both(host, spec))
+    assert guard(host)
+    eventually(lambda: named(host, "dtctl-agent") == [new], 60, "the other keeper's agent to give way")
+    assert {entry["attempt"] for entry in host.state(spec)["tasks"].values()} == {1}
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0", "worker:1"]
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_a_trainer_that_ends_while_there_is_no_agent_is_started_again(host: AgentHost) -> None:
+    recovery = {"max_restarts": 1, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
+    spec = host.spec(shell("worker:0", "[ $DTCTL_ATTEMPT = 2 ] && sleep 1000; sleep 1000"), recovery=recovery)
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    kill_both(host, spec)
+    kill(pid)
+    assert host.wait_state(spec, "worker:0", "running", attempt=2)["restarts"] == 1
+
+
+def test_a_run_that_is_over_is_not_revived_by_what_is_left_of_it(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    host.ask("down", grace_s=0, by="")
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+    assert not host.run_directory(spec).exists()
+
+
+def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    wake, hidden = host.run_directory(spec) / "wake", host.run_directory(spec) / "hidden"
+    wake.rename(hidden)
+    old = host.supervisor(spec)
+    kill(old)
+    log = host.run_directory(spec) / "agent.log"
+    eventually(lambda: log.read_text().count("FileNotFoundError") >= 3)
+    hidden.rename(wake)
+    host.ask("stop", tasks=None, grace_s=None, reason="", by="")
+    assert host.supervisor(spec) != old
+    assert not alive(pid)
+
+
+def test_an_agent_whose_spec_is_damaged_ends_until_somebody_asks_for_it(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    path = host.run_directory(spec) / "spec.json"
+    whole = path.read_text()
+    path.write_text("{")
+    kill(host.supervisor(spec))
+    eventually(lambda: not named(host, "dtctl-guard") + named(host, "dtctl-agent"))
+    time.sleep(2.5 * keeper.LOOK_S)  # for keepers that might start one
+    log = (host.run_directory(spec) / "agent.log").read_text()
+    assert (log.count("spec.json is damaged"), log.count("Traceback")) == (1, 0)
+    assert not named(host, "dtctl-guard") + named(host, "dtctl-agent")
+    assert alive(pid)
+    path.write_text(whole)
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_there_are_never_two_supervisors_whatever_is_killed(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    rng = random.Random(7)
+    for _ in range(20):
+        victims = named(host, "dtctl-guard") + named(host, "dtctl-agent")
+        if victims:
+            kill(rng.choice(victims))
+        assert host.ask("status")["agent_alive"]
+        eventually(lambda: len([pid for pid in named(host, "dtctl-agent") if supervises(pid)]) <= 1)
+    entry = host.state(spec)["tasks"]["worker:0"]
+    assert (entry["attempt"], entry["pid"]) == (1, pid)
+    eventually(lambda: len(named(host, "dtctl-guard")) == len(named(host, "dtctl-agent")) == 1)
+
+
+def supervises(pid: int) -> bool:
+    """Not so a process that waits for the lock, and only for a moment one that a supervisor has forked."""
+    try:
+        return any(str(path.readlink()).endswith("/wake") for path in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("agent_python", ["this"], indirect=True)
+def test_guard_and_supervisor_are_small(host: AgentHost) -> None:
+    spec = host.spec(*[task(f"worker:{index}", "sleep", "1000") for index in range(8)])
+    host.up(spec)
+    shares = {pid: pss_bytes(pid) for pid in (guard(host), host.supervisor(spec))}
+    assert sum(shares.values()) < 25e6, {command(pid): share for pid, share in shares.items()}
+
+
+def pss_bytes(pid: int) -> int:
+    """What the process has in memory, of shared pages its share."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def test_a_stop_right_after_the_kill_is_not_lost(host: AgentHost) -> None:
+    for _ in range(5):
+        spec = host.spec(task("worker:0", "sleep", "1000"))
+        host.up(spec)
+        with host.open() as talk:
+            kill(host.supervisor(spec))
+            result = talk.ask("stop", **host.about({"tasks": None, "grace_s": None, "reason": "", "by": ""}))
+        assert result["stopped"] == ["worker:0"]
+        assert json.loads((host.run_directory(spec) / "state.json").read_text())["finished"]
+        eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")

@@ -1,0 +1,257 @@
+"""The entry by which a host brings its agents back, with programs that record what they are asked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.host import machine, processes, programs
+from dtctl.agent.run.runfiles import RunFiles
+from dtctl.agent.survival import cron, reboot, user_unit
+from tests.unit.agent.supervise import supervised
+
+SYSTEMCTL = """\
+echo "systemctl $*" >> "$HOME/asked"
+case "$*" in
+  "--user show-environment") [ -e "$HOME/has-systemd" ] ;;
+  *" enable "*) touch "$HOME/enabled-$4" ;;
+  *" disable "*) rm "$HOME/enabled-$4" ;;
+  *" is-enabled "*) [ -e "$HOME/enabled-$3" ] && echo enabled ;;
+esac
+"""
+LOGINCTL = """\
+echo "loginctl $*" >> "$HOME/asked"
+case "$*" in
+  *show-user*) cat "$HOME/lingers" ;;
+  *enable-linger*) [ -e "$HOME/may-linger" ] && echo yes > "$HOME/lingers" ;;
+esac
+"""
+CRONTAB = """\
+case "$1" in
+  -l) [ -e "$HOME/broken" ] && { echo "crontab: the spool cannot be read" >&2; exit 1; }
+      [ -e "$HOME/table" ] || { echo "no crontab for ada" >&2; exit 1; }
+      cat "$HOME/table" ;;
+  -r) rm "$HOME/table" ;;
+  -) cat > "$HOME/table.new" && mv "$HOME/table.new" "$HOME/table" ;;
+esac
+"""
+
+
+class Account:
+    """A home directory, a root in it, and the programs of the machine in PATH."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / ".dtctl"
+        self.lingers("no")
+
+    def has(self, name: str, script: str) -> None:
+        program = self.home / "bin" / name
+        program.write_text(f"#!/bin/sh\n{script}")
+        program.chmod(0o755)
+
+    def lingers(self, word: str) -> None:
+        (self.home / "lingers").write_text(f"{word}\n")
+
+    @property
+    def asked(self) -> str:
+        return (self.home / "asked").read_text()
+
+    @property
+    def units(self) -> list[Path]:
+        return sorted(self.home.glob(".config/systemd/user/*"))
+
+    @property
+    def table(self) -> str | None:
+        path = self.home / "table"
+        return path.read_text() if path.exists() else None
+
+    def keep_run(self, run: str, wanted: str = "auto") -> Path:
+        files = RunFiles(str(self.root / "runs" / run / "h1"))
+        spec = supervised.spec(run=run, recovery=supervised.recovery(reboot=wanted))
+        files.create(spec, {}, {}, processes.myself())
+        return Path(files.directory)
+
+    def offer(self) -> tuple[str | None, str]:
+        return reboot.offer(str(self.root))
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / ".dtctl" / "agent").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")  # nothing of the machine's own may be asked
+    for tool in ("cat", "mv", "rm", "touch"):
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool, path="/usr/bin:/bin")))
+    monkeypatch.setattr(machine, "home_is_the_accounts", lambda: True)
+    monkeypatch.setattr(cron, "_daemon_runs", lambda: True)
+    made = Account(tmp_path)
+    made.has("systemctl", SYSTEMCTL)
+    made.has("loginctl", LOGINCTL)
+    made.has("crontab", CRONTAB)
+    return made
+
+
+@pytest.fixture
+def systemd(account: Account) -> Account:
+    (account.home / "has-systemd").touch()
+    account.lingers("yes")
+    return account
+
+
+def test_a_user_who_lingers_gets_a_unit(systemd: Account) -> None:
+    assert systemd.offer() == ("systemd", "")
+    (unit,) = systemd.units
+    text = unit.read_text()
+    assert f'"-IS" "{systemd.root}/agent/current" "revive"' in text
+    assert "KillMode=process" in text
+    assert machine.machine_id() in text
+    assert "enable-linger" not in systemd.asked
+    assert systemd.asked.index("daemon-reload") < systemd.asked.index(f"enable {unit.name}")
+    assert systemd.table is None
+    assert (systemd.root / "agent" / "current").is_symlink()
+
+
+def test_the_unit_is_made_once(systemd: Account) -> None:
+    systemd.offer()
+    before = systemd.asked.count(" enable ")
+    assert systemd.offer() == ("systemd", "")
+    assert systemd.asked.count(" enable ") == before == 1
+
+
+def test_lingering_is_switched_on_where_no_password_is_needed(systemd: Account) -> None:
+    systemd.lingers("no")
+    (systemd.home / "may-linger").touch()
+    assert systemd.offer() == ("systemd", "")
+    assert "loginctl --no-ask-password enable-linger" in systemd.asked
+
+
+def test_without_lingering_it_is_cron(systemd: Account) -> None:
+    systemd.lingers("no")
+    assert systemd.offer() == ("cron", "")
+    assert systemd.units == []
+    assert systemd.table is not None
+    assert systemd.table.startswith("@reboot ")
+
+
+def test_without_systemd_it_is_cron_and_other_lines_stay(account: Account) -> None:
+    (account.home / "table").write_text("17 4 * * * true\n")
+    assert account.offer() == ("cron", "")
+    assert account.offer() == ("cron", "")
+    assert account.table is not None
+    lines = account.table.splitlines()
+    assert lines[0] == "17 4 * * * true"
+    assert len(lines) == 2
+    assert str(account.root / "agent" / "current") in lines[1]
+
+
+def test_the_line_does_what_it_says(account: Account) -> None:
+    """By the way of an agent's program that only tells how it was started."""
+    account.offer()
+    program = account.root / "agent" / "current"
+    program.unlink()
+    program.mkdir()
+    (program / "__main__.py").write_text(f"import sys; open({str(account.home / 'told')!r}, 'w').write(repr(sys.argv))")
+    assert account.table is not None
+    command = account.table.strip().removeprefix("@reboot ")
+    subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
+    assert (account.home / "told").read_text() == repr([str(program), "revive"])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda account, _: (account.home / "bin" / "crontab").unlink(), "there is no crontab command"),
+        (lambda _, patch: patch.setattr(cron, "_daemon_runs", lambda: False), "no cron daemon runs"),
+        (lambda account, _: (account.home / "broken").touch(), "crontab -l: crontab: the spool cannot be read"),
+        (lambda account, _: account.has("crontab", "[ $1 = -l ] || exit 1; echo no crontab for you >&2; exit 1"), "1"),
+        (
+            lambda account, _: account.has("crontab", "[ $1 = -l ] || exec cat; echo no crontab for you >&2; exit 1"),
+            "kept",
+        ),
+    ],
+    ids=["no crontab", "no daemon", "unreadable", "not allowed", "not kept"],
+)
+def test_where_there_is_neither_it_is_said_why(
+    account: Account, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Account, pytest.MonkeyPatch], None], why: str
+) -> None:
+    (account.home / "table").write_text("17 4 * * * true\n")
+    spoil(account, monkeypatch)
+    kind, told = account.offer()
+    assert kind is None
+    assert told.startswith("systemctl --user does not work here, and ")
+    assert why in told
+    assert account.table == "17 4 * * * true\n"
+
+
+def test_a_session_with_another_home_leaves_the_account_alone(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(account.home))
+    kind, why = account.offer()
+    assert kind is None
+    assert "not the home directory" in why
+    assert not (account.home / "asked").exists()
+
+
+@pytest.mark.parametrize("kind", ["systemd", "cron"])
+def test_the_entry_goes_with_the_files_of_the_last_run_that_needs_it(account: Account, kind: str) -> None:
+    if kind == "systemd":
+        (account.home / "has-systemd").touch()
+        account.lingers("yes")
+    first, second = account.keep_run("r1"), account.keep_run("r2")
+    account.keep_run("r3", "never")
+    elsewhere = account.keep_run("r4")
+    (elsewhere / "machine").write_text("of another machine\n")
+    assert account.offer() == (kind, "")
+    shutil.rmtree(first)
+    reboot.withdraw(str(account.root))
+    assert account.units or account.table
+    shutil.rmtree(second)
+    reboot.withdraw(str(account.root))
+    assert account.units == []
+    assert account.table is None
+    assert not list(account.home.glob("enabled-*"))
+    assert not (account.root / "agent" / "current").is_symlink()
+
+
+def test_roots_of_one_user_have_entries_of_their_own(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = account.home / "other"
+    (other / "agent").mkdir(parents=True)
+    account.offer()
+    reboot.offer(str(other))
+    assert account.table is not None
+    assert account.table.count("@reboot") == 2
+    reboot.withdraw(str(other))
+    assert account.table.count("@reboot") == 1
+    assert str(account.root) in account.table
+
+
+def test_the_path_in_the_entry_stays_while_the_program_changes(account: Account) -> None:
+    (account.root / "agent" / "current").symlink_to("of-an-earlier-version")
+    path = programs.set_current(str(account.root))
+    assert Path(path) == account.root / "agent" / "current"
+    assert Path(path).readlink().name == Path(programs.directory()).name
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on this machine")
+@pytest.mark.parametrize("directory", ["plain", "50% of $HOME", 'it\'s "quoted" \\ so'])
+def test_the_unit_is_a_valid_one_for_any_path(tmp_path: Path, directory: str) -> None:
+    program = tmp_path / directory / "python3"
+    program.parent.mkdir()
+    program.symlink_to("/bin/true")
+    unit = tmp_path / "dtctl-agent.service"
+    unit.write_text(user_unit.text([str(program), "-IS", str(tmp_path / directory), "revive"], "0" * 32))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

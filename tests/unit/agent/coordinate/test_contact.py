@@ -1,0 +1,151 @@
+"""Hosts that are cut off or restart, and a coordinator that is killed."""
+
+from __future__ import annotations
+
+from dtctl.agent.records.run_state import How
+from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.run import intents
+from tests.unit.agent.coordinate.test_recovery import recovered
+from tests.unit.agent.coordinate.world import World, async_ps, collective
+
+
+def contacts(story: list[StoryLine]) -> list[str]:
+    return [line["reason"] for line in story if line["kind"] == "contact"]
+
+
+def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
+    world = async_ps()
+    world.cut.add("d")
+    world.run_for(61)
+    assert world.condition == "Running"
+    assert world.mending["a"]  # who waits for a host that is away does not hang
+    world.cut.clear()
+    world.run_for(2)
+    assert set(world.attempts.values()) == {1}
+    assert contacts(world.story) == ["d is away: no word for 10 s", "d is back after 61 s"]
+
+
+def test_a_host_that_was_restarted_gets_its_tasks_back() -> None:
+    world = async_ps()
+    world.crash("a")
+    world.run_for(20)
+    assert world.attempts["ps:0"] == 1
+    world.boot("a")
+    world.until(lambda: recovered(world))
+    assert world.attempts["ps:0"] == 2
+    assert world.attempts["chief:0"] == 1
+
+
+def test_a_gang_waits_for_the_host_that_was_restarted() -> None:
+    world = collective()
+    world.crash("b")
+    world.run_for(1)
+    world.die("worker:0", "worker:2", code=1)
+    world.run_for(30)
+    assert world.attempts == {"worker:0": 1, "worker:1": 1, "worker:2": 1}
+    assert world.condition == "Restarting"
+    world.boot("b")
+    world.until(lambda: recovered(world))
+    assert world.data["restarts"] == 1
+
+
+def test_host_timeout_fails_the_run_and_stops_the_others() -> None:
+    world = async_ps(recovery={"host_timeout_s": 120.0})
+    world.cut.add("d")
+    world.run_for(110)
+    assert world.condition == "Running"
+    world.run_for(30)
+    assert world.condition == "Failed"
+    assert "d has been away" in world.data["condition"]["reason"]
+    assert world.states["worker:1"] == "stopped"
+
+
+def test_a_coordinator_that_was_killed_goes_on_where_it_was() -> None:
+    world = async_ps()
+    world.die("ps:0")
+    world.run_for(0.5)
+    world.restart_coordinator()
+    world.until(lambda: recovered(world))
+    assert world.attempts == {"ps:0": 2, "ps:1": 1, "chief:0": 1, "worker:0": 1, "worker:1": 1}
+    assert world.data["restarts"] == 1
+
+
+def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
+    world = async_ps(recovery={"host_timeout_s": 120.0})
+    world.cut.add("d")
+    world.restart_coordinator()
+    world.run_for(60)
+    assert [reason.partition(",")[0] for reason in contacts(world.story)] == [
+        "the coordinator was started again",
+        "d is away: it has not come to the coordinator since that was started again",
+    ]
+    assert world.mending["a"]
+    world.run_for(90)
+    assert world.condition == "Failed"
+
+
+def test_what_was_lost_while_the_coordinator_was_away_is_mended_when_it_is_back() -> None:
+    world = async_ps()
+    world.die("ps:1")
+    world.tasks["worker:0"].die(world.wall)
+    world.restart_coordinator()
+    world.until(lambda: recovered(world))
+    assert world.attempts == {"ps:0": 1, "ps:1": 2, "chief:0": 1, "worker:0": 2, "worker:1": 1}
+
+
+def test_a_stop_that_a_host_was_told_directly_holds() -> None:
+    world = async_ps()
+    world.cut |= {"d"}
+    world.run_for(1)
+    worker = world.tasks["worker:0"]
+    intents.change(worker.intent, want="stop", reason="stopped", by="me@pc")
+    world.cut.clear()
+    world.run_for(3)
+    assert world.states["worker:0"] == "stopped"
+    assert world.condition == "Running"
+    assert world.data["intents"]["worker:0"]["by"] == "me@pc"
+
+
+def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
+    world = async_ps()
+    for task in world.tasks.values():
+        intents.change(task.intent, want="stop", reason="stopped by me", by="me")
+    world.until(lambda: world.coordinator.over)
+    assert world.condition == "Stopped"
+    assert world.data["condition"]["reason"] == "stopped by me"
+
+
+def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
+    world = async_ps()
+    asked: How = {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}
+    world.stop_run = {"a": asked, "b": asked}
+    world.until(lambda: world.coordinator.over)
+    assert set(world.states.values()) == {"stopped"}
+    assert (world.condition, world.data["condition"]["reason"]) == ("Stopped", "stopped by me")
+    requests = [(line["reason"], line["by"]) for line in world.story if line["kind"] == "request"]
+    assert requests == [("stop", "me@pc")]
+
+
+def stopped_without_d() -> World:
+    """A run that was stopped while host d was away."""
+    world = async_ps()
+    world.cut.add("d")
+    world.run_for(15)
+    world.stop_run = {"a": {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}}
+    world.run_for(60)
+    return world
+
+
+def test_a_host_that_is_away_when_the_run_ends_is_waited_for_but_not_for_ever() -> None:
+    world = stopped_without_d()
+    assert world.states["worker:0"] == "running"
+    assert not world.coordinator.over
+    world.wall += 86400
+    world.until(lambda: world.coordinator.over)
+
+
+def test_a_host_that_comes_back_after_the_end_is_told() -> None:
+    world = stopped_without_d()
+    world.cut.clear()
+    world.until(lambda: world.coordinator.over)
+    assert world.states["worker:0"] == "stopped"

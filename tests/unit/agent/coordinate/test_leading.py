@@ -1,0 +1,226 @@
+"""What the coordinator's part makes of what comes over its links: lies end a connection and reach nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate.leading import Leading
+from dtctl.agent.coordinate.quota import BURST_BYTES
+from dtctl.agent.host import processes
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.run_state import Process, State
+from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.runfiles import RunFiles
+from tests.unit.agent.coordinate.world import Fields, spec_of
+
+PLACES = {"chief:0": "lead", "worker:0": "good", "worker:1": "bad"}
+WALL = 1_700_000_000.0
+
+
+class Links:
+    """In place of the Hub: says what a test has it say, and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Any]] = []
+        self.refused: list[tuple[str, str]] = []
+        self.sent: list[tuple[str, Fields]] = []
+
+    def step(self, now: float) -> list[tuple[str, Any]]:
+        said, self.waiting = self.waiting, []
+        return said
+
+    def send(self, host: str, message: Fields) -> None:
+        self.sent.append((host, message))
+
+    def refuse(self, host: str, reason: str) -> None:
+        self.refused.append((host, reason))
+
+    def due(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class Desk:
+    """A coordinator's part with its files, whose links are in a test's hands."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = RunFiles(str(directory / "runs" / "demo-1" / "lead"))
+        self.spec = spec_of("async-ps", PLACES)
+        self.files.create(self.spec, {}, {}, made(Process, **processes.myself()))
+        self.now, self.wall = 100.0, WALL
+        self.open()
+
+    def open(self) -> None:
+        """As a new supervisor does."""
+        self.leading = Leading(self.files, self.spec, self.now)
+        self.links = Links()
+        self.leading._hub = self.links  # type: ignore[assignment]
+        self.state = self.files.state()
+        self.state["agent"] = {**made(Process, **processes.myself()), "since": self.wall}
+        self.intent = Followed(self.files)
+
+    def hear(self, host: str, *messages: Any) -> None:
+        self.links.waiting += [(host, message) for message in messages]
+        for _ in range(3):
+            self.now, self.wall = self.now + 0.1, self.wall + 0.1
+            self.leading.step(self.now, self.wall, self.state, self.intent)
+
+    def hello(self, host: str, **changed: Any) -> Any:
+        agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
+        whole = {"type": "hello", "v": PROTOCOL, "run": "demo-1", "host": host, "agent": agent, "events": 0}
+        return checked(FROM_AGENT["hello"], {**whole, **self.told(host, **changed)})
+
+    def news(self, host: str, **changed: Any) -> Any:
+        return checked(FROM_AGENT["state"], {"type": "state", **self.told(host, **changed)})
+
+    def told(self, host: str, **changed: Any) -> Fields:
+        own = [task for task, place in PLACES.items() if place == host]
+        state = made(State, run="demo-1", host=host, tasks={task: {"state": "running", "attempt": 1} for task in own})
+        intents = {task: {"want": "run", "version": 2} for task in own}
+        return {"state": state, "intents": intents, "kept": True, "lost_session": False, **changed}
+
+    @property
+    def view(self) -> RunView:
+        return checked(RunView, json.loads(Path(self.files.path("cluster.json")).read_text()))
+
+    @property
+    def story(self) -> list[Fields]:
+        return [json.loads(line) for line in Path(self.files.path("history.jsonl")).read_text().splitlines()]
+
+    def contacts(self) -> list[str]:
+        return [line["reason"] for line in self.story if line["kind"] == "contact"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    made.hear("good", made.hello("good"))
+    made.hear("bad", made.hello("bad"))
+    assert {host for host, known in made.view["hosts"].items() if known["connected"]} >= {"good", "bad"}
+    yield made
+    made.leading.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("intents", {"worker:0": {"want": "stop", "version": 99}}, "intents are not those of its own tasks"),
+        ("intents", {}, "intents are not those of its own tasks (worker:1)"),
+        (
+            "intents",
+            {"worker:1": {"version": 3}, "chief:0": {"want": "stop", "version": 9}},
+            "intents are not those of its own tasks (chief:0)",
+        ),
+        (
+            "state",
+            {"run": "demo-1", "host": "bad", "tasks": {"worker:1": {}, "chief:0": {"state": "failed"}}},
+            "state are not those of its own tasks (chief:0)",
+        ),
+        ("state", {"run": "demo-1", "host": "bad", "tasks": {}}, "state are not those of its own tasks (worker:1)"),
+        ("state", {"run": "demo-1", "host": "good", "tasks": {"worker:1": {}}}, "it tells the state of good"),
+        ("state", {"run": "demo-2", "host": "bad", "tasks": {"worker:1": {}}}, "in run demo-2"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["hello", "state"])
+def test_an_agent_speaks_of_its_own_tasks_only(desk: Desk, kind: str, field: str, value: Any, said: str) -> None:
+    lie = (desk.hello if kind == "hello" else desk.news)("bad", **{field: value})
+    before = desk.view["intents"]
+    desk.hear("bad", lie)
+    assert desk.view["intents"] == before
+    assert [host for host, _ in desk.links.refused] == ["bad"]
+    assert not desk.view["hosts"]["bad"]["connected"]
+    assert desk.view["hosts"]["good"]["connected"]
+    [told] = [text for text in desk.contacts() if "not believed" in text]
+    assert said in told
+    desk.hear("bad", desk.hello("bad"))  # the genuine agent
+    assert desk.view["hosts"]["bad"]["connected"]
+
+
+def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> None:
+    for round_ in range(50):
+        desk.hear("bad", desk.hello("bad", state=made(State, run=f"demo-{round_ // 25 + 2}", host="bad", tasks={})))
+    assert len([text for text in desk.contacts() if "not believed" in text]) == 2
+    for round_ in range(50):
+        desk.hear("bad", {"type": "lied", "reason": f"lie {round_}"})
+    assert len([text for text in desk.contacts() if "not believed" in text]) == 10
+
+
+def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> None:
+    desk.hear("bad", {"type": "gone", "reason": "it ended", "heard": desk.now})
+    event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
+    desk.hear("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
+    assert "lie" not in [line["reason"] for line in desk.story]
+    assert not desk.view["hosts"]["bad"]["connected"]
+
+
+def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(desk: Desk) -> None:
+    event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "x" * 4000}
+    for first in range(0, 5000, 100):
+        desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
+    assert Path(desk.files.path("history.jsonl")).stat().st_size < 1.1 * BURST_BYTES
+    [told] = [text for text in desk.contacts() if "more than the story takes" in text]
+    assert told.startswith("bad tells")
+    event["task"] = "worker:0"
+    desk.hear("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
+    assert desk.story[-1]["host"] == "good"
+
+
+def test_an_event_of_a_foreign_task_is_not_taken_into_the_story(desk: Desk) -> None:
+    event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
+    desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
+    assert "lie" not in [line["reason"] for line in desk.story]
+    assert desk.links.refused == [("bad", "it tells of worker:0, which is not its own task")]
+
+
+def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:
+    desk.hear("other", desk.hello("bad"))
+    assert desk.links.refused == [("other", "other has no part in this run")]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"version": 1}',
+        '{"serial": 1e999}',
+        "another run",
+        "a task too many",
+        "\xff",
+    ],
+)
+def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk: Desk, damage: str) -> None:
+    path = Path(desk.files.path("cluster.json"))
+    view: Any = desk.view
+    if damage == "another run":
+        damage = json.dumps({**view, "run": "demo-2"})
+    elif damage == "a task too many":
+        damage = json.dumps({**view, "intents": {**view["intents"], "worker:9": {}}})
+    desk.leading.close()
+    path.write_bytes(damage.encode("latin-1"))
+    history = [{"attempt": 1, "started": WALL, "ended": WALL, "asked": False, "code": 1}]
+    entry = {"state": "running", "attempt": 2, "generation": 1, "history": history}
+    state = made(State, run="demo-1", host="bad", tasks={"worker:1": entry})
+    desk.open()
+    desk.hear("good", desk.hello("good"))
+    desk.hear("bad", desk.hello("bad", state=state))
+    desk.hear("bad")
+    assert desk.view["hosts"]["bad"]["connected"]
+    assert desk.view["incidents"] == []  # what its tasks had suffered before was judged by the one before
+    [aside] = path.parent.glob("cluster.json.damaged-*")
+    assert aside.read_bytes() == damage.encode("latin-1")
+    assert any(aside.name in text for text in desk.contacts())
+    assert desk.view["intents"]["worker:1"]["version"] >= 2
+    assert [line["reason"] for line in desk.story if line["kind"] == "request"] == ["up"]  # nobody asked for more

@@ -1,0 +1,252 @@
+"""What is restarted when what is lost, by the way of training."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.agent.coordinate.world import World, async_ps, collective
+
+
+def recovered(world: World) -> bool:
+    return all(task.entry["ready"] for task in world.tasks.values()) and world.data["phase"] == "running"
+
+
+def only_once_more(world: World, *names: str) -> None:
+    assert world.attempts == {name: 2 if name in names else 1 for name in world.tasks}
+
+
+@pytest.mark.parametrize("name", ["worker:1", "ps:0", "chief:0"])
+def test_in_asynchronous_training_a_lost_task_comes_back_alone(name: str) -> None:
+    world = async_ps()
+    world.die(name)
+    world.until(lambda: recovered(world))
+    only_once_more(world, name)
+    incident = world.data["incidents"][-1]
+    assert (incident["task"], incident["reason"], incident["tasks"]) == (name, "killed by SIGKILL", [name])
+    assert incident["noticed"] <= (incident["begun"] or 0) <= (incident["recovered"] or 0)
+    assert world.data["restarts"] == 1
+
+
+def test_a_lost_ps_tells_to_which_step_the_run_went_back() -> None:
+    world = async_ps()
+    world.tell_step("chief:0", 1237)
+    world.checkpoint = 1000
+    world.die("ps:1")
+    world.until(lambda: world.attempts["ps:1"] == 2)
+    world.run_for(5)
+    assert world.data["phase"] == "recovering"  # it is there, but nobody has told a step since
+    world.tell_step("chief:0", 1001)
+    world.until(lambda: recovered(world))
+    incident = world.data["incidents"][-1]
+    assert (incident["step"], incident["back_to"]) == (1237, 1000)
+    assert "back to step 1000, 237 steps lost" in world.decisions[-1]
+
+
+def test_a_ps_without_any_checkpoint_fails_the_run_and_says_what_would_start_over() -> None:
+    world = async_ps()
+    world.tell_step("chief:0", 12)
+    world.checkpoint = None
+    world.die("ps:0")
+    world.until(lambda: world.data["phase"] == "ended")
+    assert world.condition == "Failed"
+    assert world.data["condition"]["cause"] == "ps:0"
+    assert "allow_scratch" in world.data["condition"]["reason"]
+    assert world.states["worker:1"] == "stopped"
+
+
+def test_a_ps_that_is_lost_before_anything_was_trained_is_restarted_all_the_same() -> None:
+    world = async_ps()
+    world.checkpoint = None
+    world.die("ps:0")
+    world.until(lambda: recovered(world))
+    only_once_more(world, "ps:0")
+
+
+def test_in_synchronous_training_a_lost_ps_restarts_everybody() -> None:
+    world = async_ps(strategy="sync-ps")
+    world.die("ps:0")
+    world.tick()
+    world.die("chief:0", code=1)
+    world.die("worker:1", code=0)  # as SyncReplicasOptimizer does; it is no success
+    world.until(lambda: recovered(world))
+    only_once_more(world, *world.tasks)
+    incident = world.data["incidents"][-1]
+    assert incident["task"] == "ps:0"
+    assert [one["task"] for one in incident["collateral"]] == ["chief:0"]
+    assert world.data["restarts"] == 1
+
+
+def test_in_synchronous_training_a_lost_worker_comes_back_alone() -> None:
+    world = async_ps(strategy="sync-ps")
+    world.die("worker:0")
+    world.until(lambda: recovered(world))
+    only_once_more(world, "worker:0")
+
+
+def test_a_ps_of_the_ps_strategy_is_back_before_its_chief_is_started_again() -> None:
+    world = async_ps(strategy="ps-strategy")
+    world.tasks["ps:0"].ready_s = 20.0
+    world.die("ps:0")
+    world.run_for(1.5)
+    world.die("chief:0", code=1) if world.states["chief:0"] == "running" else None
+    world.until(lambda: world.attempts["ps:0"] == 2)
+    world.run_for(10)
+    assert world.attempts["chief:0"] == 1
+    world.until(lambda: recovered(world))
+    only_once_more(world, "ps:0", "chief:0")
+    assert world.data["restarts"] == 1
+
+
+def test_a_collective_restarts_as_a_gang_for_one_price() -> None:
+    world = collective()
+    world.die("worker:1")
+    world.run_for(1.25)
+    for name in ("worker:0", "worker:2"):
+        if world.states[name] == "running":
+            world.die(name, code=1)
+    world.until(lambda: recovered(world))
+    assert world.data["restarts"] == 1
+    assert {world.tasks[name].entry["restarts"] for name in ("worker:0", "worker:2")} == {0}
+    assert world.tasks["worker:1"].entry["restarts"] == 1
+
+
+def test_of_failures_at_once_the_first_in_time_is_the_cause() -> None:
+    world = collective()
+    world.die("worker:2")
+    world.wall += 0.1
+    world.die("worker:0", "worker:1", code=1)
+    world.until(lambda: recovered(world))
+    assert [one["task"] for one in world.data["incidents"]] == ["worker:2"]
+
+
+def test_a_gang_waits_until_nothing_of_the_old_one_is_left() -> None:
+    world = collective()
+    world.tasks["worker:2"].stubborn = True
+    world.die("worker:0")
+    world.run_for(30)
+    assert world.attempts == {"worker:0": 1, "worker:1": 1, "worker:2": 1}
+    world.tasks["worker:2"].stubborn = False
+    world.until(lambda: recovered(world))
+    only_once_more(world, *world.tasks)
+
+
+def test_delays_grow_and_past_the_budget_the_run_has_failed() -> None:
+    world = async_ps()
+    delays = []
+    for attempt in (2, 3):
+        world.die("ps:0")
+        began = world.now
+        world.until(lambda attempt=attempt: world.attempts["ps:0"] == attempt)  # type: ignore[misc]
+        delays.append(world.now - began)
+        world.until(lambda: recovered(world))
+    assert 1.0 <= delays[0] < 2.0 <= delays[1] < 3.5
+    world.die("ps:0")
+    world.until(lambda: world.data["phase"] == "ended")
+    assert world.data["condition"]["reason"] == "ps:0 failed: killed by SIGKILL, after 2 restarts"
+    assert world.data["condition"]["cause"] == "ps:0"
+
+
+def test_a_long_healthy_life_gives_the_budget_back() -> None:
+    world = async_ps()
+    for _ in range(4):
+        world.run_for(601)
+        world.die("ps:0")
+        world.until(lambda: recovered(world))
+    assert world.tasks["ps:0"].entry["restarts"] == 1
+
+
+def test_the_whole_run_has_a_budget_too() -> None:
+    world = async_ps(recovery={"max_run_restarts": 2})
+    for name in ("worker:0", "ps:1"):
+        world.die(name)
+        world.until(lambda: recovered(world))
+    world.die("chief:0")
+    world.until(lambda: world.data["phase"] == "ended")
+    assert "after 2 restarts in the run" in world.data["condition"]["reason"]
+
+
+def test_a_task_that_must_not_be_tried_again_fails_the_run_at_once() -> None:
+    world = async_ps()
+    world.die("worker:1", code=2)
+    world.until(lambda: world.data["phase"] == "ended")
+    assert world.data["condition"]["reason"] == "worker:1 failed: exit code 2"
+    assert max(world.attempts.values()) == 1
+
+
+def test_an_evaluator_that_fails_does_not_fail_the_run() -> None:
+    world = World("async-ps", {"ps:0": "a", "chief:0": "b", "evaluator:0": "c"})
+    world.run_for(5)
+    world.die("evaluator:0", code=2)
+    world.run_for(5)
+    assert world.condition == "Running"
+
+
+def test_without_fail_fast_the_others_go_on() -> None:
+    world = async_ps(fail_fast=False)
+    world.die("worker:1", code=2)
+    world.run_for(20)
+    assert world.condition == "Running"
+    world.die("chief:0", code=0)
+    world.until(lambda: world.data["phase"] == "ended")
+    assert world.condition == "Succeeded"
+
+
+def test_a_ps_that_ends_by_itself_is_a_loss_unless_the_run_ends_too() -> None:
+    world = async_ps()
+    world.die("ps:0", code=0)
+    world.run_for(5)
+    assert world.attempts["ps:0"] == 1
+    world.until(lambda: recovered(world) and world.attempts["ps:0"] == 2)
+    assert "needed to the end" in world.data["incidents"][-1]["reason"]
+
+
+def test_damaged_checkpoints_are_set_aside_before_the_lead_starts_again() -> None:
+    world = async_ps()
+    world.mended = ["checkpoint model.ckpt-200 is damaged (a shard is cut off): set aside"]
+    world.die("chief:0")
+    world.until(lambda: recovered(world))
+    assert "set aside" in world.data["warnings"][-1]
+
+
+def test_a_second_loss_while_the_first_is_mended_is_mended_too() -> None:
+    world = async_ps()
+    world.die("ps:0")
+    world.run_for(0.5)
+    world.die("ps:1", "chief:0")
+    world.until(lambda: recovered(world))
+    only_once_more(world, "ps:0", "ps:1", "chief:0")
+
+
+def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
+    world = async_ps()
+    world.tasks["ps:0"].ready_s = 30.0
+    world.die("ps:0")
+    world.run_for(20)
+    assert set(world.mending.values()) == {True}
+    world.until(lambda: recovered(world))
+    world.tick()
+    assert set(world.mending.values()) == {False}
+
+
+def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody() -> None:
+    """A ps that hangs says nothing, and is not seen to be hung; its workers are."""
+    world = async_ps()
+    for name in ("chief:0", "worker:0", "worker:1"):
+        world.tell_step(name, 100)
+    world.die("worker:0", why="stalled: no sign of progress for 5 min")
+    world.until(lambda: world.attempts["worker:0"] == 2)
+    world.run_for(100)
+    assert world.attempts["ps:0"] == 1
+    world.until(lambda: world.attempts["ps:0"] == 2)
+    world.tell_step("worker:1", 101)
+    world.until(lambda: recovered(world))
+    others = {name: attempt for name, attempt in world.attempts.items() if name != "worker:0"}
+    assert set(others.values()) == {2}
+
+
+def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
+    world = async_ps(start_timeout_s=60.0)
+    world.tasks["ps:0"].ready_s = 1e9
+    world.die("ps:0")
+    world.until(lambda: world.data["phase"] == "ended", 120)
+    assert "ps:0 runs and does not listen" in world.data["condition"]["reason"]

@@ -1,0 +1,331 @@
+"""A cluster that exists in memory: hosts that obey a real Coordinator, a clock that a test turns, faults by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dtctl.agent.coordinate.coordinator import Coordinator
+from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.records.answers import Checkpoint
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
+from dtctl.agent.records.spec import Member, Spec
+from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
+from dtctl.agent.records.words import TaskState
+from dtctl.agent.run import intents, policy
+
+Fields = dict[str, Any]
+
+SCOPES = {
+    "async-ps": {"lead": "task", "worker": "task", "ps": "task"},
+    "sync-ps": {"lead": "gang", "worker": "task", "ps": "gang"},
+    "ps-strategy": {"lead": "task", "worker": "task", "ps": "with-lead"},
+    "collective": {"lead": "gang", "worker": "gang"},
+}
+STEP_S = 0.25
+
+
+def role_of(task: str) -> str:
+    job = task.partition(":")[0]
+    if task in ("chief:0", "worker:0"):
+        return "lead"
+    return job if job in ("ps", "worker", "evaluator") else "other"
+
+
+def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
+    """`places`: task -> host. The lead is chief:0, or worker:0 without one."""
+    lead = "chief:0" if "chief:0" in places else "worker:0"
+    roles = {task: "worker" if task == "worker:0" != lead else role_of(task) for task in places}
+    collective = strategy == "collective"
+    stages = [
+        [task for task in places if roles[task] == role] for role in ("ps", "lead", "worker", "evaluator", "other")
+    ]
+    after = {0: [], 1: [0], 2: [0, 1], 3: [0, 1], 4: []}
+    recovery = {"max_restarts": 2, "backoff_min_s": 1.0, "backoff_max_s": 4.0, "reset_after_s": 600.0}
+    spec = {
+        "version": 3,
+        "digest": "",
+        "created": 0,
+        "controller": "me@desk",
+        "run": "demo-1",
+        "cluster": "demo",
+        "host": places[lead],
+        "strategy": strategy,
+        "coordinator": {"host": places[lead], "address": "10.0.0.1:2221", "port": 2221},
+        "roster": [
+            {
+                "task": task,
+                "host": host,
+                "address": f"{host}:2222",
+                "role": roles[task],
+                "scope": "task" if roles[task] == "evaluator" else SCOPES[strategy].get(roles[task], "task"),
+                "vital": roles[task] != "evaluator",
+                "decides": roles[task] in ("lead", "worker") if collective else roles[task] == "lead",
+                "serves": roles[task] == "ps" or (strategy == "ps-strategy" and roles[task] == "worker"),
+            }
+            for task, host in places.items()
+        ],
+        "stages": [
+            {"name": str(index), "tasks": tasks, "after": [] if collective else after[index]}
+            for index, tasks in enumerate(stages)
+        ],
+        "lead": lead,
+        "success": "all-workers" if collective else "lead",
+        "tasks": [],
+        "grace_s": 10.0,
+        "settle_s": 30.0,
+        "needs_checkpoint": any(role == "ps" for role in roles.values()),
+        "recovery": {**recovery, **fields.pop("recovery", {})},
+    }
+    return made(Spec, **{**spec, **fields})
+
+
+class SimTask:
+    """What an agent makes of one task; `ready_s` after its start it listens."""
+
+    def __init__(self, place: Member, wall: float) -> None:
+        self.name = place["task"]
+        self.own = place["scope"] == "task" and place["role"] not in ("lead", "ps")
+        self.ready_s = 1.0
+        self.entry = made(Entry, since=wall)
+        self.intent = made(Intent, want="hold")
+        self.events: list[Fields] = []
+        self.stubborn = False
+        """Does not come to its end when it is asked to."""
+
+    def move(self, state: TaskState, reason: str, wall: float) -> None:
+        self.events.append({"task": self.name, "from": self.entry["state"], "to": state, "reason": reason})
+        self.entry.update({"state": state, "reason": reason, "since": wall})
+
+    def begin(self, wall: float) -> None:
+        generation = self.intent["generation"]
+        self.entry.update({"attempt": self.entry["attempt"] + 1, "generation": generation, "ready": False})
+        self.move("running", "", wall)
+
+    def end(self, wall: float, *, code: int | None, signal: int | None = None, asked: bool, reason: str = "") -> None:
+        began = self.entry["since"] or 0.0
+        if wall - began >= 600:
+            self.entry["restarts"] = 0
+        how = {"code": code, "signal": signal, "asked": asked}
+        past = made(Past, attempt=self.entry["attempt"], started=began, ended=wall, **how)
+        self.entry.update({"history": [*self.entry["history"], past], "ready": False})
+
+    def die(self, wall: float, signal: int = 9, *, code: int | None = None, why: str = "") -> None:
+        """The process has ended by itself; what follows is the agent's own policy."""
+        ending = made(Ending, code=code, signal=None if code is not None else signal)
+        self.end(wall, code=code, signal=ending["signal"], asked=False)
+        what = why or policy.describe_exit(ending)
+        if code == 0:
+            self.move("succeeded", what, wall)
+        elif code == 2 or self.intent["want"] == "finish":
+            self.move("failed", what, wall)
+        else:
+            self.entry["next_start"] = wall + 1.0 if self.own else None
+            self.move("backoff", what, wall)
+
+    def obey(self, wall: float) -> None:
+        entry, intent = self.entry, self.intent
+        alive = entry["state"] in ("running", "stalled")
+        newer = intent["generation"] > entry["generation"]
+        if self.stubborn and alive and (intent["want"] == "stop" or newer):
+            return
+        if intent["want"] == "stop":
+            if alive:
+                self.end(wall, code=None, signal=15, asked=True)
+            if entry["state"] == "backoff" and intent["by"] == "coordinator":
+                self.move("failed", entry["reason"], wall)
+            elif entry["state"] not in policy.FINAL:
+                self.move("stopped", intent["reason"], wall)
+        elif newer:
+            if alive:
+                self.end(wall, code=None, signal=15, asked=True)
+            entry.update({"generation": intent["generation"], "restarts": intent["restarts"], "ready": False})
+            self.move("pending", intent["reason"], wall)
+        if intent["want"] in ("run", "finish") and entry["state"] == "pending":
+            self.begin(wall)
+        elif entry["state"] == "backoff" and self.own and wall >= (entry["next_start"] or 0.0):
+            entry["restarts"] += 1
+            self.begin(wall)
+        if entry["state"] == "running" and wall - (entry["since"] or 0.0) >= self.ready_s:
+            entry["ready"] = True
+
+
+class World:
+    """`run_for` turns the clock; what the coordinator decides is done by the hosts that it reaches."""
+
+    def __init__(self, strategy: str, places: Mapping[str, str], **fields: Any) -> None:
+        self.spec = spec_of(strategy, places, **fields)
+        self.now, self.wall = 100.0, 1_700_000_000.0
+        self.checkpoint: int | None = 100
+        self.mended: list[str] = []
+        self.tasks = {place["task"]: SimTask(place, self.wall) for place in self.spec["roster"]}
+        self.places = dict(places)
+        self.cut: set[str] = set()
+        self.stop_run: dict[str, How] = {}
+        """Of hosts whose sessions were told to end the run."""
+        self.crashed: set[str] = set()
+        self.kept = True
+        self.lost_session = False
+        self.mending: dict[str, bool] = {}
+        self.story: list[StoryLine] = []
+        self._greeted: set[str] = set()
+        self._told: dict[str, str] = {}
+        self._over: set[str] = set()
+        self._make_coordinator(first_view(self.spec, self.wall))
+
+    def _make_coordinator(self, data: RunView) -> None:
+        services = Services(self._newest_checkpoint, self._mend, lambda: 0.0)
+        self.coordinator = Coordinator(self.spec, data, services, self.now)
+        self._greeted.clear()
+
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
+        return made(Checkpoint, step=self.checkpoint, **fields)
+
+    def _mend(self) -> list[str]:
+        done, self.mended = self.mended, []
+        return done
+
+    @property
+    def data(self) -> RunView:
+        return self.coordinator.view.data
+
+    @property
+    def condition(self) -> str:
+        return str(self.data["condition"]["type"])
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {name: task.entry["state"] for name, task in self.tasks.items()}
+
+    @property
+    def attempts(self) -> dict[str, int]:
+        return {name: task.entry["attempt"] for name, task in self.tasks.items()}
+
+    @property
+    def decisions(self) -> list[str]:
+        return [line["reason"] for line in self.story if line["kind"] == "decision"]
+
+    def restart_coordinator(self) -> None:
+        """As after `kill -9`: nothing is left but cluster.json."""
+        self._make_coordinator(checked(RunView, json.loads(json.dumps(self.data))))
+        self.coordinator.resume(self.now, self.wall)
+
+    def die(self, *names: str, signal: int = 9, code: int | None = None, why: str = "") -> None:
+        for name in names:
+            self.tasks[name].die(self.wall, signal, code=code, why=why)
+
+    def crash(self, host: str) -> None:
+        """The machine is gone with all that runs on it."""
+        self.crashed.add(host)
+
+    def boot(self, host: str) -> None:
+        self.crashed.discard(host)
+        for name in self._on(host):
+            task = self.tasks[name]
+            if task.entry["state"] == "running":
+                task.die(self.wall)
+
+    def tell_step(self, name: str, step: int) -> None:
+        self.tasks[name].entry["step"] = step
+
+    def request(self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop") -> None:
+        serial = self.data["request_serial"] + 1
+        reason = f"{kind} by {by}"
+        asked = {"serial": serial, "kind": kind, "tasks": tasks, "grace_s": None, "reason": reason, "by": by}
+        self.coordinator.request(made(PostedRequest, **asked), self.now, self.wall)
+
+    def run_for(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.tick()
+
+    def until(self, done: Callable[[], bool], limit_s: float = 60.0) -> None:
+        end = self.now + limit_s
+        while not done():
+            assert self.now < end, (self.data["phase"], self.data["condition"], self.states, self.story[-5:])
+            self.tick()
+
+    def tick(self) -> None:
+        self.now += STEP_S
+        self.wall += STEP_S
+        for host in self.coordinator.view.hosts:
+            self._exchange(host)
+        self.coordinator.step(self.now, self.wall)
+        for host, message in self.coordinator.orders():
+            assert host in self._greeted
+            taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
+            for name, intent in taken.items():
+                self.tasks[name].intent = intent.copy()
+            self.mending[host] = message["mending"]
+            if message["over"]:
+                self._over.add(host)
+        self.story += self.coordinator.story
+        self.coordinator.story.clear()
+
+    def _exchange(self, host: str) -> None:
+        if host in self.crashed or host in self._over:
+            self._hang_up(host)
+            return
+        for name in self._on(host):
+            self.tasks[name].obey(self.wall)
+        if host in self.cut:
+            self._hang_up(host)
+            return
+        agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
+        message = {
+            "type": "state" if host in self._greeted else "hello",
+            "v": PROTOCOL,
+            "run": self.spec["run"],
+            "host": host,
+            "agent": agent,
+            "events": 0,
+            "state": {
+                "run": self.spec["run"],
+                "host": host,
+                "tasks": {name: self.tasks[name].entry for name in self._on(host)},
+            },
+            "intents": {name: self.tasks[name].intent for name in self._on(host)},
+            "kept": self.kept,
+            "lost_session": self.lost_session,
+            "stop_run": self.stop_run.get(host),
+        }
+        text = json.dumps(message)
+        if host not in self._greeted or text != self._told.get(host):
+            self._told[host] = text
+            self._greeted.add(host)
+            told: Any = json.loads(text)
+            self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+
+    def _hang_up(self, host: str) -> None:
+        if host in self._greeted:
+            self._greeted.discard(host)
+            self.coordinator.hear(
+                host, {"type": "gone", "reason": "no word for 10 s", "heard": self.now}, self.now, self.wall
+            )
+
+    def _on(self, host: str) -> list[str]:
+        return [name for name, place in self.places.items() if place == host]
+
+
+def async_ps(**fields: Any) -> World:
+    """Two ps and a chief with two workers, each on its own host, after their start."""
+    places = {"ps:0": "a", "ps:1": "b", "chief:0": "c", "worker:0": "d", "worker:1": "e"}
+    return _running(World(fields.pop("strategy", "async-ps"), places, **fields))
+
+
+def collective(**fields: Any) -> World:
+    places = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
+    return _running(World("collective", places, **fields))
+
+
+def _running(world: World) -> World:
+    world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
+    world.run_for(1.0)
+    return world

@@ -1,0 +1,199 @@
+"""A trainer writes what it likes into its attempt's directory: every junk in a record's place leads to a decision."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.host import paths, processes
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry, Start, State
+from dtctl.agent.supervise import keeper
+from dtctl.agent.supervise.attempt import START_LIMIT_S
+from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.task import Task
+from tests.unit.agent.supervise import supervised
+
+RUN = supervised.intent("run")
+
+
+def text(content: str | bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def record(**fields: object) -> Callable[[Path], object]:
+    return text(json.dumps(fields))
+
+
+JUNK: dict[str, Callable[[Path], object]] = {
+    "empty": text(""),
+    "cut off": text('{"started": 1.0, "pid'),
+    "no object": text("[]"),
+    "nothing": text("null"),
+    "no text": text(b"\xff\xfe\x00"),
+    "too deep": text("[" * 100_000),
+    "a long number": text('{"started": 1, "ended": %s}' % ("9" * 100_000)),
+    "no number": text('{"started": NaN, "ended": Infinity}'),
+    "a directory": lambda path: path.mkdir(),
+    "a full directory": lambda path: (path / "x").mkdir(parents=True),
+    "a link in a circle": lambda path: path.symlink_to(path.name),
+}
+STARTS = {
+    "pid 0": record(started=1.0, pid=0, start_time=1, boot_id="b"),
+    "pid -1": record(started=1.0, pid=-1, start_time=1, boot_id="b"),
+    "a pid of 64 bits": record(started=1.0, pid=2**63, start_time=1, boot_id="b"),
+    "a pid in words": record(started=1.0, pid="1; reboot"),
+    "no start": record(pid=1),
+    "a key that no environment holds": text('{"started": 1.0, "key": "\\ud800"}'),
+    "a keeper of nothing": record(started=1.0, pid=1, start_time=1, boot_id="b", keeper={}),
+}
+EXITS = {
+    "code 999": record(code=999),
+    "a negative code": record(code=-1),
+    "signal 0": record(signal=0),
+    "a code in words": record(code="0"),
+    "a long error": record(error="x" * 100_000),
+    "an end after the last": record(code=0, ended=1e300),
+}
+
+
+class Adopted:
+    """A task whose newest attempt was started before this supervisor was."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.attempt = directory / "tasks" / "worker-0" / "attempt-1"
+        self.attempt.mkdir(parents=True)
+        self.spec = supervised.spec(supervised.task("worker:0"))
+        self.entry = made(Entry, state="running", attempt=1, pid=7, start_time=1, since=1.0)
+
+    def begin(self, now: float = 100.0) -> Task:
+        around = Surroundings(
+            str(self.directory), self.spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None
+        )
+        return Task(self.spec["tasks"][0], self.entry, around, now, 1000.0)
+
+    def decided(self, task: Task, now: float = 100.0) -> Entry:
+        for second in range(30):
+            task.step(RUN, now + second, 1000.0 + second)
+            if task.entry["state"] == "backoff":
+                break
+        made(State, run="r", host="h1", tasks={"worker:0": task.entry})
+        return task.entry
+
+    def started(self, **fields: object) -> None:
+        """By a keeper of which nothing is left, nor of the trainer."""
+        gone: dict[str, object] = {"pid": 2**22, "start_time": 1, "boot_id": processes.boot_id(), "started": 1.0}
+        paths.write_json(str(self.attempt / "start.json"), made(Start, **{**gone, **fields}))
+
+
+@pytest.fixture
+def adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adopted:
+    monkeypatch.setattr(keeper, "launch", lambda _: None)
+    return Adopted(tmp_path)
+
+
+@pytest.mark.parametrize("junk", [*JUNK.values(), *STARTS.values()], ids=[*JUNK, *STARTS])
+def test_junk_for_a_start_ends_the_attempt(adopted: Adopted, junk: Callable[[Path], object]) -> None:
+    junk(adopted.attempt / "start.json")
+    entry = adopted.decided(adopted.begin())
+    assert entry["state"] == "backoff"
+    assert entry["reason"].startswith(f"exit status unknown ({adopted.attempt}/start.json is damaged: ")
+    assert (entry["restarts"], len(entry["history"])) == (1, 1)
+
+
+@pytest.mark.parametrize("junk", [*JUNK.values(), *EXITS.values()], ids=[*JUNK, *EXITS])
+def test_junk_for_an_exit_is_an_exit_that_nobody_knows(adopted: Adopted, junk: Callable[[Path], object]) -> None:
+    adopted.started()
+    junk(adopted.attempt / "exit.json")
+    entry = adopted.decided(adopted.begin())
+    assert entry["state"] == "backoff"
+    assert entry["reason"].startswith(f"exit status unknown ({adopted.attempt}/exit.json is damaged: ")
+    assert entry["exit"] is not None
+    assert (entry["exit"]["code"], entry["exit"]["signal"]) == (None, None)
+
+
+def test_while_the_keeper_lives_it_may_still_write_a_better_exit(adopted: Adopted) -> None:
+    me = processes.myself()
+    adopted.started(keeper={"pid": me["pid"], "start_time": me["start_time"]})
+    JUNK["cut off"](adopted.attempt / "exit.json")
+    task = adopted.begin()
+    assert adopted.decided(task)["state"] == "running"
+    paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(7))
+    assert adopted.decided(task)["reason"] == "exit code 7"
+
+
+def test_a_known_exit_counts_though_the_start_is_junk(adopted: Adopted) -> None:
+    JUNK["empty"](adopted.attempt / "start.json")
+    paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(7))
+    assert adopted.decided(adopted.begin())["reason"] == "exit code 7"
+
+
+def test_a_directory_that_has_vanished_is_not_awaited_for_ever(adopted: Adopted) -> None:
+    task = adopted.begin()
+    adopted.attempt.rmdir()
+    assert adopted.decided(task)["state"] == "backoff"
+    assert START_LIMIT_S < 30
+
+
+@pytest.mark.parametrize(
+    "name", ["attempt-²", "attempt-٣", "attempt-" + "9" * 30, "attempt-", "attempt-x", "attempt--1"]
+)
+def test_no_name_in_a_tasks_directory_is_believed_to_be_an_attempt(adopted: Adopted, name: str) -> None:
+    (adopted.attempt.parent / name).mkdir()
+    adopted.started()
+    assert adopted.begin().entry["attempt"] == 1
+
+
+def test_a_file_in_the_place_of_an_attempt_is_one_that_nobody_knows_the_end_of(adopted: Adopted) -> None:
+    (adopted.attempt.parent / "attempt-2").touch()
+    task = adopted.begin()
+    entry = adopted.decided(task)
+    assert (entry["state"], entry["attempt"]) == ("backoff", 2)
+    assert "Not a directory" in entry["reason"]
+    task.step(RUN, 500.0, 1500.0)
+    assert (entry["state"], entry["attempt"]) == ("starting", 3)
+
+
+def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Adopted) -> None:
+    adopted.attempt.rmdir()
+    adopted.attempt.parent.rmdir()
+    adopted.attempt.parent.touch()
+    entry = adopted.decided(adopted.begin())
+    assert (entry["state"], entry["restarts"]) == ("backoff", 1)
+    assert "Not a directory" in entry["reason"]
+
+
+@pytest.mark.parametrize("last", ["1.0 ²", "1.0 ٣", "x", "1.0 -5"])
+def test_no_text_in_the_times_of_a_log_is_believed_to_be_its_size(adopted: Adopted, last: str) -> None:
+    (adopted.attempt / "times").write_text(f"{last}\n")
+    adopted.started()
+    assert adopted.decided(adopted.begin())["state"] == "backoff"
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
+    junk(tmp_path / "exit.json")
+    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
+    keeper._record_exit(launch, 7 << 8, None, None)
+    assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_keeper_ends_where_nothing_can_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
+    keeper._record_exit(launch, 7 << 8, None, None)
+
+
+def test_what_was_in_the_way_of_a_start_comes_through_the_pipe() -> None:
+    for text_, final in (("cannot run x: No such file", True), ("", False), ("\udcff\ud800" * 9000, True)):
+        fault = keeper.Fault.decode(keeper.Fault(text_, final).encode())
+        assert fault is not None
+        assert fault.final is final
+        assert len(fault.text) <= 4096
+    assert keeper.Fault.decode(b"") is None

@@ -1,0 +1,70 @@
+"""A save in the checkpoint directories is noticed as a sign of progress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dtctl.agent.checkpoints.evidence import CheckpointSigns
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry
+from dtctl.agent.supervise.attempt import Attempt
+from dtctl.agent.supervise.observation import Observation
+from dtctl.agent.supervise.watchdog import Watchdog
+from tests.waiting import eventually
+
+
+class Clock:
+    """Every reading is one look later."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def later(self) -> float:
+        self.now += 5.0
+        return self.now
+
+
+def test_every_save_counts(tmp_path: Path) -> None:
+    clock = Clock()
+    (tmp_path / "chief").mkdir()
+    signs = CheckpointSigns([str(tmp_path), str(tmp_path / "not there")])
+    assert signs.changes(clock.later()) == 0
+    eventually(lambda: signs._seen is not None)
+    for count, name in enumerate(["ckpt-1.index", "chief/ckpt-1.index", "chief/ckpt-2.index"], 1):
+        (tmp_path / name).touch()
+        eventually(lambda count=count: signs.changes(clock.later()) == count)  # type: ignore[misc]
+    assert signs.changes(clock.now) == 3
+
+
+def test_a_directory_that_is_made_later_counts_too(tmp_path: Path) -> None:
+    clock = Clock()
+    signs = CheckpointSigns([str(tmp_path / "out")])
+    signs.changes(clock.later())
+    eventually(lambda: signs._seen is not None)
+    (tmp_path / "out").mkdir()
+    eventually(lambda: signs.changes(clock.later()) == 1)
+
+
+def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
+    attempt = Attempt(str(tmp_path), 1000.0)
+    entry = made(Entry, state="running", ready=True)
+    signs = CheckpointSigns([str(tmp_path / "out")])
+    (tmp_path / "out").mkdir()
+    now = 1000.0
+    watchdog = Watchdog(100.0, 0.0, trains=True, proven=True, now=now)
+    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False)
+    for save in range(60):
+        now += 6.0
+        saves = signs._changes
+        (tmp_path / "out" / f"ckpt-{save}.index").touch()
+        assert observation.look(now, now) is None
+        if watchdog.is_quiet(now):
+            eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
+    assert signs._changes > saves - 1 > 0
+    verdict = None
+    for _ in range(30):
+        now += 6.0
+        verdict = verdict or observation.look(now, now)
+        eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
+    assert verdict is not None
+    assert verdict.startswith("no sign of progress for")

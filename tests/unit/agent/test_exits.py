@@ -1,0 +1,86 @@
+"""Which exits may be tried again."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from dtctl.agent.records.run_state import Ending
+from dtctl.agent.run.exits import unmendable_error, verdict
+from dtctl.agent.run.policy import unknown_exit
+from tests.unit.agent.supervise.supervised import code, killed, recovery
+
+USUAL = recovery()
+MISSING = "ModuleNotFoundError: No module named 'tensorfow'"
+TRACEBACK = f"""\
+Traceback (most recent call last):
+  File "train.py", line 1, in <module>
+    import tensorfow
+{MISSING}
+"""
+OUT_OF_RANGE = """\
+Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    session.run(step)
+tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence
+"""
+
+
+@pytest.mark.parametrize("number", [1, 3, 42, 127, 134, 137, 139, 143, 255])
+def test_most_exit_codes_may_be_tried_again(number: int) -> None:
+    assert verdict(code(number), "", USUAL).retry
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
+def test_signals_may_be_tried_again(number: int) -> None:
+    assert verdict(killed(number), "", USUAL).retry
+
+
+@pytest.mark.parametrize("ending", [code(2), code(126), code(127, "cannot run x: No such file or directory")])
+def test_what_would_only_be_repeated_may_not(ending: Ending) -> None:
+    assert not verdict(ending, "", USUAL).retry
+
+
+def test_an_end_that_nobody_saw_may_be_tried_again() -> None:
+    assert verdict(unknown_exit(None, "its keeper was killed"), "", USUAL).retry
+
+
+def test_the_users_lists_come_first_and_count_signals_from_128() -> None:
+    said = recovery(retry=[2, 127], permanent=[1, 139, 42])
+    assert verdict(code(2), "", said).retry
+    assert verdict(code(127, "cannot run it"), "", said).retry
+    assert not verdict(code(1), "", said).retry
+    assert not verdict(killed(signal.SIGSEGV), "", said).retry
+    assert not verdict(code(139), "", said).retry
+    assert not verdict(code(42), "", said).retry
+    assert verdict(killed(signal.SIGKILL), "", said).retry
+
+
+def test_code_that_cannot_be_imported_is_not_tried_again() -> None:
+    judged = verdict(code(1), TRACEBACK, USUAL)
+    assert (judged.retry, judged.because) == (False, MISSING)
+    assert verdict(code(3), TRACEBACK, USUAL).retry  # this program chooses its exit codes itself
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["SyntaxError: invalid syntax", "ImportError: cannot import name 'x' from 'y'", "TabError: inconsistent use"],
+)
+def test_so_is_code_that_cannot_be_read(line: str) -> None:
+    assert unmendable_error(f"training\n  File 'x.py', line 1\n    if:\n      ^\n{line}\n") == line
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "",
+        OUT_OF_RANGE,
+        TRACEBACK + OUT_OF_RANGE,  # the import failed, but that is not what it has died of
+        TRACEBACK + "".join(f"step {step}\n" for step in range(10)),
+        f"  {MISSING}\n",
+        f"W going on without: {MISSING}\n",
+    ],
+)
+def test_an_import_error_that_was_only_reported_does_not_count(tail: str) -> None:
+    assert unmendable_error(tail) == ""

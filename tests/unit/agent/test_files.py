@@ -1,0 +1,192 @@
+"""Whatever stands in the place of one of our files: nobody waits for it, reads it without end, or writes through it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.bundles.manifest import Manifest
+from dtctl.agent.host import fifo, files, locks, paths
+from dtctl.agent.host.secrets import Masks
+from dtctl.agent.logs.tail import last_lines
+from dtctl.agent.logs.times import Times, offset_at
+from dtctl.agent.records.words import Variables
+from dtctl.agent.run.event_log import EventLog
+from dtctl.agent.supervise.progress import LogProgress
+from dtctl.agent.supervise.samples import Samples
+from tests import impostors
+
+pytestmark = pytest.mark.timeout(20)
+
+OWN = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a link that is another user's")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "attempt-1").mkdir()
+    return tmp_path / "attempt-1"
+
+
+def write(path: str) -> None:
+    with open(path, "w", opener=files.private) as file:
+        file.write("x")
+
+
+RAISING: list[Callable[[str], Any]] = [
+    files.look,
+    files.descriptor,
+    lambda path: files.read(path, 100),
+    lambda path: files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+    paths.read_text,
+    lambda path: paths.append_line(path, "a line"),
+    lambda path: locks.hold(path, exclusive=True),
+    write,
+]
+
+
+@pytest.mark.parametrize("what", impostors.NO_FILES)
+@pytest.mark.parametrize("use", range(len(RAISING)))
+def test_what_is_no_file_is_named_and_left_alone(place: Path, what: str, use: int) -> None:
+    path = place / "file"
+    impostors.NO_FILES[what](path)
+    with pytest.raises(files.Unfit) as unfit:
+        RAISING[use](str(path))
+    assert unfit.value.strerror == impostors.said(what)
+    assert unfit.value.filename == str(path)
+    assert impostors.unharmed(path)
+
+
+LENIENT: list[tuple[str, Callable[[str], Any], Any]] = [
+    ("log", paths.tail, ""),
+    ("log", lambda path: last_lines(path, Masks([])), ""),
+    ("log", lambda path: LogProgress(path, adopted=True).step, None),
+    ("times", lambda path: list(Times(path, 0).pieces(0, b"x\n", 7.0)), [(0, b"x\n", 7.0)]),
+    ("times", lambda path: offset_at(path, 1e9), 0),
+    ("times", lambda path: Samples(str(Path(path).parent)).take(1.0), None),
+    ("log", lambda path: Samples(str(Path(path).parent)).take(1.0), None),
+    ("manifest.json", lambda path: Manifest.load(path, "0" * 64), None),
+    ("events.jsonl", lambda path: EventLog(path).count, 0),
+]
+
+
+@pytest.mark.parametrize("what", [*impostors.NO_FILES, "sparse"])
+@pytest.mark.parametrize("use", range(len(LENIENT)))
+def test_readers_that_go_on_without_a_file_go_on_without_a_proper_one(place: Path, what: str, use: int) -> None:
+    name, read, expected = LENIENT[use]
+    (place / "log").write_text("step 1\n")
+    path = place / name
+    path.unlink(missing_ok=True)
+    ({**impostors.NO_FILES, "sparse": impostors.sparse}[what])(path)
+    found = read(str(path))
+    assert found == expected or set(found) == {"\0"}, "a sparse file has zeros at its end"
+    assert len(found or "") < 20_000
+    assert impostors.unharmed(path)
+
+
+def test_a_file_of_a_terabyte_is_refused_before_it_is_read(place: Path) -> None:
+    impostors.sparse(place / "file")
+    with pytest.raises(paths.Damaged, match="is too large: it has 1099511627776 bytes, and 67108864 are the most"):
+        paths.read_record(str(place / "file"), Variables)
+
+
+def test_a_record_of_brackets_alone_is_no_record(place: Path) -> None:
+    (place / "file").write_text("[" * 1_000_000)
+    with pytest.raises(paths.Damaged, match="nested"):
+        paths.read_record(str(place / "file"), Variables)
+
+
+@pytest.mark.parametrize("what", impostors.NO_FILES)
+def test_what_is_no_file_is_a_damaged_record(place: Path, what: str) -> None:
+    impostors.NO_FILES[what](place / "file")
+    with pytest.raises(paths.Damaged, match=impostors.said(what)):
+        paths.read_record(str(place / "file"), Variables)
+
+
+def test_nobody_can_guess_the_name_under_which_a_file_is_written(place: Path) -> None:
+    impostors.link_to_a_file(place / f"state.json.{os.getpid()}.new")
+    paths.write_json(str(place / "state.json"), {"a": "1"})
+    assert impostors.unharmed(place / "any")
+    assert paths.read_record(str(place / "state.json"), Variables) == {"a": "1"}
+
+
+def test_what_programs_inherit_as_their_output_is_an_ordinary_descriptor(place: Path) -> None:
+    descriptor = files.descriptor(str(place / "log"), os.O_WRONLY | os.O_CREAT)
+    assert os.get_blocking(descriptor)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("text", ["1.0 ²\n", "1.0 " + "9" * 5000 + "\n", "nan 5\n", "1.0 -5\n", "1e300 5\n"])
+def test_numbers_that_are_none_are_no_samples(place: Path, text: str) -> None:
+    (place / "log").write_text("x\n" * 10)
+    (place / "times").write_text(text)
+    assert list(Times(str(place / "times"), 0).pieces(0, b"x\n", 7.0)) == [(0, b"x\n", 7.0)]
+    Samples(str(place)).take(1.0)
+
+
+def test_an_attempt_with_an_odd_number_is_none(tmp_path: Path) -> None:
+    for name in ("attempt-2", "attempt-²", "attempt-" + "9" * 200):
+        (tmp_path / "tasks" / "worker-0" / name).mkdir(parents=True)
+    assert paths.last_attempt(str(tmp_path), "worker:0") == 2
+
+
+class TestWake:
+    """The FIFO of a supervisor, and what a trainer may put into its place."""
+
+    @pytest.mark.parametrize("what", ["is a link", "is a link without end", "is a directory", "is a socket"])
+    def test_nobody_listens_at_what_is_no_fifo(self, place: Path, what: str) -> None:
+        impostors.NO_FILES[what](place / "wake")
+        assert not fifo.is_read(str(place / "wake"))
+        fifo.ring(str(place / "wake"))
+        assert impostors.unharmed(place / "wake")
+
+    def test_a_supervisor_replaces_a_file_that_would_wake_it_for_ever(self, place: Path) -> None:
+        (place / "wake").write_text("x")
+        descriptor = fifo.listen(str(place / "wake"))
+        assert stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        assert fifo.is_read(str(place / "wake"))
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("content", [b"\n" * 1_100_000, None])
+def test_an_event_log_that_was_blown_up_is_moved_away(place: Path, content: bytes | None) -> None:
+    path = place / "events.jsonl"
+    if content is None:
+        impostors.sparse(path)
+    else:
+        path.write_bytes(content)
+    log = EventLog(str(path))
+    log.add({"event": 1})
+    assert log.since(0) == [{"event": 1}]
+    assert [each.name[:21] for each in place.iterdir() if each != path] == ["events.jsonl.damaged-"]
+
+
+def test_events_that_were_taken_away_keep_their_numbers(place: Path) -> None:
+    log = EventLog(str(place / "events.jsonl"))
+    for number in range(3):
+        log.add({"event": number})
+    (place / "events.jsonl").unlink()
+    impostors.fifo(place / "events.jsonl")
+    assert log.since(1) == [{}, {}]
+
+
+@OWN
+def test_a_directory_is_reached_by_links_of_its_user_and_not_by_those_of_others(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "here").touch()
+    base = os.open(tmp_path, os.O_RDONLY)
+    for name, owner in (("own", 0), ("others", 65534)):
+        (tmp_path / name).symlink_to("real")
+        os.lchown(tmp_path / name, owner, owner)
+    found = files.directory("own", base)
+    assert os.stat("here", dir_fd=found).st_size == 0
+    os.close(found)
+    with pytest.raises(files.Unfit, match="is a link that another user has made"):
+        files.directory("others", base)
+    os.close(base)
+    with os.scandir(tmp_path) as listed:
+        assert sorted(entry.name for entry in listed if files.leads_on(entry)) == ["own", "real"]

@@ -1,0 +1,113 @@
+"""What becomes of a task whose process has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Ending, Entry, Intent
+from dtctl.agent.run.exits import verdict
+from dtctl.agent.run.policy import Decision, after_exit, back_off, describe_exit, unknown_exit
+from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
+
+RUN = intent("run")
+FINISH = intent("finish")
+STOP = intent("stop", reason="enough")
+RESTART = intent("run", generation=2)
+GANG = intent("hold", generation=2, reason="ps:0 was lost", restarts=1)
+
+
+def decide(
+    ending: Ending,
+    wanted: Intent = RUN,
+    *,
+    asked: bool = False,
+    restarts: int = 0,
+    lived_s: float = 5.0,
+    jitter: float = 0.0,
+    tail: str = "",
+    own: bool = True,
+    stalled: str = "",
+    max_restarts: int = 3,
+) -> Decision:
+    state = "stalled" if stalled else "running"
+    entry = made(Entry, state=state, reason=stalled, asked=asked, restarts=restarts)
+    policy = recovery(max_restarts=max_restarts)
+    return after_exit(ending, verdict(ending, tail, policy), entry, wanted, lived_s, policy, own, jitter)
+
+
+@pytest.mark.parametrize(
+    ("ending", "wanted", "asked", "state", "reason"),
+    [
+        (code(0), RUN, False, "succeeded", "exit code 0"),
+        (code(0), STOP, False, "succeeded", "exit code 0"),  # it was done before anybody stopped it
+        (code(0), STOP, True, "stopped", "enough"),  # an exit code of 0 in answer to SIGTERM is no success
+        (killed(15), STOP, True, "stopped", "enough"),
+        (killed(9), STOP, False, "stopped", "enough"),
+        (code(1), STOP, False, "stopped", "enough"),
+        (killed(15), RESTART, True, "starting", "restart asked for"),
+        (code(0), RESTART, True, "starting", "restart asked for"),
+        (killed(9), GANG, True, "pending", "ps:0 was lost"),
+        (code(1), GANG, False, "pending", "ps:0 was lost"),  # of its own, while the others were being ended
+        (code(1), FINISH, False, "failed", "exit code 1"),
+        (code(0), FINISH, False, "succeeded", "exit code 0"),
+        (code(1), intent("finish", generation=2), False, "failed", "exit code 1"),
+        (code(2), RUN, False, "failed", "exit code 2, which is not tried again"),
+        (code(1), RUN, False, "backoff", "exit code 1"),
+        (killed(15), RUN, False, "backoff", "killed by SIGTERM"),
+        (code(127), RUN, False, "backoff", "exit code 127"),  # a shell's own: the program that we ran did run
+        (code(127, "cannot run x: No such file"), RUN, False, "failed", "cannot run x: No such file"),
+        (unknown_exit(None, "exit status unknown"), RUN, False, "backoff", "exit status unknown"),
+    ],
+)
+def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str, reason: str) -> None:
+    decision = decide(ending, wanted, asked=asked)
+    assert (decision.state, decision.reason) == (state, reason)
+
+
+def test_restarts_are_counted_until_the_budget_is_used_up() -> None:
+    assert [decide(code(1), restarts=count).state for count in range(4)] == ["backoff"] * 3 + ["failed"]
+    assert decide(code(1), restarts=1).restarts == 2
+    assert decide(code(1), restarts=3).reason == "exit code 1, after 3 restarts"
+
+
+def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
+    decision = decide(code(1), restarts=3, lived_s=600)
+    assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 1, 1.0)
+
+
+def test_another_generation_begins_with_the_count_that_it_is_given() -> None:
+    assert decide(killed(15), RESTART, asked=True, restarts=3).restarts == 0
+    assert decide(killed(15), GANG, asked=True, restarts=3).restarts == 1
+
+
+def test_a_task_that_is_not_its_agents_own_waits_for_the_coordinator() -> None:
+    assert decide(killed(9), own=False, restarts=3) == Decision("backoff", "killed by SIGKILL", 3)
+    assert decide(killed(9), own=False, restarts=3, lived_s=600).restarts == 0
+    assert decide(code(2), own=False).state == "failed"
+    assert decide(killed(9), STOP, own=False).state == "stopped"
+
+
+def test_what_was_killed_because_it_was_hung_is_tried_again_whatever_its_exit() -> None:
+    reason = "stalled: no sign of progress for 5 min"
+    for ending in (killed(9), killed(6), code(0)):
+        assert decide(ending, stalled=reason) == Decision("backoff", reason, 1, 1.0)
+    assert decide(killed(9), STOP, stalled=reason).state == "stopped"
+
+
+def test_code_that_cannot_be_imported_says_so() -> None:
+    decision = decide(code(1), tail="ImportError: no tensors\n")
+    assert decision == Decision("failed", "exit code 1 (ImportError: no tensors), which is not tried again", 0)
+
+
+def test_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
+    assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
+    assert back_off(3, recovery(), 1) == pytest.approx(4.4)
+
+
+def test_without_a_budget_the_reason_counts_no_restarts() -> None:
+    assert decide(code(3), max_restarts=0) == Decision("failed", "exit code 3", 0)
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    assert describe_exit(killed(63)) == "killed by signal 63"

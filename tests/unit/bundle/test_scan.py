@@ -1,0 +1,208 @@
+"""What belongs to a bundle, and what cannot be sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.bundles.manifest import Manifest as AgentsManifest
+from dtctl.bundle import Bundle, FileEntry, Manifest, scan
+from dtctl.bundle.own_secrets import OwnSecrets
+from dtctl.bundle.scanning import _Found
+from dtctl.errors import ExitCode, PreflightError
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Iterator[Path]:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("print('training')\n")
+    yield code
+    for path in [code, *code.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+
+
+def paths(bundle: Bundle) -> list[str]:
+    return [file.path for file in bundle.manifest.files]
+
+
+def test_a_bundle_is_named_by_its_content_and_modes_alone(code: Path, tmp_path: Path) -> None:
+    first = scan(code)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "train.py").write_text("print('training')\n")
+    assert scan(copy).id == first.id
+    (copy / "train.py").chmod(0o755)
+    assert scan(copy).id != first.id
+
+
+def test_the_id_is_the_hash_of_the_canonical_manifest_that_agents_accept(code: Path) -> None:
+    (code / "ä").mkdir(mode=0o750)
+    (code / "ä" / "b\nc").write_text("x")
+    (code / "link").symlink_to("ä")
+    manifest = scan(code).manifest
+    value = json.loads(manifest.canonical)
+    assert json.dumps(value, sort_keys=True, separators=(",", ":")).encode() == manifest.canonical
+    assert manifest.id == hashlib.sha256(manifest.canonical).hexdigest()
+    assert value["files"][1][:3] == ["ä/b\nc", (code / "ä" / "b\nc").stat().st_mode & 0o777, 1]
+    assert value["links"] == [["link", "ä"]]
+    assert value["dirs"] == [["ä", 0o750]]
+    assert [tuple(file) for file in manifest.files] == AgentsManifest.parse(manifest.canonical, manifest.id).files
+
+
+def test_directories_and_sizes_are_known(code: Path) -> None:
+    (code / "a" / "b").mkdir(parents=True)
+    (code / "a-b").mkdir()
+    (code / "a" / "b" / "ten").write_bytes(bytes(10))
+    bundle = scan(code)
+    assert [path for path, _ in bundle.manifest.dirs] == ["a", "a-b", "a/b"]
+    assert bundle.total_bytes == 10 + len("print('training')\n")
+    assert bundle.root == code
+
+
+def test_setuid_and_sticky_bits_do_not_travel(code: Path) -> None:
+    (code / "train.py").chmod(0o4755)
+    assert scan(code).manifest.files[0].mode == 0o755
+
+
+def test_links_that_stay_inside_are_kept_as_links(code: Path) -> None:
+    (code / "models").mkdir()
+    (code / "models" / "up").symlink_to("../train.py")
+    (code / "later").symlink_to("not/yet/there")
+    (code / "loop").symlink_to("loop")
+    (code / "itself").symlink_to(".")
+    links = dict(scan(code).manifest.links)
+    assert links == {"models/up": "../train.py", "later": "not/yet/there", "loop": "loop", "itself": "."}
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def not_utf8(path: Path) -> None:
+    (path.parent / os.fsdecode(b"thing-\xff")).write_text("x")
+
+
+def link_to(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("make", "summary"),
+    [
+        (fifo, "thing is a FIFO and cannot be sent"),
+        (unix_socket, "thing is a socket and cannot be sent"),
+        (not_utf8, r"thing-\\xff is not UTF-8"),
+        (link_to("/etc/hostname"), "thing is a link that leads out of the code directory"),
+        (link_to("../outside"), "thing is a link that leads out of the code directory"),
+        (link_to("models/../../outside"), "thing is a link that leads out of the code directory"),
+        (link_to(os.fsdecode(b"\xff")), "thing leads to is not UTF-8"),
+    ],
+)
+def test_what_cannot_be_sent_is_named_with_a_remedy(code: Path, make: Callable[[Path], None], summary: str) -> None:
+    make(code / "thing")
+    with pytest.raises(PreflightError, match=summary) as refused:
+        scan(code)
+    assert ".dtctlignore" in refused.value.hint
+    assert refused.value.exit_code == ExitCode.PREFLIGHT
+    (code / ".dtctlignore").write_text("thing*\n")
+    assert "thing" not in str(scan(code).manifest)
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """As an ordinary user: root may read everything."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_what_may_not_be_read_is_named() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        code = Path(directory)
+        code.chmod(0o755)
+        (code / "secret.key").write_text("x")
+        (code / "secret.key").chmod(0)
+        with without_privileges(), pytest.raises(PreflightError, match=r"cannot read .*secret.key") as refused:
+            scan(code)
+        assert refused.value.hint.startswith("chmod u+r")
+        (code / "secret.key").unlink()
+        (code / "closed").mkdir(mode=0)
+        with without_privileges(), pytest.raises(PreflightError, match=r"cannot list .*closed"):
+            scan(code)
+        (code / ".dtctlignore").write_text("closed\n")
+        with without_privileges():
+            assert paths(scan(code)) == [".dtctlignore"]
+        (code / "closed").chmod(0o700)
+
+
+def test_a_code_directory_without_any_file_is_refused(code: Path) -> None:
+    (code / "only" / "directories").mkdir(parents=True)
+    (code / "train.py").rename(code / ".dtctlignore")
+    (code / ".dtctlignore").write_text("*\n")
+    with pytest.raises(PreflightError, match="no file to send") as refused:
+        scan(code)
+    assert refused.value.detail == "everything in it is ignored"
+
+
+@pytest.mark.parametrize(("name", "summary"), [("nowhere", "there is no directory"), ("code/train.py", "is not a dir")])
+def test_a_code_directory_that_is_none_is_refused(code: Path, name: str, summary: str) -> None:
+    with pytest.raises(PreflightError, match=summary):
+        scan(code.parent / name)
+
+
+def test_what_dtctl_keeps_for_itself_is_not_sent_from_a_home_directory(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "DTCTL_ROOT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(code))
+    for own in (".cache/dtctl", ".local/state/dtctl", ".dtctl"):
+        (code / own).mkdir(parents=True)
+        (code / own / "file").write_text("x")
+    (code / ".cache" / "other").write_text("the user's")
+    first = scan(code)
+    assert paths(first) == [".cache/other", "train.py"]
+    assert scan(code).id == first.id
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(code: Path) -> None:
+    (code / "log").write_bytes(bytes(3_000_000))
+    (code / "zzz").write_text("")
+
+    def grow(files: int, read: int) -> None:
+        with (code / "log").open("ab") as file:
+            file.write(b"more")
+
+    found = _Found(code, grow, OwnSecrets((), ()))
+    found._next_report = 0
+    with pytest.raises(PreflightError, match="log changed while it was read"):
+        found.add_all()
+
+
+def test_values_can_be_compared() -> None:
+    file = FileEntry("a", 0o644, 0, hashlib.sha256().hexdigest())
+    assert Manifest((file,), (), ()) == Manifest((file,), (), ())

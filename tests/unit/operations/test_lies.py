@@ -1,0 +1,421 @@
+"""One host lies, in the form of a record: nothing of it is dialled, written, shown as a task's state or decided by."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.cli.exits import exit_for
+from dtctl.errors import ExitCode, TransportError
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.events import read_events
+from dtctl.operations.execute import Target, execute
+from dtctl.operations.gc import collect
+from dtctl.operations.logs import LogLines, LogRequest, read_logs
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.restart import restart
+from dtctl.operations.runs import known_runs
+from dtctl.operations.status import RunStatus, status, status_of_hosts
+from dtctl.operations.stop import StopOrder, down, stop
+from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, told
+from tests.unit.fakes import FakeSession, FakeTransport
+
+ORDER = StopOrder("me@here", "stopped by me@here")
+ALL = tuple(record().roster)
+CODE = {"ssh": {"target": "evil", "host_keys": "accept-new", "known_hosts": "~/.ssh/authorized_keys", "jump": "evil"}}
+
+Answer = dict[str, Any]
+
+
+class Liar(Agents):
+    """`host` changes what an honest agent would have answered to one kind of request."""
+
+    def __init__(self, host: str, kind: str, lie: Callable[[Answer], Answer], view: Mapping[str, Any] | None = None):
+        super().__init__(view)
+        self._host, self._kind, self._lie = host, kind, lie
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        said = super().__call__(session, fields)
+        if session.host.name != self._host or fields["type"] != self._kind:
+            return said
+        return [self._lie(one) if isinstance(one, dict) else one for one in said]
+
+
+def put(value: object, *path: str) -> Callable[[Answer], Answer]:
+    """A lie: this value in place of the one there."""
+
+    def lie(answer: Answer) -> Answer:
+        at = answer
+        for name in path[:-1]:
+            at = at[name]
+        at[path[-1]] = value
+        return answer
+
+    return lie
+
+
+def everywhere(lie: Callable[[Answer], Answer], host: str = "d") -> RunStatus:
+    """Each host is asked for itself, and one lies."""
+    return status_of_hosts(record(), FakeTransport(Liar(host, "status", lie)))
+
+
+FORMS = [
+    ("state.tasks.worker:1.state", put("exploded", "state", "tasks", "worker:1", "state")),
+    ("state.tasks.worker:1.attempt", put("1; rm -rf ~", "state", "tasks", "worker:1", "attempt")),
+    ("state.tasks", put({"../../x:0": entry()}, "state", "tasks")),
+    ("state.host", put("a", "state", "host")),
+    ("state.run", put("digits-2", "state", "run")),
+    ("state.tasks.ps:0", put({"ps:0": entry("failed")}, "state", "tasks")),
+    ("run", put("../../victim", "run")),
+    ("run", put("mnist-1", "run")),
+    ("run", put("digits-99", "run")),
+    ("inventory", put(None, "inventory")),
+    ("inventory.cluster", put("mnist", "inventory", "cluster")),
+    ("inventory.run", put("digits-9", "inventory", "run")),
+    ("inventory.roster.0.host", put("-oProxyCommand=touch x", "inventory", "roster", "0", "host")),
+    ("inventory.lead", put("worker:9", "inventory", "lead")),
+    ("time", put(float("nan"), "time")),
+    ("time", put(10**400, "time")),
+    ("checkpoints.0.dir", put([{"dir": 7}], "checkpoints")),
+]
+
+
+@pytest.mark.parametrize(("field", "lie"), FORMS, ids=[f"{number} {field}" for number, (field, _) in enumerate(FORMS)])
+def test_a_record_that_does_not_hold_is_one_error_that_names_host_and_field(
+    field: str, lie: Callable[[Answer], Answer]
+) -> None:
+    def listed(answer: Answer) -> Answer:
+        answer["inventory"]["roster"] = dict(enumerate_names(answer["inventory"]["roster"]))
+        answer = lie(answer)
+        if answer["inventory"]:
+            answer["inventory"]["roster"] = list(answer["inventory"]["roster"].values())
+        return answer
+
+    found = everywhere(listed)
+    assert list(found.errors) == ["d"]
+    error = found.errors["d"]
+    assert isinstance(error, TransportError)
+    assert error.exit_code is ExitCode.UNREACHABLE
+    assert error.summary.startswith(f"d answers `status` with a record that does not hold: {field}")
+    assert "tampered" in error.hint
+    states = {str(task): status.state for task, status in found.tasks.items()}
+    assert states == {
+        **dict.fromkeys(("ps:0", "ps:1", "worker:0"), TaskState.RUNNING),
+        "worker:1": TaskState.LOST,
+    }
+
+
+def enumerate_names(roster: list[Any]) -> list[tuple[str, Any]]:
+    return [(str(index), member) for index, member in enumerate(roster)]
+
+
+def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
+    def with_settings(answer: Answer) -> Answer:
+        answer["inventory"].update(hosts=[{"name": name, **CODE} for name in "abcde"], file="/etc/passwd")
+        answer["inventory"]["roster"] = [{**one, **CODE} for one in answer["inventory"]["roster"]]
+        return answer
+
+    for lie in (with_settings, put(None, "ssh")):
+        transport = FakeTransport(Liar("c", "status", lie, told()))
+        found = status(record(), transport)
+        assert found.record.hosts == record().hosts
+        assert found.record.file == record().file
+        assert transport.opened == ["c"]
+
+
+def moved(to: str) -> RunRecord:
+    """The lead is on a host that is not in the file."""
+    return dataclasses.replace(record(created=2000.0), roster={**record().roster, TaskId("worker", 0): to})
+
+
+def test_a_host_that_only_the_run_knows_is_named_and_not_dialled() -> None:
+    transport = FakeTransport(Agents(run=moved("gpu-9")))
+    found = status(record(), transport)
+    assert set(transport.opened) <= set("abcd")
+    lost = found.tasks[TaskId("worker", 0)]
+    assert (lost.state, lost.host) == (TaskState.LOST, "gpu-9")
+    assert "gpu-9" in lost.reason
+    assert found.away is not None
+    assert found.errors["gpu-9"].summary == "gpu-9 is in run digits-1, but not in x.yaml"
+    assert "add gpu-9 under hosts:" in found.errors["gpu-9"].hint
+    with pytest.raises(Exception) as left:
+        exit_for(found.errors, others=found.time)
+    assert left.value.exit_code == ExitCode.PARTIAL  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", ["stop", "down", "restart", "logs", "events"])
+def test_no_command_dials_a_host_that_only_the_run_knows(command: str) -> None:
+    class Quiet(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+            if fields["type"] == "events" and not fields["whole"]:
+                return [{"type": "result", "run": "digits-1", "next": 0}]
+            return super().__call__(session, fields)
+
+    run = moved("gpu-9")
+    transport = FakeTransport(Quiet(run=run))
+    lead = (TaskId("worker", 0),)
+    known = dataclasses.replace(run, hosts={name: run.hosts[name] for name in "abd"})
+    errors = {
+        "stop": lambda: stop(record(), transport, ALL, ORDER).errors,
+        "down": lambda: down(record(), transport, ORDER).stop.errors,
+        "restart": lambda: restart(record(), transport, lead, by="me").errors,
+        "logs": lambda: read_logs(known, transport, LogRequest(lead), lambda lines: None).errors,
+        "events": lambda: read_events(record(), transport, last=None).errors,
+    }[command]()
+    assert "gpu-9" in errors
+    assert set(transport.opened) <= set("abcd")
+
+
+def test_a_run_that_lies_only_on_hosts_nobody_knows_is_not_a_run_of_this_machine() -> None:
+    only = dataclasses.replace(record(), roster=dict.fromkeys(record().roster, "gpu-9"))
+    known = record().as_known(inventory(only))  # type: ignore[arg-type]
+    assert known.hosts == {}
+    assert not known.is_local
+
+
+def a_run_of_its_own(answer: Answer) -> Answer:
+    """From the far future, with every task on the liar."""
+    future = dataclasses.replace(record("digits-9", 9e11), roster=dict.fromkeys(record().roster, "d"))
+    tasks = {str(task): entry("succeeded") for task in future.roster}
+    return {**answer, "run": "digits-9", "inventory": inventory(future), "state": state_of("d", tasks, "digits-9")}
+
+
+def the_same_run_told_otherwise(answer: Answer) -> Answer:
+    """Of the run that all have, with another lead and every task on the liar."""
+    other = dataclasses.replace(record("digits-1", 9e11), roster=dict.fromkeys(record().roster, "d"))
+    tasks = {str(task): entry("succeeded") for task in other.roster}
+    return {**answer, "inventory": inventory(other), "state": state_of("d", tasks)}
+
+
+@pytest.mark.parametrize("lie", [a_run_of_its_own, the_same_run_told_otherwise])
+def test_one_liar_among_four_decides_nothing(lie: Callable[[Answer], Answer]) -> None:
+    found = everywhere(lie)
+    assert (found.record.run, found.record.created, found.record.roster) == ("digits-1", 1000.0, record().roster)
+    assert {str(task): one.state.value for task, one in found.tasks.items()} == {
+        **dict.fromkeys(("ps:0", "ps:1", "worker:0"), "running"),
+        "worker:1": "lost",
+    }
+    assert not found.verdict.outcome.decided
+
+
+def test_who_tells_something_else_of_the_same_run_is_named() -> None:
+    assert list(everywhere(the_same_run_told_otherwise).errors) == ["d"]
+
+
+def test_the_newer_of_two_runs_that_several_hosts_tell_of_is_believed() -> None:
+    """As when somebody else has started one on fewer hosts."""
+
+    class Two(Agents):
+        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
+            old, new = record("digits-1", 1000.0), record("digits-2", 2000.0)
+            return Agents(run=new if host in "ab" else old).status(host, view)
+
+    assert status_of_hosts(record(run=None), FakeTransport(Two())).record.run == "digits-2"  # type: ignore[arg-type]
+
+
+def test_of_two_hosts_that_disagree_that_of_the_lead_is_believed() -> None:
+    transport = FakeTransport(Liar("d", "status", a_run_of_its_own), {name: TransportError("off") for name in "ab"})
+    assert status_of_hosts(dataclasses.replace(record(), run=None), transport).record.run == "digits-1"
+
+
+VIEWS = [
+    ("coordination.hosts.gpu-9", lambda view: view["hosts"].update({"gpu-9": view["hosts"]["a"]})),
+    ("coordination.hosts.a.state.host", lambda view: view["hosts"].update(a=view["hosts"]["b"])),
+    ("coordination.intents.worker:7", lambda view: view["intents"].update({"worker:7": {}})),
+    ("coordination.run", lambda view: view.update(run="digits-2")),
+    ("coordination.condition.cause.worker:7", lambda view: view["condition"].update(cause="worker:7")),
+    ("coordination.phase", lambda view: view.update(phase="exploded")),
+]
+
+
+@pytest.mark.parametrize(("field", "spoil"), VIEWS, ids=[field for field, _ in VIEWS])
+def test_a_coordinator_that_speaks_of_what_is_not_there_is_not_believed(field: str, spoil: Any) -> None:
+    def lie(answer: Answer) -> Answer:
+        if answer["coordination"]:
+            spoil(answer["coordination"])
+        return answer
+
+    found = status(record(), FakeTransport(Liar("c", "status", lie, told())))
+    assert found.coordination is None
+    assert found.away is not None
+    assert field in found.away.detail
+    assert sum(one.state is TaskState.RUNNING for one in found.tasks.values()) == 3
+
+
+def test_only_the_leads_host_speaks_for_the_run() -> None:
+    asked = dataclasses.replace(record(), lead=TaskId("worker", 1))
+    transport = FakeTransport(Liar("d", "status", put(told(), "coordination"), told()))
+    found = status(asked, transport)
+    assert (found.record.coordinator, transport.opened[0]) == ("c", "d")
+    assert found.coordination is not None
+
+
+def test_two_hosts_that_send_each_other_the_question_are_asked_once() -> None:
+    def elsewhere(answer: Answer) -> Answer:
+        lead = {"c": "worker:1", "d": "worker:0"}[answer["state"]["host"]]
+        answer["inventory"]["lead"] = lead
+        return answer
+
+    class Both(Agents):
+        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
+            answer = super().status(host, None)
+            return elsewhere(answer) if host in "cd" else answer
+
+    transport = FakeTransport(Both())
+    status(record(), transport)
+    assert len(transport.opened) < 12
+
+
+STOPS = [
+    ("stopped", put(["ps:0"], "stopped")),
+    ("already", put(["worker:99"], "already")),
+    ("survivors", put([{"task": "ps:0", "pid": 1, "command": "init"}], "survivors")),
+    ("run", put("digits-2", "run")),
+]
+
+
+@pytest.mark.parametrize(("field", "lie"), STOPS, ids=[field for field, _ in STOPS])
+def test_who_speaks_of_others_tasks_at_a_stop_is_not_believed(field: str, lie: Callable[[Answer], Answer]) -> None:
+    result = stop(record(), FakeTransport(Liar("d", "stop", lie), {"c": TransportError("off")}), ALL, ORDER)
+    assert set(result.errors) == {"c", "d"}
+    assert field in result.errors["d"].summary
+    assert {str(task) for task in result.stopped} == {"ps:0", "ps:1"}
+    assert not result.survivors
+
+
+@pytest.mark.parametrize("removed", ["../../victim", "mnist-1", "digits-2", "/etc/passwd", ".."])
+def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove(removed: str) -> None:
+    result = down(record(), FakeTransport(Liar("d", "down", put([removed], "removed"))), ORDER)
+    assert "d" not in result.removed
+    assert "removed" in result.stop.errors["d"].summary
+
+
+def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_believed() -> None:
+    agents = Agents(told())
+    ended = {"run": "digits-1", "stopped": ["worker:9"], "already": [], "survivors": [], "unreached": []}
+    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record())}]
+    result = stop(record(), FakeTransport(agents), ALL, ORDER)
+    assert result.away is not None
+    assert "worker:9" in result.away.detail
+
+
+def test_a_restart_of_what_nobody_asked_for_is_not_believed() -> None:
+    agents = Agents(told())
+    answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
+    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record())}]
+    result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
+    assert result.away is not None
+
+
+class Talker(Agents):
+    """d answers one kind of request with these frames."""
+
+    def __init__(self, kind: str, frames: Callable[[], Script]) -> None:
+        super().__init__()
+        self._kind, self._frames = kind, frames
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        if fields["type"] != self._kind:
+            return super().__call__(session, fields)
+        if session.host.name == "d":
+            return self._frames()
+        task = HONEST_TASK[session.host.name]
+        honest = {
+            "logs": [log(task, b"honest\n"), {"type": "result", "run": "digits-1"}],
+            "exec": [{"type": "result", "exit_code": 0, "signal": None}],
+            "runs": [{"type": "result", "runs": []}],
+            "gc": [dict(GC)],
+        }
+        return honest[self._kind]  # type: ignore[return-value]
+
+
+HONEST_TASK = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
+GC = {
+    "type": "result", "dry_run": True, "processes": [], "survivors": [], "runs": [], "bundles": [], "files": [],
+    "freed_bytes": 0,
+}  # fmt: skip
+
+
+def log(task: str, data: bytes, **fields: Any) -> dict[str, Any]:
+    usual = {"type": "log", "task": task, "attempt": 1, "offset": 0, "end": len(data), "time": 1.0}
+    return {**usual, "payload": data, **fields}
+
+
+LOGS: list[tuple[str, Callable[[], Script]]] = [
+    ("task.ps:0", lambda: [log("ps:0", b"forged\n")]),
+    ("time", lambda: [log("worker:1", b"x\n", time=1e300)]),
+    ("attempt", lambda: [log("worker:1", b"x\n", attempt=-1)]),
+    ("`progress`", lambda: [{"type": "progress", "phase": "x"} for _ in range(1000)]),
+    ("`need`", lambda: [{"type": "need", "files": [1]}]),
+    ("`started`", lambda: [{"type": "started", "run": "digits-1", "tasks": {}}]),
+    ("`shell`", lambda: [{"type": "shell"}]),
+    ("more than 32 MiB", lambda: [log("worker:1", b"x" * (8 << 20)) for _ in range(1000)]),
+    ("the last 5 of each task", lambda: [log("worker:1", b"x\n" * 1000) for _ in range(1000)]),
+    ("run", lambda: [{"type": "result", "run": "digits-2"}]),
+]
+
+
+@pytest.mark.parametrize(("why", "frames"), LOGS, ids=[why for why, _ in LOGS])
+def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: Callable[[], Script]) -> None:
+    shown: list[LogLines] = []
+    found = read_logs(record(), FakeTransport(Talker("logs", frames)), LogRequest(ALL, lines=5), shown.append)
+    assert list(found.errors) == ["d"]
+    assert why in found.errors["d"].summary
+    honest = [lines for lines in shown if lines.data == b"honest\n"]
+    assert sorted(str(lines.task) for lines in honest) == ["ps:0", "ps:1", "worker:0"]
+    assert sum(len(lines.data) for lines in shown) < 64 << 20
+
+
+def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dtctl.operations import logs
+
+    monkeypatch.setattr(logs, "MERGED_BYTES", 10_000)
+    seen: list[LogLines] = []
+
+    def many() -> Script:
+        said: Script = [log("worker:1", b"%05d\n" % number, time=float(number)) for number in range(2000)]
+        return [*said, {"type": "result", "run": "digits-1"}]
+
+    found = read_logs(record(), FakeTransport(Talker("logs", many)), LogRequest(ALL, lines=None), seen.append)
+    assert found.errors == {}
+    assert [one.data for one in seen if str(one.task) == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
+
+
+def test_a_stream_that_is_neither_output_is_refused() -> None:
+    frames: Script = [{"type": "output", "stream": 3, "payload": b"x"}]
+    said: list[bytes] = []
+    places = [Target(host) for host in record().hosts.values()]
+    transport = FakeTransport(Talker("exec", lambda: frames))
+    done = execute(record(), transport, places, ["true"], lambda *told: said.append(told[2]), cwd="home")
+    assert list(done.errors) == ["@d"]
+    assert sorted(done.finished) == ["@a", "@b", "@c"]
+    assert said == []
+
+
+def test_runs_of_other_clusters_are_no_answer() -> None:
+    forged = {"run": "mnist-1", "cluster": "mnist", "host": "d", "created": 1.0, "live": True, "tasks": {}}
+    known = known_runs(record(), FakeTransport(Talker("runs", lambda: [{"type": "result", "runs": [forged]}])))
+    assert (known.runs, list(known.errors)) == ((), ["d"])
+
+
+def test_who_removes_where_it_was_to_look_is_named() -> None:
+    transport = FakeTransport(Talker("gc", lambda: [{**GC, "dry_run": False}]))
+    assert list(collect(record(), transport, dry_run=True, every_cluster=False).errors) == ["d"]
+
+
+def test_a_host_tells_only_its_own_story() -> None:
+    line = {"type": "event", "n": 0, "time": 1.0, "host": "a", "task": "ps:0", "from": "running", "to": "failed"}
+
+    class Teller(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+            if fields["type"] != "events":
+                return super().__call__(session, fields)
+            forged: Script = [dict(line)] if session.host.name == "d" else []
+            return [*forged, {"type": "result", "run": "digits-1", "next": 1}]
+
+    story = read_events(record(), FakeTransport(Teller(), {"c": TransportError("off")}), last=None)
+    assert story.happenings == ()
+    assert set(story.errors) == {"c", "d"}

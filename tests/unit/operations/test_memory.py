@@ -1,0 +1,300 @@
+"""The controller's memory: whoever names a run gets no further than its record, and damage is no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.errors import DtctlError, PreflightError, UsageError
+from dtctl.operations.memory.files import DamagedRecord, read_record
+from dtctl.operations.memory.record import RunRecord, record_of_plan
+from dtctl.operations.memory.store import Memory
+from dtctl.places import check_private, make_private, open_regular
+from dtctl.plan.run import plan_run
+from tests.fuzz import cases
+from tests.unit.clusters import cluster
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dtctl"
+
+
+def record(run: str = "digits-1", created: float = 1.0) -> RunRecord:
+    return record_of_plan(plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3"), run, created)
+
+
+@pytest.fixture
+def _umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("_umask")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277, 0o777])
+def test_directories_are_private_whatever_the_umask(state: Path, umask: int) -> None:
+    os.umask(umask)
+    Memory().save(record())
+    for directory in (state.parent, state, state / "runs"):
+        assert mode(directory) == 0o700
+    assert [mode(file) for file in (state / "current", state / "runs" / "digits-1.json")] == [0o600, 0o600]
+
+
+def test_a_directory_that_an_older_dtctl_left_open_to_readers_is_closed(state: Path) -> None:
+    state.mkdir(parents=True)
+    state.chmod(0o755)
+    Memory()
+    assert mode(state) == 0o700
+
+
+@pytest.mark.parametrize("open_mode", [0o777, 0o1777, 0o757, 0o702])
+def test_a_directory_that_others_may_write_to_is_refused(state: Path, open_mode: int) -> None:
+    Memory().save(record())
+    state.chmod(open_mode)
+    with pytest.raises(PreflightError, match="can be written to by other users") as refused:
+        Memory()
+    assert f"chmod 700 {state}" in refused.value.hint
+    assert mode(state) == open_mode
+
+
+def test_a_directory_that_a_group_may_write_to_is_refused_unless_the_group_is_the_users_own(state: Path) -> None:
+    state.mkdir(parents=True)
+    os.chown(state, -1, os.getegid() if os.geteuid() else 65534)
+    state.chmod(0o770)
+    if os.geteuid():
+        pytest.skip("only root can give a directory to another group")
+    with pytest.raises(PreflightError, match="other users"):
+        Memory()
+    os.chown(state, -1, 0)
+    Memory()
+    assert mode(state) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make directories of others")
+def test_a_directory_of_somebody_else_is_refused(state: Path) -> None:
+    state.mkdir(parents=True, mode=0o700)
+    os.chown(state, 65534, 65534)
+    with pytest.raises(PreflightError, match="belongs to nobody, not to you"):
+        Memory()
+
+
+def test_a_missing_directory_is_fine_and_one_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    check_private(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        make_private(tmp_path / "file" / "below")
+
+
+VICTIMS = ["../../victim", "../victim", "/etc/victim", "..", ".", "", ".hidden", "a/b", "a\n", "a\0b", "-rf", "a" * 201]
+
+
+@pytest.mark.parametrize("run", VICTIMS)
+def test_what_is_no_run_id_touches_no_file(state: Path, run: str) -> None:
+    memory = Memory()
+    memory.save(record())
+    victims = [state.parent / "victim.json", state / "victim.json"]
+    for victim in victims:
+        victim.write_text(json.dumps(record().to_json()))
+    before = {path: path.read_bytes() for path in state.parent.rglob("*") if path.is_file()}
+    for use in (memory.forget, memory.load, memory.make_current):
+        with pytest.raises(UsageError, match="not the id of a run"):
+            use(run)
+    assert {path: path.read_bytes() for path in state.parent.rglob("*") if path.is_file()} == before
+
+
+def test_a_host_that_lies_about_what_it_removed_makes_nothing_of_ours_go(state: Path) -> None:
+    memory = Memory()
+    for run in ("digits-1", "digits-2", "digits-3"):
+        memory.save(record(run))
+    memory.save(replace(record("other-1"), cluster="other"))
+    victim = state.parent / "victim.json"
+    victim.write_text("the user's")
+    lies = ["../../victim", "../current", "other-1", "/etc/passwd", "", "digits-9"]
+    memory.forget_removed("digits", {"a": ["digits-1", *lies], "stranger": ["digits-2", *lies]})
+    assert {one.run for one in memory.runs()} == {"digits-2", "digits-3", "other-1"}
+    assert victim.read_text() == "the user's"
+    assert memory.current_id() == "other-1"
+
+
+@cases
+@given(st.text(max_size=30))
+def test_no_text_makes_a_path_outside_of_the_runs(run: str) -> None:
+    try:
+        file = Memory()._file(run)
+    except UsageError:
+        return
+    assert file.parent == Memory()._runs
+    assert file.name == f"{run}.json"
+
+
+def test_the_pointer_to_the_current_run_is_no_path_either(state: Path) -> None:
+    memory = Memory()
+    memory.save(record())
+    for text in (b"../../victim\n", b"\xff", b"x" * 5000, b""):
+        (state / "current").write_bytes(text)
+        assert memory.current() is None
+
+
+def test_a_record_that_was_saved_is_read_as_it_was(state: Path) -> None:
+    memory = Memory()
+    memory.save(record("digits-1"))
+    memory.save(record("digits-2", created=2.0))
+    assert memory.load("digits-1") == record("digits-1")
+    assert [one.run for one in memory.runs()] == ["digits-2", "digits-1"]
+    assert memory.current() == record("digits-2", created=2.0)
+    memory.forget("digits-2")
+    assert (memory.current(), [one.run for one in memory.runs()]) == (None, ["digits-1"])
+
+
+def test_a_run_that_came_to_nothing_leaves_the_memory_as_it_was(state: Path) -> None:
+    memory = Memory()
+    memory.save(record("digits-1"))
+    again = Memory()
+    again.save(record("digits-2"))
+    again.take_back(record("digits-2"))
+    assert again.current_id() == "digits-1"
+    assert again.load("digits-2") is None
+
+
+def damaged(**changes: Any) -> str:
+    return json.dumps({**record().to_json(), **changes})
+
+
+HOST = record().to_json()["hosts"][0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "null", "[]", "1", "{", '"x"', "[" * 100_000, "\0", "{}", '{"version": 1}', damaged(created="now"),
+        damaged(created=float("nan")), damaged(roster=[["worker:0", "nowhere"]]), damaged(roster=[["nonsense", "a"]]),
+        damaged(roster=5), damaged(hosts=[5]), damaged(hosts=[{**HOST, "name": ["a"]}]), damaged(lead="boss:7"),
+        damaged(hosts=[{**HOST, "ssh": {"target": 5}}]), damaged(hosts=[{**HOST, "ssh": {"target": "a", "port": "x"}}]),
+        damaged(hosts=[{**HOST, "ssh": {"target": "a", "host_keys": "off"}}]), damaged(success=["x"]),
+        damaged(cluster=None), damaged(run=7), damaged(servers=["x:9"]), damaged(file=5), damaged(replaced=[1]),
+        damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
+    ],
+)  # fmt: skip
+def test_a_damaged_record_is_put_aside_and_told_once(state: Path, text: str) -> None:
+    told: list[str] = []
+    memory = Memory(told.append)
+    memory.save(record("digits-1"))
+    (state / "runs" / "digits-2.json").write_text(text)
+    assert [run.run for run in memory.runs()] == ["digits-1"]
+    assert memory.load("digits-2") is None
+    [line] = told
+    assert line.startswith(f"{state}/runs/digits-2.json.damaged is passed over: ")
+    assert (state / "runs" / "digits-2.json.damaged").read_text() == text
+
+
+def test_a_record_of_another_run_is_not_believed_by_its_name(state: Path) -> None:
+    memory = Memory()
+    memory.save(record("digits-1"))
+    (state / "runs" / "digits-1.json").rename(state / "runs" / "digits-2.json")
+    assert memory.load("digits-2") is None
+    (state / "runs" / ".json").write_text("x")
+    assert memory.runs() == ()
+
+
+def test_a_record_of_a_later_version_is_left_where_it_is(state: Path) -> None:
+    told: list[str] = []
+    Memory().save(record())
+    (state / "runs" / "digits-1.json").write_text(damaged(version=99))
+    assert Memory(told.append).runs() == ()
+    assert (told, (state / "runs" / "digits-1.json").exists()) == ([], True)
+
+
+@pytest.mark.timeout(20)
+def test_nobody_waits_for_a_record_that_is_a_fifo_or_has_no_end(state: Path) -> None:
+    memory = Memory()
+    memory.save(record())
+    (state / "current").unlink()
+    os.mkfifo(state / "current")
+    os.mkfifo(state / "runs" / "digits-2.json")
+    (state / "runs" / "digits-3.json").symlink_to("/dev/zero")
+    with (state / "runs" / "digits-4.json").open("wb") as file:
+        file.truncate(1 << 40)
+    assert [run.run for run in memory.runs()] == ["digits-1"]
+    assert memory.current() is None
+
+
+@cases
+@given(data=st.data())
+def test_no_change_of_a_record_is_more_than_a_damaged_record(data: st.DataObject, tmp_path_factory: Any) -> None:
+    value = record().to_json()
+    junk = st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=4,
+    )
+    place: Any = value
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(place[key], dict | list) or not place[key] or data.draw(st.booleans()):
+            place[key] = data.draw(junk)
+            break
+        place = place[key]
+    file = tmp_path_factory.getbasetemp() / "record.json"
+    file.write_text(json.dumps(value))
+    try:
+        found = read_record(file)
+    except DamagedRecord:
+        return
+    if found is not None:
+        assert all(isinstance(host.name, str) for host in found.hosts.values())
+        assert set(found.roster.values()) <= set(found.hosts)
+        json.dumps(found.to_json())
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    memory.save(record())
+    old = (state / "runs" / "digits-1.json").read_text()
+    newer = record(created=2.0)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dtctl.operations.memory.files.os.fchmod", full)
+    with pytest.raises(DtctlError, match="run digits-1 cannot be remembered in") as error:
+        memory.save(newer)
+    assert error.value.detail == "No space left on device"
+    assert (state / "runs" / "digits-1.json").read_text() == old
+    assert not list((state / "runs").glob(".*"))
+
+
+def test_a_file_where_the_directory_should_be_is_told(tmp_path: Path, state: Path) -> None:
+    state.parent.mkdir()
+    state.write_text("")
+    memory = Memory()
+    assert (memory.runs(), memory.current()) == ((), None)
+    with pytest.raises(DtctlError, match="cannot be remembered"):
+        memory.save(record())
+
+
+def test_what_is_opened_is_a_regular_file_or_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    for path in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError):
+            open_regular(path)
+    with pytest.raises(OSError):
+        open_regular(tmp_path / "link", follow=False)
+    os.close(open_regular(tmp_path / "link"))

@@ -1,0 +1,193 @@
+"""A run is asked about on its coordinator's host; where that is away, every host is asked, and it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dtctl.errors import AgentError, TransportError
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.verdict import Outcome
+from dtctl.operations.memory.record import record_of_cluster
+from dtctl.operations.restart import restart
+from dtctl.operations.status import status
+from dtctl.operations.stop import StopOrder, down, stop
+from tests.unit.clusters import cluster, job
+from tests.unit.coordinated import Agents, entry, inventory, record, told
+from tests.unit.fakes import FakeTransport
+
+GONE = TransportError("cannot reach it")
+ORDER = StopOrder("me@here", "stopped by me@here")
+ALL = tuple(record().roster)
+
+
+def test_status_opens_one_connection() -> None:
+    transport = FakeTransport(Agents(told()))
+    found = status(record(), transport)
+    assert transport.opened == ["c"]
+    assert found.verdict.outcome is Outcome.RUNNING
+    assert [str(task) for task in found.tasks] == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    assert found.away is None
+
+
+def test_the_coordinators_word_counts_whatever_the_tasks_look_like() -> None:
+    view = told("Failed", "ps:1 failed: exit code 3", "ps:1", tasks={"ps:1": entry("stopped")})
+    found = status(record(), FakeTransport(Agents(view)))
+    assert (found.verdict.outcome, found.verdict.cause) == (Outcome.FAILED, TaskId("ps", 1))
+
+
+def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed() -> None:
+    view = told(hosts={"d": {"connected": False, "heard": 1004.0}})
+    lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
+    assert (lost.state, lost.since) == (TaskState.LOST, 1004.0)
+    assert "d is away" in lost.reason
+
+
+def test_a_host_that_the_coordinator_has_lost_is_asked_itself_which_revives_its_agent() -> None:
+    transport = FakeTransport(Agents(told(hosts={"d": {"connected": False, "heard": 1004.0}})))
+    assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.RUNNING
+    assert transport.opened == ["c", "d"]
+
+
+def test_an_end_stays_certain_when_the_host_is_lost() -> None:
+    view = told(tasks={"worker:1": entry("succeeded")}, hosts={"d": {"connected": False}})
+    transport = FakeTransport(Agents(view), {"d": GONE})
+    assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.SUCCEEDED
+
+
+def test_a_host_that_was_never_heard_has_pending_tasks() -> None:
+    view = told(hosts={"d": {"connected": False, "heard": None, "state": None}})
+    assert status(record(), FakeTransport(Agents(view))).tasks[TaskId("worker", 1)].state is TaskState.PENDING
+
+
+def test_every_host_is_asked_when_the_coordinators_cannot_be_reached() -> None:
+    transport = FakeTransport(Agents(), {"c": GONE})
+    found = status(record(), transport)
+    assert sorted(transport.opened) == ["a", "b", "c", "d"]
+    assert found.away is not None
+    assert found.away.summary == "the coordinator's host c cannot be reached"
+    assert found.tasks[TaskId("worker", 0)].state is TaskState.LOST
+    assert found.tasks[TaskId("ps", 0)].state is TaskState.RUNNING
+    assert list(found.errors) == ["c"]
+
+
+def test_an_agent_that_cannot_be_revived_is_no_coordinator() -> None:
+    agents = Agents(told())
+    agents.extra["status"] = [AgentError("internal", "the agent's supervisor does not start")]
+    found = status(record(), FakeTransport(agents))
+    assert found.away is not None
+    assert "cannot revive" in found.away.summary
+
+
+def test_a_file_that_has_changed_leads_to_the_coordinator_all_the_same() -> None:
+    moved = dataclasses.replace(record(), lead=TaskId("worker", 1))
+    transport = FakeTransport(Agents(told()))
+    found = status(moved, transport)
+    assert found.coordination is not None
+    assert transport.opened == ["d", "c"]
+
+
+def test_a_run_that_was_moved_to_another_host_is_found_by_those_that_stayed() -> None:
+    moved = record(created=2000.0)
+    here = dataclasses.replace(
+        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": moved.hosts["d"]}
+    )
+    here = dataclasses.replace(here, hosts={**here.hosts, "e": dataclasses.replace(here.hosts["d"], name="e")})
+    view = told()
+    view["hosts"]["e"] = view["hosts"].pop("c")
+    view["hosts"]["e"]["state"]["host"] = "e"
+    transport = FakeTransport(Agents(view, run=here), {"c": GONE})
+    found = status(dataclasses.replace(record(), others={"e": here.hosts["e"]}), transport)
+    assert found.coordination is not None
+    assert found.tasks[TaskId("worker", 0)].host == "e"
+    assert transport.opened.count("c") == 1
+
+
+def test_stop_asks_the_coordinator_alone() -> None:
+    agents = Agents(told())
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    transport = FakeTransport(agents)
+    result = stop(record(), transport, ALL, ORDER)
+    assert transport.opened == ["c"]
+    assert len(result.stopped) == 4
+    assert agents.asked[0][2]["tasks"] is None
+
+
+def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
+    agents = Agents(told())
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
+    transport = FakeTransport(agents)
+    result = stop(record(), transport, ALL, ORDER)
+    assert transport.opened == ["c", "d"]
+    assert sorted(map(str, result.stopped)) == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    assert not result.errors
+
+
+def test_what_nobody_reaches_is_named_with_a_promise() -> None:
+    agents = Agents(told())
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
+    result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
+    assert (list(result.errors), result.promised) == (["d"], ("d",))
+
+
+def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> None:
+    agents = Agents()
+    transport = FakeTransport(agents, {"c": GONE})
+    result = stop(record(), transport, ALL, ORDER)
+    assert agents.asked_of("stop") == ["d", "a", "b"] or agents.asked_of("stop") == ["d", "b", "a"]
+    assert transport.opened.count("c") == 1
+    assert list(result.errors) == ["c"]
+    assert result.away is not None
+    assert not result.promised
+
+
+def test_workers_that_serve_the_chief_come_last_too() -> None:
+    jobs = {"chief": "c", "worker": "d", "ps": "a", "evaluator": "e"}
+    made = cluster(*(job(name, [host], [2222]) for name, host in jobs.items()), strategy="ps-strategy")
+    asked = dataclasses.replace(record_of_cluster(made), run="digits-1")
+    agents = Agents(run=asked)
+    stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ORDER)
+    first, *rest = agents.asked_of("stop")
+    assert (first, sorted(rest)) == ("e", ["a", "d"])
+
+
+def test_down_clears_every_host_after_one_stop() -> None:
+    agents = Agents(told())
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    result = down(record(), FakeTransport(agents), ORDER)
+    assert agents.asked_of("stop") == ["c"]
+    assert sorted(agents.asked_of("down")) == ["a", "b", "c", "d"]
+    assert len(result.stop.stopped) == 4
+
+
+def test_restart_tells_of_hosts_that_are_away() -> None:
+    agents = Agents(told())
+    answer = {"type": "result", "run": "digits-1", "tasks": {"worker:0": entry(attempt=2)}, "unreached": ["d"]}
+    agents.extra["restart"] = [{**answer, "inventory": inventory(record())}]
+    result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
+    assert [(str(task.id), task.attempt) for task in result.tasks] == [("worker:0", 2)]
+    assert list(result.errors) == ["d"]
+
+
+def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() -> None:
+    agents = Agents(told("Succeeded"))
+    agents.extra["restart"] = [AgentError("run_ended", "run digits-1 has ended: Succeeded")]
+    with pytest.raises(AgentError, match="has ended"):
+        restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
+    assert agents.asked_of("restart") == ["c"]
+
+
+def test_no_run_at_all_is_told_as_such() -> None:
+    def empty(session: object, fields: object) -> list[dict[str, object]]:
+        return [{"type": "result", "run": None, "time": 1.0}]
+
+    found = status(record(), FakeTransport(empty))  # type: ignore[arg-type]
+    assert (found.time, set(found.without_run)) == (0.0, set("abcd"))
+    assert found.away is not None
+    assert found.away.elsewhere
+
+
+def stopped(*tasks: str, unreached: list[str] | None = None) -> dict[str, object]:
+    told = {"stopped": list(tasks), "already": [], "survivors": [], "unreached": unreached or []}
+    return {"type": "result", "run": "digits-1", **told, "inventory": inventory(record())}

@@ -1,0 +1,334 @@
+"""The order of a start: everything is ready everywhere before anything starts, and one failure takes all of it back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.bundle import scan
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
+from dtctl.operations.asking.conversation import Progress, silent
+from dtctl.operations.memory.record import RunRecord, record_of_plan
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.up import Start, up
+from dtctl.plan.run import plan_run
+from tests.unit.clusters import cluster
+from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
+
+READY = {
+    "type": "prepared",
+    "run": "digits-1",
+    "unchanged": False,
+    "replaces": None,
+    "current": None,
+    "checkpoints": [],
+}
+
+
+def taken_down(*removed: str) -> dict[str, Any]:
+    return {"type": "result", "stopped": [], "already": [], "survivors": [], "removed": list(removed), "kept": []}
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Start:
+    (tmp_path / "train.py").write_text("print()")
+    names = {name: name for name in "abcd"}
+    plan = plan_run(cluster(), names, local_python="python3")
+    return Start(
+        plan=plan,
+        record=record_of_plan(plan, "digits-1", time.time()),
+        bundle=scan(tmp_path),
+        digest="d",
+        controller="me@here",
+        secrets={},
+        authority=Authority("digits-1"),
+        replace=False,
+    )
+
+
+def entry(task: str) -> dict[str, Any]:
+    return {
+        "state": "running", "attempt": 1, "restarts": 0, "pid": 1, "since": 1.0, "next_start": None, "reason": "",
+        "exit": None, "asked": False, "history": [],
+    }  # fmt: skip
+
+
+def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+    """An agent that does what it is asked."""
+    kind = fields["type"]
+    if kind == "up":
+        session.tasks = [task["id"] for task in fields["spec"]["tasks"]]  # type: ignore[attr-defined]
+        return [READY]
+    if kind == "start":
+        run = getattr(session, "run", "digits-1")
+        tasks = {task: entry(task) for task in session.tasks}  # type: ignore[attr-defined]
+        return [{"type": "started", "run": run, "tasks": tasks}]
+    kept = {"type": "result", "run": "digits-1", "unchanged": False}
+    return [kept] if kind == "keep" else [rolled_back()]
+
+
+def started(launch: Start, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
+    remembered: list[RunRecord] = []
+    return up(launch, transport, silent, remembered.append), remembered
+
+
+def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) -> None:
+    transport = FakeTransport(willing)
+    result, remembered = started(launch, transport)
+    assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0", "worker:1"]
+    assert {name: session.received for name, session in transport.sessions.items()} == {
+        name: ["up", "start", "keep"] for name in "abcd"
+    }
+    assert all(session.closed for session in transport.sessions.values())
+    assert remembered == [launch.record]
+
+
+def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
+    checkpoint = {
+        "prefix": "m-7",
+        "step": 7,
+        "time": 1.0,
+        "size_bytes": 1,
+        "shards": 1,
+        "complete": True,
+        "problem": "",
+    }
+    report = {"dir": "/out", "newest_complete": checkpoint, "incomplete": [], "all": [checkpoint]}
+
+    def resuming(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        usual = willing(session, fields)
+        leads = fields["type"] == "up" and fields["spec"]["coordinator"]["host"] == session.host.name
+        return [{**READY, "checkpoints": [report]}] if leads else usual
+
+    result, _ = started(launch, FakeTransport(resuming))
+    assert (result.earlier.host, result.earlier.directory) == ("c", "/out")
+    assert result.earlier.newest_complete.step == 7
+    assert started(launch, FakeTransport(willing))[0].earlier is None
+
+
+def test_each_host_is_connected_to_once(launch: Start) -> None:
+    transport = FakeTransport(willing)
+    started(launch, transport)
+    assert sorted(transport.opened) == list("abcd")
+
+
+def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(launch: Start) -> None:
+    transport = FakeTransport(willing, {"c": TransportError("connection to c refused", hint="ssh c true")})
+    with pytest.raises(DtctlError) as error:
+        started(launch, transport)
+    assert "1 of 4 hosts" in error.value.summary
+    assert "connection to c refused" in error.value.detail
+    assert error.value.hint == "ssh c true"
+    assert all(session.received == ["up", "abort"] for session in transport.sessions.values())
+
+
+def test_a_host_that_cannot_start_takes_the_others_back(launch: Start) -> None:
+    def one_is_taken(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if session.host.name == "d" and fields["type"] == "start":
+            return [AgentError("port_taken", "port 2222 is taken by pid 7 (python)")]
+        return willing(session, fields)
+
+    transport = FakeTransport(one_is_taken)
+    with pytest.raises(DtctlError, match="cannot start on 1 of 4 hosts"):
+        started(launch, transport)
+    assert [transport.sessions[name].received[-1] for name in "abc"] == ["abort"] * 3
+
+
+def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_blamed(launch: Start) -> None:
+    def waiting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "abort":
+            return [rolled_back()]
+        if fields["type"] != "start":
+            return willing(session, fields)
+        return [AgentError("port_taken", "port 2222 is taken")] if session.host.name == "d" else []
+
+    transport = FakeTransport(waiting, patient=True)
+    with pytest.raises(DtctlError, match="cannot start on 1 of 4 hosts") as error:
+        started(launch, transport)
+    assert "port 2222 is taken" in error.value.detail
+    assert "rolled back" not in error.value.detail
+
+
+def going_on(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+    """An agent whose current run is the one that is asked for; on d all has ended."""
+    answers = willing(session, fields)
+    if fields["type"] != "up":
+        return answers
+    return [gone_on(session, lost=session.host.name == "d")]
+
+
+def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0") -> dict[str, Any]:
+    """What is prepared where the run goes on, or where it is lost and a new one could start."""
+    session.run = "digits-1" if lost else "digits-0"  # type: ignore[attr-defined]
+    return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
+
+
+def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Start) -> None:
+    def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        answers = going_on(session, fields)
+        return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
+
+    transport = FakeTransport(everywhere)
+    result, remembered = started(launch, transport)
+    assert (result.run, result.started, result.ended, remembered) == ("digits-0", {}, (), [])
+    assert all(session.received == ["up", "start"] for session in transport.sessions.values())
+
+
+def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Start) -> None:
+    def ended(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "start" and session.host.name == "c":
+            tasks = {"worker:0": {**entry("worker:0"), "state": "stopped"}}
+            return [{"type": "started", "run": "digits-0", "tasks": tasks}]
+        return going_on(session, fields)
+
+    result, _ = started(launch, FakeTransport(ended))
+    # d, where worker:1 is, does not go on with the run at all.
+    assert [str(task) for task in result.ended] == ["worker:0", "worker:1"]
+
+
+def test_a_host_where_all_has_ended_belongs_to_the_run_that_goes_on(launch: Start) -> None:
+    assert started(launch, FakeTransport(going_on))[0].run == "digits-0"
+
+
+def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
+    def mixed(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "abort":
+            return [rolled_back()]
+        lost = session.host.name == "d"
+        return [gone_on(session, lost=lost, current=None if lost else "digits-0")]
+
+    with pytest.raises(PreflightError, match=r"digits-0 goes on on a,b,c, but not on d"):
+        started(launch, FakeTransport(mixed))
+
+
+def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: Start) -> None:
+    def interrupted(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "start" and session.host.name == "b":
+            raise KeyboardInterrupt
+        return willing(session, fields)
+
+    transport = FakeTransport(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        started(launch, transport)
+    assert all("abort" in session.received for session in transport.sessions.values())
+    assert all(session.closed for session in transport.sessions.values())
+
+
+def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launch: Start) -> None:
+    def lost_late(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "keep" and session.host.name == "b":
+            return [ConnectionLost("b has gone")]
+        if fields["type"] == "down":
+            return [taken_down("digits-1")]
+        return willing(session, fields)
+
+    transport = FakeTransport(lost_late)
+    with pytest.raises(DtctlError, match="cannot keep what was started on 1 of 4 hosts"):
+        started(launch, transport)
+    assert all("down" in transport.sessions[name].received for name in "acd")
+
+
+def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: Start) -> None:
+    def talkative(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        said: list[dict[str, Any] | DtctlError] = willing(session, fields)
+        if fields["type"] == "up":
+            return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *said]
+        if fields["type"] == "start":
+            return [{"type": "progress", "phase": "start", "text": "ps:0 running, waits to listen"}, *said]
+        return said
+
+    reported: list[Progress] = []
+    up(launch, FakeTransport(talkative), reported.append, lambda record: None)
+    told = [(one.phase, one.text) for one in reported if one.host == "a"]
+    assert told == [
+        ("connect", ""),
+        ("setup", "grüße\n"),
+        ("prepared", ""),
+        ("start", "ps:0 running, waits to listen"),
+        ("started", ""),
+    ]
+
+
+def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
+    given: dict[str, Any] = {}
+
+    def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "up":
+            given[session.host.name] = fields["credentials"]
+        return willing(session, fields)
+
+    started(launch, FakeTransport(noting))
+    assert sorted(given) == list("abcd")
+    assert {tuple(each) for each in given.values()} == {("key", "certificate", "authority", "knock")}
+    for field, different in {"key": 4, "certificate": 4, "authority": 1, "knock": 1}.items():
+        assert len({each[field] for each in given.values()}) == different
+
+
+def told(launch: Start, lost: str = "", deaf: str = "") -> tuple[list[str], FakeTransport, Any]:
+    """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
+    order: list[str] = []
+
+    def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] in ("keep", "down"):
+            order.append(fields["type"])
+        if (fields["type"], session.host.name) in (("keep", lost), ("down", deaf)):
+            return [ConnectionLost(f"{session.host.name} has gone")]
+        return [taken_down()] if fields["type"] == "down" else willing(session, fields)
+
+    transport = FakeTransport(noting)
+    try:
+        result = up(
+            launch,
+            transport,
+            silent,
+            lambda record: order.append("remember"),
+            forget=lambda record: order.append("forget"),
+        )
+    except DtctlError as error:
+        return order, transport, error
+    return order, transport, result
+
+
+def test_the_run_is_remembered_before_any_host_is_told_to_keep_it(launch: Start) -> None:
+    order, _, result = told(launch)
+    assert order == ["remember", "keep", "keep", "keep", "keep"]
+    assert result.unremembered is None
+
+
+def test_a_run_that_was_taken_back_is_forgotten(launch: Start) -> None:
+    order, _, error = told(launch, lost="b")
+    assert isinstance(error, DtctlError)
+    assert (order[0], order[-1], order.count("down")) == ("remember", "forget", 3)
+
+
+def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
+    order, _, error = told(launch, lost="b", deaf="c")
+    assert "take back the start" in error.summary
+    assert "forget" not in order
+
+
+def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:
+    def full(record: RunRecord) -> None:
+        raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
+
+    transport = FakeTransport(willing)
+    result = up(launch, transport, silent, full)
+    assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
+    assert result.unremembered is not None
+    assert result.unremembered.detail == "No space left on device"
+
+
+def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_back(launch: Start) -> None:
+    def full(record: RunRecord) -> None:
+        raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
+
+    hosts = {name: replace(host, ssh=None) for name, host in launch.record.hosts.items()}
+    transport = FakeTransport(willing)
+    with pytest.raises(PreflightError, match="cannot be remembered"):
+        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, full)
+    assert all(session.received[-1] == "abort" for session in transport.sessions.values())

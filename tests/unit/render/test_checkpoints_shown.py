@@ -1,0 +1,34 @@
+"""Checkpoints that were not all looked at are not shown as if there were none."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.answers import CheckpointReport
+from dtctl.agent.records.kinds import made
+from dtctl.operations.checkpoints import newest_of_run, read_checkpoints
+from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
+from dtctl.render.machine.document import checkpoints
+from tests.unit.render.test_safe_output import FOUND, run_status
+
+PROBLEM = "/dir: not all of it was looked at: there are more than 100000 names"
+UNKNOWN = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(), problem=PROBLEM)
+
+
+def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
+    nothing: Any = {"newest_complete": None, "incomplete": [], "all": []}
+    [found] = read_checkpoints("a", [made(CheckpointReport, dir="/dir", problem=PROBLEM, **nothing)])
+    assert found == UNKNOWN
+    assert newest_of_run([found]) == found
+    assert checkpoints(found)["problem"] == PROBLEM
+
+
+def test_it_is_told_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show_checkpoints([UNKNOWN], 10.0)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == f"a:/dir there may be others than those found: {PROBLEM} none found"
+    status = dataclasses.replace(run_status(), checkpoints=(UNKNOWN,))
+    assert checkpoint_lines(status) == ["checkpoint: none known on a", f"            there may be others: {PROBLEM}"]

@@ -1,0 +1,130 @@
+"""How things look: log lines, numbers, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.logs import LogLines
+from dtctl.operations.runs import KnownRun
+from dtctl.render.errors import show_error, show_host_errors
+from dtctl.render.logs import LogPrinter
+from dtctl.render.tables import show_runs
+from dtctl.render.terminal.safe import log_lines
+from dtctl.render.words import count, duration, iso_utc, size
+from dtctl.transport.fanout import SomeHostsFailed
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"one\ntwo\n", ["one", "two"]),
+        (b"unfinished", ["unfinished"]),
+        (b" 10%\r 50%\r100%\n", ["100%"]),
+        (b" 10%\r 50%\r", [" 50%"]),
+        (b"windows\r\n", ["windows"]),
+        (b"bad \xff\xfe utf-8 \xc3\xbc\n", ["bad \ufffd\ufffd utf-8 ü"]),
+        (b"\n\n", ["", ""]),
+        (b"", []),
+    ],
+)
+def test_lines_are_left_as_a_terminal_would_leave_them(data: bytes, lines: list[str]) -> None:
+    assert log_lines(data, color=False) == lines
+
+
+def test_each_line_bears_its_task_and_a_new_attempt_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = (TaskId("ps", 0), TaskId("worker", 0))
+    printer = LogPrinter(tasks, prefix=True, timestamps=False)
+    printer.print(LogLines(tasks[0], 1, 0.0, b"a\nb\n"))
+    printer.print(LogLines(tasks[1], 1, 0.0, b"c\n"))
+    printer.print(LogLines(tasks[0], 2, 0.0, b"d\n"))
+    assert capsys.readouterr().out == (
+        "ps:0     | a\nps:0     | b\nworker:0 | c\nps:0     | --- attempt 2 ---\nps:0     | d\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0s"), (59, "59s"), (75, "1m15s"), (3600, "1h"), (3725, "1h2m"), (90000, "1d1h")]
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 kB"), (47_000_000, "47.0 MB")])
+def test_a_size_is_short(number: int, text: str) -> None:
+    assert size(number) == text
+
+
+def test_nouns_are_counted() -> None:
+    assert [count(1, "task"), count(2, "task"), count(2, "process")] == ["1 task", "2 tasks", "2 processes"]
+
+
+def test_machines_are_told_the_time_in_utc() -> None:
+    assert iso_utc(0.25) == "1970-01-01T00:00:00.250Z"
+
+
+def test_an_error_says_what_came_back_and_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+    show_error(
+        DtctlError("cannot log in to gpu-b", detail="offered ~/.ssh/id\nhost accepts publickey", hint="ssh gpu-b true")
+    )
+    assert capsys.readouterr().err == (
+        "error: cannot log in to gpu-b\n       offered ~/.ssh/id\n"
+        "       host accepts publickey\n hint: ssh gpu-b true\n"
+    )
+
+
+def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    alike = {f"gpu-{n}": TransportError("refused") for n in range(1, 5)}
+    show_host_errors({**alike, "ps": AgentError("disk_full", "disk full", hint="df -h")})
+    assert capsys.readouterr().err == "error: gpu-[1-4]: refused\nerror: ps: disk full\n hint: df -h\n"
+
+
+def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
+    """`curl http://... | sh` in the place where dtctl says what to type next."""
+
+    def refused(host: str) -> AgentError:
+        return AgentError("internal", f"{host}: no", detail="a\n hint: b", hint="c\n hint: d", host=host)
+
+    show_error(refused("gpu-1"))
+    assert capsys.readouterr().err == (
+        "error: gpu-1: no\n       a\n        hint: b\n hint of gpu-1: c\n        hint: d\n"
+    )
+    show_host_errors({host: refused(host) for host in ("gpu-1", "gpu-2")})
+    assert " hint of gpu-[1-2]: c\n" in capsys.readouterr().err
+    show_error(SomeHostsFailed("start", {host: refused(host) for host in ("gpu-1", "gpu-2")}, 2))
+    assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
+    show_error(CoordinatorAway("gpu-1", refused("gpu-1")))
+    assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
+
+
+def test_a_mistake_is_shown_in_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: x\nhosst: {}\n")
+    problem = Problem(Place(str(file), 2, 1), "hosst is not a key here", "did you mean 'hosts'?")
+    show_error(ConfigError([problem]))
+    assert capsys.readouterr().err == (
+        f"{file}:2:1: hosst is not a key here\n    hosst: {{}}\n    ^\n    hint: did you mean 'hosts'?\n"
+        f"error: 1 problem in {file}\n"
+    )
+
+
+def test_markup_in_users_text_is_only_text(capsys: pytest.CaptureFixture[str]) -> None:
+    show_error(DtctlError("no [bold]such[/bold] :smile: thing"))
+    assert capsys.readouterr().err == "error: no [bold]such[/bold] :smile: thing\n"
+
+
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_a_table_that_is_piped_is_never_cut(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    host = "a-host-with-quite-a-long-name-in-the-inventory-of-us"
+    run = KnownRun(f"run-on-{host}", "c", 0.0, True, (host,), {TaskId("worker", 0): TaskState.RUNNING})
+    show_runs([run])
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.split()[0] == f"run-on-{host}"
+    assert line.split()[-3:] == [host, "1", "running"]

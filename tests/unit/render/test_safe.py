@@ -1,0 +1,107 @@
+"""Text from outside, made safe: what stays, what becomes a mark, and that nothing gets past."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.render.terminal.safe import lines_of, log_lines, one_line
+from tests.fuzz import cases
+from tests.unit.agent.poisons import COLOR, POISONS, left_in
+
+NASTY = st.lists(
+    st.sampled_from([*POISONS.values(), "\x1b[31m", "\x1b[0m", "\x1b", "[", "31", "m", "\r", "\n", "ü", "text", "\x9b"])
+    | st.text(max_size=4),
+    max_size=12,
+).map("".join)
+BYTES = st.one_of(st.binary(max_size=60), NASTY.map(lambda text: text.encode(errors="surrogatepass")))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("tab\tstays, ü and 訓練 too", "tab\tstays, ü and 訓練 too"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("two\nlines\r", r"two\nlines\r"),
+        ("\x9b2J", r"\x9b2J"),
+        ("\u202eabc", r"\u202eabc"),
+        ("\udcff", r"\udcff"),
+        ("\U000e0041", r"\U000e0041"),
+        ("family \U0001f469\u200d\U0001f467 \u2764\ufe0f", "family \U0001f469\u200d\U0001f467 \u2764\ufe0f"),
+    ],
+)
+def test_what_acts_on_a_terminal_becomes_a_mark(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("data", "colored", "plain"),
+    [
+        (b"\x1b[1;31mred\x1b[0m\n", "\x1b[1;31mred\x1b[0m", "red"),
+        (b"\x1b[31mnever ends\n", "\x1b[31mnever ends\x1b[0m", "never ends"),
+        (b"\x1b[38:2::1:2:3mtrue\x1b[m colour\n", "\x1b[38:2::1:2:3mtrue\x1b[m colour\x1b[0m", "true colour"),
+        (b"\x1b[>4;2m\n", r"\x1b[>4;2m", r"\x1b[>4;2m"),
+        (b"\x1b[2J\x1b[31mx\n", "\\x1b[2J\x1b[31mx\x1b[0m", r"\x1b[2Jx"),
+        (b"\x1b\x1b[1m[31mjoined\n", "\\x1b\x1b[1m[31mjoined\x1b[0m", r"\x1b[31mjoined"),
+        (b"\x1b[" + b"1;" * 40 + b"m\n", "\\x1b[" + "1;" * 40 + "m", "\\x1b[" + "1;" * 40 + "m"),
+        (b"\xc2\x9b31m \x9b31m\n", "\\x9b31m \ufffd31m", "\\x9b31m \ufffd31m"),
+        (b"\xc0\x9b\xe0\x80\x9b overlong\n", "\ufffd\ufffd\ufffd\ufffd\ufffd overlong", "\ufffd" * 5 + " overlong"),
+    ],
+)
+def test_of_a_log_only_colours_stay_and_end_with_their_line(data: bytes, colored: str, plain: str) -> None:
+    assert log_lines(data, color=True) == [colored]
+    assert log_lines(data, color=False) == [plain]
+
+
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_no_poison_is_left(poison: str) -> None:
+    assert not left_in(one_line(poison))
+    assert "\\" in one_line(poison)
+    data = f"before {poison} after\n".encode(errors="surrogatepass")
+    for color in (True, False):
+        assert not left_in("\n".join(log_lines(data, color=color)))
+
+
+@cases
+@given(st.text() | NASTY)
+def test_any_text_is_safe_and_is_not_marked_twice(text: str) -> None:
+    safe = one_line(text)
+    assert not left_in(safe)
+    assert "\n" not in safe
+    assert not COLOR.search(safe)
+    assert one_line(safe) == safe
+    assert not left_in("\n".join(lines_of(text)))
+
+
+@cases
+@given(BYTES, st.booleans())
+def test_any_log_is_safe_and_its_colours_end_with_their_line(data: bytes, color: bool) -> None:
+    for line in log_lines(data, color=color):
+        assert not left_in(line)
+        assert "\n" not in line
+        codes = COLOR.findall(line)
+        assert not codes or (color and codes[-1] in ("\x1b[0m", "\x1b[m"))
+        assert log_lines(f"{line}\n".encode(), color=color) == [line]
+
+
+@cases
+@given(BYTES)
+def test_the_short_way_for_harmless_lines_shows_what_the_long_one_does(data: bytes) -> None:
+    """A carriage return before the last line end sends all of it the long way."""
+    lines = log_lines(data, color=True)
+    assert log_lines(data + b"\n\r\n", color=True)[: len(lines)] == lines
+
+
+@pytest.mark.parametrize(
+    "piece", [b"\x1b[", b"\x1b[31m", b"\x1b[1;", b"1", b"\xc2\x9b", b"\x1b]0;", b"\r", b"\xe2\x80"]
+)
+def test_a_line_of_megabytes_takes_linear_time(piece: bytes) -> None:
+    data = b"\x1b[" + piece * (3_000_000 // len(piece))
+    begun = time.process_time()
+    assert len(log_lines(data, color=True)) == 1
+    assert time.process_time() - begun < 10

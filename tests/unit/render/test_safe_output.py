@@ -1,0 +1,389 @@
+"""Whatever dtctl shows is safe for a screen, whoever said it and whatever the stream can show."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import inspect
+import io
+import json
+import os
+import pkgutil
+import pty
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl import render
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.whole_run import RunView
+from dtctl.bundle import Bundle, Manifest
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.asking.coordination import Coordination
+from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.asking.verdict import Outcome, Verdict
+from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.events import Happening, Story
+from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
+from dtctl.operations.logs import LogLines
+from dtctl.operations.replace import Replacement
+from dtctl.operations.runs import KnownRun
+from dtctl.operations.starting.secrets import Exposure
+from dtctl.operations.status import RunStatus
+from dtctl.operations.stop import StopResult, Survivor
+from dtctl.operations.up import UpResult
+from dtctl.plan.run import plan_run
+from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
+from dtctl.render.following import Narrator
+from dtctl.render.logs import LogPrinter
+from dtctl.render.machine import document
+from dtctl.render.machine import status as machine_status
+from dtctl.render.output import OutputPrinter
+from dtctl.render.progress import UpProgress
+from dtctl.render.story import happening_line
+from dtctl.render.terminal import console, screen
+from tests.fuzz import cases
+from tests.unit.agent.poisons import POISONS, left_in
+from tests.unit.clusters import cluster
+from tests.unit.coordinated import incident, record, told
+
+BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
+MEANT = ("scope", "way", "strategy", "dialect", "phase")
+"""Words that our own code chooses among, not texts."""
+
+BARS = "\x1b\r"
+"""What rich moves the cursor with."""
+
+
+def poisoned(value: Any) -> Any:
+    """The value with all of its texts followed by poison, however deep they lie."""
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, str):
+        return value + BAD
+    if isinstance(value, Path):
+        return Path(f"{value}{BAD}".replace("\0", ""))
+    if isinstance(value, DtctlError):
+        return AgentError("any", poisoned(value.summary), detail=poisoned(value.detail), hint=poisoned(value.hint))
+    if isinstance(value, Mapping):
+        return {poisoned(key): poisoned(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(poisoned, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        made = copy.copy(value)
+        for field in dataclasses.fields(value):
+            if field.name not in MEANT:
+                object.__setattr__(made, field.name, poisoned(getattr(value, field.name)))
+        return made
+    return value
+
+
+ERROR = AgentError("refused", "summary", detail="detail", hint="hint")
+TASK = TaskId("worker", 0)
+CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
+BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
+FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
+FAILED = TaskStatus(TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, reason="reason", tail="last words", left=1)
+WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, reason="odd", step=3)
+LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, reason="away")
+TOLD = told(
+    missing="ps:1",
+    warnings=["odd"],
+    incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],
+)
+
+
+def run_status() -> RunStatus:
+    verdict = Verdict(Outcome.FAILED, "worker:0 failed", TASK)
+    tasks = {task.id: task for task in (FAILED, WAITS, LOST)}
+    coordination = Coordination.of(checked(RunView, TOLD), record().roster)
+    return RunStatus(record(), tasks, verdict, (FOUND,), 1010.0, coordination, None, {"b": ERROR})
+
+
+def plan() -> Any:
+    planned = plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3")
+    return dataclasses.replace(
+        planned, tasks=tuple(dataclasses.replace(task, secrets=("S",)) for task in planned.tasks)
+    )
+
+
+STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
+UP = UpResult("run", {TASK: FAILED}, (), {"old": STOP}, FOUND, {"a": "no crontab"})
+SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
+UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+NOTHING = Manifest(files=(), links=(), dirs=())
+LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
+RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
+REMAINS = GcResult(
+    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
+)
+EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True)
+
+
+def happenings() -> list[Happening]:
+    usual = Happening(1, 1.0, "task", "a", "ps:0", 2, "running", "failed", "why", "me")
+    return [usual] + [dataclasses.replace(usual, kind=kind) for kind in ("condition", "contact", "request", "other")]
+
+
+def mistakes() -> ConfigError:
+    return ConfigError([Problem(Place("file", 1, 1), "summary", "hint")])
+
+
+def poisoned_mistakes() -> ConfigError:
+    return ConfigError(poisoned(mistakes().problems))
+
+
+def draw() -> None:
+    with screen.redrawn() as show:
+        show(poisoned(run_status()))
+
+
+def narrate() -> None:
+    told_to = Narrator("a", None)
+    error = poisoned(ERROR)
+    for event in (Away(f"a{BAD}", error), Back(f"a{BAD}")):
+        told_to(event)
+
+
+def follow_log() -> None:
+    task = TaskId(f"worker{BAD}", 0)
+    LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
+
+
+def tell_events() -> None:
+    for one in happenings():
+        console.say(happening_line(poisoned(one)))
+
+
+def trust_line() -> None:
+    console.say(f"host{BAD}  ssh-ed25519  SHA256:x{BAD}")
+
+
+SHOWS: dict[str, Callable[[], object]] = {
+    "show_error": lambda: errors.show_error(poisoned(ERROR)),
+    "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
+    "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
+    "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
+    "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
+    "show_plan": lambda: tables.show_plan(poisoned(plan())),
+    "show_runs": lambda: tables.show_runs([poisoned(RUN)]),
+    "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
+    "show_remains": lambda: remains.show_remains(poisoned(REMAINS), dry_run=True),
+    "show_status": lambda: status.show_status(poisoned(run_status())),
+    "show_ended": lambda: result.show_ended(poisoned(run_status())),
+    "show_started": lambda: result.show_started(poisoned(UP), poisoned(plan())),
+    "show_started again": lambda: result.show_started(poisoned(SAME), poisoned(plan())),
+    "show_replacement": lambda: result.show_replacement(poisoned(EXCHANGE)),
+    "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
+    "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
+    "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
+    "redrawn": draw,
+    "narrator": narrate,
+    "log": follow_log,
+    "trust": trust_line,
+    "events": tell_events,
+}
+HARMLESS = {"show_next_steps", "show_trace", "show_whatever_comes"}
+"""They have nothing to show that comes from outside, or show nothing."""
+
+
+def away() -> CoordinatorAway:
+    return CoordinatorAway(f"a{BAD}", poisoned(ERROR))
+
+
+@pytest.fixture(autouse=True)
+def _own_choice() -> Iterator[None]:
+    yield
+    console.choose_color("auto")
+
+
+def test_every_way_to_show_something_is_tried_with_poison() -> None:
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(render.__path__, "dtctl.render.")]
+    shows = {
+        name
+        for module in modules
+        for name, found in vars(module).items()
+        if name.startswith("show_") and inspect.isfunction(found)
+    }
+    assert shows - HARMLESS == {name.split()[0] for name in SHOWS if name.startswith("show_")}
+
+
+@pytest.mark.parametrize("color", ["auto", "always"])
+@pytest.mark.parametrize("name", SHOWS)
+def test_what_is_shown_holds_no_poison(name: str, color: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    console.choose_color(color)
+    SHOWS[name]()
+    written = "".join(capsys.readouterr())
+    drawn = set(BARS) if name == "redrawn" and color == "always" else set()
+    assert left_in(written) <= drawn
+    assert not any(poison in written for name, poison in POISONS.items() if name not in ("cursor up", "cut"))
+    assert r"\x1b]0;pwned\x07" in written.replace("\n", "") or name in ("log", "show_error of a file")
+    assert r"\x1b" in written
+    assert "\x1b[38;5;201m" not in written
+    assert "\nerror: feigned" not in written
+
+
+def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) -> None:
+    bodies: list[Mapping[str, Any]] = [
+        machine_status.run_status(poisoned(run_status())),
+        document.started(f"c{BAD}", poisoned(UP)),
+        document.plan(poisoned(plan())),
+        document.stop(poisoned(STOP)),
+        document.gc(poisoned(REMAINS), dry_run=True),
+        document.known_run(dataclasses.replace(RUN, created=1e300)),
+        document.happening(poisoned(dataclasses.replace(happenings()[0], time=float("nan")))),
+        {"problems": document.problems(poisoned_mistakes())},
+        {"nan": float("nan"), "far": [float("inf"), (-float("inf"),)], BAD: "half \ud800 whole \ud83d\ude00"},
+    ]
+    for body in bodies:
+        document.print_json("Anything", body)
+        document.print_json_line(body)
+    written = capsys.readouterr().out
+    assert written.isascii()
+    assert not left_in(written)
+    decoder, at, found = json.JSONDecoder(parse_constant=pytest.fail), 0, []
+    while written[at:].strip():
+        one, at = decoder.raw_decode(written, at)
+        found.append(one)
+        at += len(written[at:]) - len(written[at:].lstrip())
+    assert len(found) == 2 * len(bodies)
+    json.dumps(found, ensure_ascii=False).encode()  # no half of a surrogate pair
+    assert (found[-1]["nan"], found[-1]["far"]) == (None, [None, [None]])
+    assert "half \ufffd whole \U0001f600" in found[-1].values()
+
+
+class Terminal:
+    """A terminal in place of stdout and stderr; `shown` is what has been written to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._master, self._slave = pty.openpty()
+        self._written = bytearray()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._stream = io.TextIOWrapper(
+            io.FileIO(self._slave, "w", closefd=False), encoding="utf-8", write_through=True
+        )
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(f"sys.{name}", self._stream)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        for name in ("CI", "NO_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+
+    def shown(self) -> str:
+        self._stream.close()
+        os.close(self._slave)
+        self._reader.join()
+        os.close(self._master)
+        return self._written.decode().replace("\r\n", "\n")
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self._master, 65536):
+                self._written += piece
+        except OSError:  # EIO: the other end is closed
+            return
+
+
+def test_bars_show_the_notes_of_hosts_without_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    host = f"[bold]a[/bold]{BAD}"
+    with UpProgress([host, f"b{BAD}"]) as progress:
+        progress(Progress(host, "setup", text=f"pip{BAD}"))
+        progress._bars.refresh()  # type: ignore[union-attr]
+        progress(Progress(host, "start", text=f"ps:0 {BAD}"))
+    shown = terminal.shown()
+    assert "[bold]a[/bold]\\x1b]0;pwned" in shown
+    assert not left_in(shown) - set(BARS)
+    assert not any(poison in shown for name, poison in POISONS.items() if name not in ("cursor up", "cut"))
+
+
+def test_setup_output_off_a_terminal_holds_no_poison(capsys: pytest.CaptureFixture[str]) -> None:
+    with UpProgress(["a"]) as progress:
+        progress(Progress(f"a{BAD}", "setup", text=f"pip\n{BAD}\n"))
+    written = capsys.readouterr().err
+    assert r"setup | \x1b]0;pwned" in written
+    assert not left_in(written)
+
+
+LOG = LogLines(TASK, 1, 0.0, b"\x1b[31mred\x1b]52;c;eA==\x07\r\nplain\n")
+
+
+def test_a_log_on_a_terminal_keeps_its_colours_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    LogPrinter((TASK,), prefix=False, timestamps=False).print(LOG)
+    assert terminal.shown() == "\x1b[31mred\\x1b]52;c;eA==\\x07\x1b[0m\nplain\n"
+
+
+def test_a_log_in_a_pipe_has_no_colours_and_is_as_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    """`dtctl logs | grep loss` ends on a terminal, too."""
+    LogPrinter((TASK,), prefix=False, timestamps=False).print(LOG)
+    assert capsys.readouterr().out == "red\\x1b]52;c;eA==\\x07\nplain\n"
+
+
+def test_raw_logs_are_the_bytes_as_they_came(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    data = LOG.data + b"\xff\x9b no end"
+    LogPrinter((TASK,), prefix=False, timestamps=False, raw=True).print(dataclasses.replace(LOG, data=data))
+    assert capfdbinary.readouterr().out == data
+    LogPrinter((TASK,), prefix=True, timestamps=False, raw=True).print(dataclasses.replace(LOG, data=b"a\x1bc\n\xff"))
+    assert capfdbinary.readouterr().out == b"worker:0 | a\x1bc\nworker:0 | \xff\n"
+
+
+def test_a_command_on_a_terminal_shows_whole_lines_without_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    printer = OutputPrinter(["a"])
+    for piece in (b"\x1b[3", b"1mred\xc3", b"\xbc\x1b]0;t\x07\npro", b"mpt\x1b["):
+        printer.print("a", 1, piece)
+    printer.finish()
+    assert terminal.shown() == "\x1b[31mredü\\x1b]0;t\\x07\x1b[0m\nprompt\\x1b[\n"
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_command_off_a_terminal_passes_its_bytes(raw: bool, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    printer = OutputPrinter(["a"], raw=raw)
+    printer.print("a", 1, b"\x1b]0;t\x07\x00\xff")
+    printer.finish()
+    assert capfdbinary.readouterr().out == b"\x1b]0;t\x07\x00\xff"
+
+
+def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    printer = OutputPrinter(["a"], raw=True)
+    printer.print("a", 1, b"\x1b]0;t\x07")
+    assert terminal.shown() == "\x1b]0;t\x07"
+
+
+@cases
+@given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=4), st.sampled_from([["a"], ["a", "b"]]))
+def test_where_output_is_cut_on_its_way_changes_nothing(data: bytes, cuts: list[int], places: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dtctl.render.output._LONGEST", 16)
+        patch.setattr(console, "on_terminal", lambda **_: True)
+        assert _printed(patch, places, [data]) == _printed(patch, places, _pieces(data, sorted(cuts)))
+
+
+def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if start < end]
+
+
+def _printed(patch: pytest.MonkeyPatch, places: list[str], pieces: list[bytes]) -> str:
+    shown: list[str] = []
+    patch.setattr(console, "put", lambda text, **_: shown.append(text))
+    printer = OutputPrinter(places)
+    for piece in pieces:
+        printer.print("a", 1, piece)
+    printer.finish()
+    assert not left_in("".join(shown))
+    return "".join(shown)

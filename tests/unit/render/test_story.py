@@ -1,0 +1,168 @@
+"""The run's story: one from its coordinator, or else what every host knows of itself; and how it reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.whole_run import RunView, StoryLine
+from dtctl.errors import AgentError, TransportError
+from dtctl.operations.asking import streams
+from dtctl.operations.asking.coordination import Coordination
+from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.events import Happening, follow_events, read_events
+from dtctl.render.story import happening_line, incident_lines, news
+from tests.unit.coordinated import Agents, Script, incident, record, told
+from tests.unit.fakes import FakeSession, FakeTransport
+
+
+def line(n: int, at: float, **fields: Any) -> dict[str, Any]:
+    usual = {"type": "event", "n": n, "time": at, "kind": "task", "host": "a", "task": "ps:0", "attempt": 1}
+    return {**usual, "from": "starting", "to": "running", "reason": "", "by": "", **fields}
+
+
+class Tellers(Agents):
+    """c tells the whole story, unless it does not coordinate; others their own."""
+
+    def __init__(self, whole: Script | None = None, own: Mapping[str, Script] | None = None) -> None:
+        super().__init__(told())
+        self.whole = whole
+        self.own = own or {}
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        if fields["type"] != "events":
+            return super().__call__(session, fields)
+        self.asked.append((session.host.name, "events", fields))
+        end = {"type": "result", "run": "digits-1", "next": 9}
+        if not fields.get("whole"):
+            return [*self.own.get(session.host.name, []), end]
+        if self.whole is None:
+            return [AgentError("not_coordinator", "this host does not coordinate the run")]
+        return [*self.whole, end]
+
+
+def test_the_coordinator_tells_the_whole_story() -> None:
+    transport = FakeTransport(Tellers([line(0, 1.0), line(1, 2.0)]))
+    story = read_events(record(), transport, last=None)
+    assert [one.number for one in story.happenings] == [0, 1]
+    assert transport.opened == ["c"]
+
+
+def test_the_last_lines_are_counted_from_the_end() -> None:
+    agents = Tellers([line(7, 1.0)])
+    read_events(record(), FakeTransport(agents), last=3)
+    assert agents.asked[0][2]["from"] == -3
+
+
+def test_without_the_coordinator_the_hosts_stories_are_merged_by_time() -> None:
+    own: dict[str, Script] = {"a": [line(0, 1.0), line(1, 5.0)], "d": [line(0, 3.0, host="d", task="worker:1")]}
+    transport = FakeTransport(Tellers(own=own), {"c": TransportError("no route to c")})
+    story = read_events(record(), transport, last=2)
+    assert [(one.time, one.host) for one in story.happenings] == [(3.0, "d"), (5.0, "a")]
+    assert list(story.errors) == ["c"]
+    assert story.away is not None
+
+
+def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_RETRY_S", (0.01,))
+
+    class Breaks(Tellers):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+            if fields["from"] == 0:
+                return [line(0, 1.0), line(1, 2.0), TransportError("broken")]
+            return [line(fields["from"], 3.0), {"type": "result", "run": "digits-1", "next": 3}]
+
+    seen = list(follow_events(record(), FakeTransport(Breaks()), last=None))
+    assert [one.number for one in seen if isinstance(one, Happening)] == [0, 1, 2]
+    assert [type(one) for one in seen if not isinstance(one, Happening)] == [Away, Back]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "ps:0 on a starting -> running"),
+        ({"attempt": 3}, "ps:0 on a starting -> running (attempt 3)"),
+        (
+            {"from": "running", "to": "backoff", "reason": "killed by SIGKILL"},
+            "ps:0 on a running -> backoff: killed by SIGKILL",
+        ),
+        (
+            {"kind": "request", "host": None, "task": None, "reason": "stop", "by": "train@laptop"},
+            "by train@laptop: stop",
+        ),
+        (
+            {"kind": "request", "task": "worker:1", "host": "d", "reason": "restart", "by": "train@laptop"},
+            "by train@laptop: restart worker:1",
+        ),
+        ({"kind": "contact", "task": None, "reason": "a is away: silent"}, "a is away: silent"),
+        ({"kind": "contact", "task": None, "reason": "a is back after 61 s"}, "a is back after 61 s"),
+        (
+            {"kind": "condition", "host": None, "task": None, "from": "Running", "to": "Failed", "reason": "why"},
+            "Failed: why",
+        ),
+        (
+            {"kind": "decision", "host": None, "reason": "killed by SIGKILL: it is restarted in 1.0 s"},
+            "ps:0: killed by SIGKILL: it is restarted in 1.0 s",
+        ),
+        (
+            {"kind": "decision", "host": None, "task": None, "reason": "moved ckpt-7 aside"},
+            "moved ckpt-7 aside",
+        ),
+    ],
+)
+def test_an_event_is_one_line(fields: dict[str, Any], words: str) -> None:
+    happening = Happening.of(checked(StoryLine, line(0, 1000.0, **fields)))
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1000.0))
+    assert happening_line(happening) == f"{stamp}  {words}"
+
+
+def told_of(**fields: Any) -> Coordination:
+    return Coordination.of(checked(RunView, told(**fields)), record().roster)
+
+
+def test_a_loss_is_told_with_the_steps_it_cost_and_the_time_it_took() -> None:
+    (one,) = told_of(incidents=[incident()]).incidents
+    clock = time.strftime("%H:%M:%S", time.localtime(1002.0))
+    assert incident_lines(one, 1020.0) == [
+        f"ps:1 killed by SIGKILL at {clock}; back to step 1000, 237 steps lost; training again after 9.4 s"
+    ]
+
+
+def test_who_tells_no_steps_is_not_said_to_train() -> None:
+    one = incident(told={"worker:0": None}, step=None, back_to=None)
+    (read,) = told_of(incidents=[one]).incidents
+    assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
+
+
+def test_collateral_failures_are_folded_below_their_cause() -> None:
+    collateral = [{"task": "worker:0", "reason": "exit code 1"}, {"task": "worker:1", "reason": "exit code 1"}]
+    one = incident(tasks=["ps:1", "worker:0"], collateral=collateral, recovered=None, step=None, back_to=None)
+    (read,) = told_of(incidents=[one]).incidents
+    lines = incident_lines(read, 1062.0)
+    assert "restarted with it: worker:0" in lines[0]
+    assert "not training yet after 1m" in lines[0]
+    assert lines[1] == "  after that: worker:0 (exit code 1), worker:1 (exit code 1)"
+
+
+def test_who_follows_is_told_what_is_new_once() -> None:
+    before = told_of()
+    loss = told_of(incidents=[incident(recovered=None, begun=None, back_to=None)])
+    assert len(news(before, loss)) == 1
+    assert news(loss, loss) == []
+    assert "training again" in news(loss, told_of(incidents=[incident()]))[0]
+
+
+def test_who_follows_is_told_who_is_awaited_and_who_is_away() -> None:
+    waiting = told_of(missing="ps:0 is starting")
+    assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
+    away = told_of(hosts={"d": {"connected": False}})
+    assert news(told_of(), away) == ["d is away"]
+    assert news(away, told_of()) == ["d is back"]
+
+
+def test_what_was_over_before_following_began_is_not_news() -> None:
+    assert news(None, told_of(incidents=[incident()])) == []

@@ -1,0 +1,413 @@
+"""Which files new host keys are written to, and that they are left whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.config import load_cluster
+from dtctl.config.known_hosts import why_not_written
+from dtctl.errors import ConfigError, HostKeyError, TransportError, UsageError
+from dtctl.model import Host, SshSettings
+from dtctl.transport.ssh import known_hosts_file
+from dtctl.transport.ssh.connection import HostKeys
+from dtctl.transport.ssh.errors import Destination
+from dtctl.transport.ssh.hostkeys import HostKey, host_key_name, is_known_hosts_line, parse_known_hosts
+from dtctl.transport.ssh.known_hosts import KnownHosts
+from dtctl.transport.ssh.openssh import ssh_command
+from tests.fuzz import cases
+from tests.unit.transport.test_hostkeys import key, line, needs_keygen
+
+TO = Destination("gpu-a", "gpu-a", 22, "gpu-a")
+RSA = key(7, "ssh-rsa")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "home"
+    (directory / ".ssh").mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("HOME", str(directory))
+    return directory
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    directory = home / "project"
+    directory.mkdir()
+    return directory
+
+
+def judge(file: Path, project: Path | None, name: str = "gpu-a", *, accept_new: bool = True) -> HostKeys:
+    return HostKeys(TO, host_key_name(name), KnownHosts(), [file], accept_new, said=file, project=project)
+
+
+def accept(file: Path, project: Path | None, shown: HostKey | None = None, name: str = "gpu-a") -> None:
+    judge(file, project, name).check(shown or key(1), None)  # type: ignore[arg-type]
+
+
+AUTHORIZED_KEYS = [
+    line("restrict"),
+    line("no-pty,no-agent-forwarding"),
+    line("cert-authority"),
+    line('from="10.0.0.1"'),
+    line('command="sh"'),
+    line("environment=A"),
+    line("").strip(),
+    line("").strip() + " gpu-a",
+    line("").strip() + f" {key().base64}",
+]
+OTHERS = [
+    *(
+        "alias ls=ls",
+        "export PATH=$PATH:~/bin",
+        "[ -z x ] && return",
+        "Host gpu-z",
+        "  HostName x",
+        "-----BEGIN KEY-----",
+    ),
+    *("gpu-z", "gpu-z ssh-ed25519", "gpu-z ssh-ed25519 !!!", "gpu-z ssh-ed25519 AAAA", "gpu-z ssh-rsa " + key().base64),
+    *("@other " + line("gpu-z"), "gpu$(x) ssh-ed25519 " + key().base64, "PATH=x ssh-ed25519 " + key().base64),
+]
+KNOWN_HOSTS = [
+    *(
+        "",
+        "  ",
+        "# a comment",
+        "  # $(another)",
+        line("gpu-a"),
+        line("gpu-a,10.0.0.2"),
+        line("[gpu-a]:2222") + " comment",
+    ),
+    *(line("*.lan,!bad.lan"), line("fe80::1%eth0"), f"@revoked {line('*')}", f"@cert-authority {line('*.lan')}"),
+    *(
+        line("|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg="),
+        "\t" + line("gpu_1"),
+        line("restrict,gpu-1"),
+    ),
+]
+
+
+@pytest.mark.parametrize("text", KNOWN_HOSTS)
+def test_lines_of_known_hosts_are_known(text: str) -> None:
+    assert is_known_hosts_line(text)
+
+
+@pytest.mark.parametrize("text", [*AUTHORIZED_KEYS, *OTHERS])
+def test_lines_that_mean_something_else_are_none(text: str) -> None:
+    assert not is_known_hosts_line(text)
+
+
+@pytest.mark.parametrize("text", [*AUTHORIZED_KEYS, *OTHERS])
+@pytest.mark.parametrize("around", ["{}", "# keys\n{}\n", line("gpu-b") + "\n{}\n"])
+def test_a_file_of_anything_else_is_not_added_to(project: Path, text: str, around: str) -> None:
+    file = project / "known_hosts"
+    before = around.format(text.replace("{", "(").replace("}", ")"))
+    file.write_text(before)
+    with pytest.raises(TransportError, match=r"cannot write .*known_hosts: line \d is not one of known host keys"):
+        accept(file, project)
+    with pytest.raises(TransportError, match="cannot write"):
+        KnownHosts().pin("gpu-a", [key(1)], file)
+    assert file.read_text() == before
+
+
+def test_a_file_of_known_hosts_lines_is_added_to(project: Path) -> None:
+    file = project / "known_hosts"
+    before = "\n".join(text for text in KNOWN_HOSTS if "*" not in text and "gpu-a" not in text) + "\n"
+    file.write_text(before)
+    accept(file, project)
+    assert file.read_text() == before + line("gpu-a", 1) + "\n"
+
+
+def outside(home: Path, project: Path) -> list[Path]:
+    (project / "link").symlink_to(home / ".bashrc")
+    (project / "up").symlink_to(home)
+    (home / ".ssh" / "known_hosts_link").symlink_to(home / ".bashrc")
+    return [
+        *(home / ".bashrc", home / "known_hosts", home / ".config" / "new" / "known_hosts", Path("/etc/known_hosts")),
+        *(project / "link", project / "up" / ".profile", project / ".." / ".profile", project / ".git" / "config"),
+        *(home / ".ssh" / "known_hosts_link", home / ".ssh" / ".." / ".profile", home / ".ssh" / "authorized_keys"),
+        *(
+            home / ".ssh" / name
+            for name in ("authorized_keys2", "rc", "config", "environment", "id_rsa", "x/known_hosts")
+        ),
+    ]
+
+
+@pytest.mark.parametrize("index", range(17))
+def test_a_cluster_file_chooses_no_file_elsewhere(home: Path, project: Path, index: int) -> None:
+    """Missing or empty, they would pass for known_hosts files."""
+    file = outside(home, project)[index]
+    with pytest.raises(TransportError, match="cannot write"):
+        accept(file, project)
+    with pytest.raises(TransportError, match="cannot write"):
+        ssh_command(Host("a", SshSettings("a", known_hosts=str(file), project=str(project), host_keys="accept-new")))
+    assert not file.exists()
+    assert not (home / ".config").exists()
+
+
+@pytest.mark.parametrize("index", range(17))
+def test_such_a_file_is_told_with_its_place_by_validate(home: Path, project: Path, index: int) -> None:
+    file = outside(home, project)[index]
+    text = "name: n\nhosts: {a: }\njobs: {worker: {hosts: a}}\n"
+    text += f"ssh: {{known_hosts: {file}, host_keys: accept-new}}\ntrainer: {{command: x}}\n"
+    (project / "cluster.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_cluster(project / "cluster.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.place.line, problem.place.column) == (4, 20)
+    assert "new host keys are not written to" in problem.summary
+
+
+def test_of_one_host_too_it_is_told_once(home: Path, project: Path) -> None:
+    text = "name: n\nhosts:\n  a-[1-3]: {ssh: {known_hosts: ~/.bashrc}}\njobs: {worker: {hosts: 'a-[1-3]'}}\n"
+    (project / "cluster.yaml").write_text(text + "ssh: {host_keys: accept-new}\ntrainer: {command: x}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_cluster(project / "cluster.yaml")
+    assert [str(problem.place).rpartition("yaml")[2] for problem in caught.value.problems] == [":3:32"]
+
+
+@pytest.mark.parametrize("name", ["known_hosts", "known_hosts_lab", "known_hosts.d/lab"])
+def test_it_may_choose_one_of_those_for_host_keys(home: Path, name: str) -> None:
+    accept(home / ".ssh" / name, None)
+    assert (home / ".ssh" / name).read_text() == line("gpu-a", 1) + "\n"
+
+
+@pytest.mark.parametrize("name", ["authorized_keys", "authorized_keys2", "rc", "environment", "config", "config.d/x"])
+@pytest.mark.parametrize("before", ["# mine\n", line("restrict,gpu-b") + "\n"])
+def test_what_ssh_reads_for_something_else_is_never_written(home: Path, name: str, before: str) -> None:
+    """Comments can stand in all of them, and sshd passes over lines that it does not understand."""
+    file = home / ".ssh" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(before)
+    with pytest.raises(TransportError, match="is read by SSH for something else"):
+        accept(file, None)
+    assert file.read_text() == before
+
+
+def test_a_file_in_ssh_without_a_host_key_has_to_say_by_its_name_what_it_is_for(home: Path) -> None:
+    """AuthorizedKeysFile of an sshd may be any file there."""
+    file = home / ".ssh" / "keys"
+    file.write_text("# of my machines\n")
+    with pytest.raises(TransportError, match="it holds no host key"):
+        accept(file, None)
+    file.write_text("# of my machines\n" + line("gpu-b") + "\n")
+    accept(file, None)
+    assert line("gpu-a", 1) in file.read_text()
+
+
+@pytest.mark.parametrize("name", [".bash_profile", ".config/systemd/user/x.service", "bin/known_hosts", "hosts"])
+@pytest.mark.parametrize("around", ["", ".."])
+def test_a_cluster_file_in_a_home_directory_chooses_nothing_there(home: Path, name: str, around: str) -> None:
+    """Shells and sessions read new files of a home without being told to."""
+    project = home / around
+    with pytest.raises(TransportError, match="cannot write"):
+        accept(project / name, project)
+    assert not (project / name).exists()
+    accept(project / "known_hosts", project)
+    assert (project / "known_hosts").read_text() == line("gpu-a", 1) + "\n"
+
+
+@pytest.mark.parametrize("name", ["no-pty", "restrict", "Cert-Authority"])
+def test_a_host_with_the_name_of_an_option_of_authorized_keys_is_not_pinned(project: Path, name: str) -> None:
+    file = project / "keys"
+    with pytest.raises(TransportError, match="is not kept"):
+        accept(file, project, name=name)
+    assert file.read_text() == ""
+
+
+def test_it_may_choose_a_file_beside_itself(project: Path) -> None:
+    for name in ("known_hosts", "keys/lab"):
+        accept(project / name, project)
+        assert (project / name).read_text() == line("gpu-a", 1) + "\n"
+
+
+def test_what_the_users_own_configuration_names_lies_where_they_like(home: Path) -> None:
+    file = home / "elsewhere" / "hosts"
+    HostKeys(TO, "gpu-a", KnownHosts(), [file], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
+    assert file.read_text() == line("gpu-a", 1) + "\n"
+    (home / ".bashrc").write_text("alias ls=ls\n")
+    with pytest.raises(TransportError, match="line 1 is not one of known host keys"):
+        HostKeys(TO, "gpu-a", KnownHosts(), [home / ".bashrc"], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
+
+
+def test_any_file_may_be_read(home: Path, project: Path) -> None:
+    file = home / "elsewhere"
+    file.write_text("alias ls=ls\n" + line("gpu-a", 1) + "\n")
+    judge(file, project).check(key(1), None)  # type: ignore[arg-type]
+    with pytest.raises(HostKeyError, match="has changed"):
+        judge(file, project).check(key(2), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_neither_read_nor_written(project: Path) -> None:
+    os.mkfifo(project / "fifo")
+    (project / "zero").symlink_to("/dev/zero")
+    with (project / "sparse").open("wb") as stream:
+        stream.truncate(1 << 40)
+    for name in ("fifo", "zero", "sparse", "."):
+        with pytest.raises(TransportError, match=r"no regular file|more than 16000000 bytes|directory|neither"):
+            accept(project / name, project)
+    assert known_hosts_file.read(Path("/dev/null")) == ""
+
+
+def test_a_file_that_every_user_may_write_to_is_not_added_to(project: Path) -> None:
+    file = project / "known_hosts"
+    file.touch()
+    file.chmod(0o666)
+    with pytest.raises(TransportError, match="every user may write to it"):
+        accept(file, project)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_not_added_to(project: Path) -> None:
+    file = project / "known_hosts"
+    file.touch()
+    os.chown(file, 12345, -1)
+    with pytest.raises(TransportError, match="it belongs to another user"):
+        accept(file, project)
+    assert file.read_text() == ""
+
+
+def test_a_file_that_somebody_has_locked_is_waited_for_no_longer_than_said(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_hosts_file, "LOCK_PATIENCE_S", 0.2)
+    file = project / "known_hosts"
+    with file.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with pytest.raises(TransportError, match="another program has locked it"):
+            accept(file, project)
+
+
+FULL_DISK = """\
+import resource, sys
+from pathlib import Path
+from dtctl.errors import TransportError
+from dtctl.transport.ssh.known_hosts import KnownHosts
+from tests.unit.transport.test_hostkeys import key
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+try:
+    KnownHosts().pin("gpu-a", [key(1)], Path(sys.argv[1]))
+except TransportError as error:
+    print(error.summary)
+"""
+
+
+@pytest.mark.parametrize("room", [0, 1, 50])
+def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(project: Path, room: int) -> None:
+    """Of what is written only `room` bytes fit, so that the kernel takes a part of it."""
+    file = project / "known_hosts"
+    file.write_text(line("gpu-b") + "\n")
+    before = file.read_bytes()
+    script = [sys.executable, "-c", FULL_DISK, str(file), str(len(before) + room)]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"cannot write {file}: "), done.stderr
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["GPU-A", "Gpu-A.LAN", "FE80::1%Eth0"])
+@pytest.mark.parametrize("port", [22, 2222])
+@needs_keygen
+def test_a_changed_key_is_seen_in_a_hashed_file_whatever_the_case_of_the_name(
+    project: Path, name: str, port: int
+) -> None:
+    written = name.lower() if port == 22 else f"[{name.lower()}]:{port}"
+    file = project / "known_hosts"
+    file.write_text(line(written, 1) + "\n")
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
+    before = file.read_text()
+    assert name.lower() not in before
+    keys = HostKeys(TO, host_key_name(name, port), KnownHosts(), [file], True, said=file, project=project)
+    keys.check(key(1), None)  # type: ignore[arg-type]
+    with pytest.raises(HostKeyError, match="has changed"):
+        keys.check(key(2), None)  # type: ignore[arg-type]
+    assert file.read_text() == before
+
+
+@needs_keygen
+def test_openssh_finds_what_was_pinned_under_a_name_in_capitals(project: Path) -> None:
+    file = project / "known_hosts"
+    for name, port in (("GPU-A.Lan", 22), ("GPU-B", 2222)):
+        KnownHosts().pin(host_key_name(name, port), [key(1)], file)
+    for hashed in (False, True):
+        if hashed:
+            subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
+        for name in ("gpu-a.lan", "[gpu-b]:2222"):
+            subprocess.run(["ssh-keygen", "-F", name, "-f", str(file)], capture_output=True, check=True)
+            assert [pinned.key for pinned in KnownHosts().of(name, [file])] == [key(1)]
+
+
+def test_a_key_of_another_type_is_a_changed_key_also_where_new_ones_are_accepted(project: Path) -> None:
+    """As in OpenSSH (`check_key_in_hostkeys`, hostfile.c): any other key of the host makes it a changed one."""
+    file = project / "known_hosts"
+    file.write_text(line("gpu-a", 7, "ssh-rsa") + "\n")
+    with pytest.raises(HostKeyError, match="is of another type than the one that is known"):
+        accept(file, project)
+    assert [pinned.key for pinned in parse_known_hosts(file.read_text(), file)] == [RSA]
+
+
+def test_keys_that_are_revoked_everywhere_make_no_host_known(project: Path) -> None:
+    file = project / "known_hosts"
+    file.write_text(f"@revoked {line('*', 9)}\n")
+    with pytest.raises(HostKeyError, match="is revoked"):
+        accept(file, project, key(9))
+    accept(file, project, key(1))
+    with pytest.raises(HostKeyError, match="has changed"):
+        accept(file, project, key(2))
+    with pytest.raises(HostKeyError, match="is revoked"):
+        accept(file, project, key(9))
+
+
+def test_a_file_for_authorities_alone_leaves_a_host_unknown(project: Path) -> None:
+    file = project / "known_hosts"
+    file.write_text(f"@cert-authority {line('*', 9)}\n")
+    with pytest.raises(HostKeyError, match="is not known"):
+        judge(file, project, accept_new=False).check(key(9), None)  # type: ignore[arg-type]
+
+
+def test_a_line_ends_only_where_it_ends_for_openssh(project: Path) -> None:
+    hidden = f"# comment\x0c{line('gpu-a', 1)}\u2028{line('gpu-a', 1)}\x1d{line('gpu-a', 1)}\n"
+    assert parse_known_hosts(hidden, project / "known_hosts") == []
+
+
+@cases
+@given(st.text(max_size=200))
+def test_a_path_is_refused_or_lies_where_it_may(text: str) -> None:
+    project = Path(os.path.realpath("."))
+    if "\0" in text:
+        return
+    path = project / text
+    if not why_not_written(path, project):
+        real = os.path.realpath(path)
+        assert real.startswith((f"{project}/", os.path.realpath(Path("~/.ssh").expanduser()) + "/known_hosts"))
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh not found")
+@pytest.mark.parametrize("name", ["a b", "100%", "%h %d", "it's", "$HOME", "$(touch x)", "a;b", "#a", "-a"])
+def test_openssh_is_given_paths_as_they_are(project: Path, name: str) -> None:
+    """`ssh -G` shows what it understood; tokens in the name of a key's file it has not expanded yet."""
+    settings = SshSettings("gpu-a", identity_file=str(project / name), known_hosts=str(project / name))
+    words = ssh_command(Host("gpu-a", settings))
+    done = subprocess.run([*words[:1], "-F", "none", "-G", *words[1:]], capture_output=True, text=True, check=True)
+    told = dict(text.split(" ", 1) for text in done.stdout.splitlines())
+    assert told["identityfile"] == str(project / name).replace("%", "%%")
+    assert told["userknownhostsfile"].startswith(f"{project / name} ")
+
+
+@pytest.mark.parametrize("name", ["${HOME}", 'a"b', "a\\b", "a\nb", "${PATH}/../x"])
+def test_openssh_is_given_no_path_that_it_would_read_otherwise(project: Path, name: str) -> None:
+    for settings in (
+        SshSettings("a", identity_file=str(project / name)),
+        SshSettings("a", known_hosts=str(project / name)),
+        SshSettings("a", jump="b", known_hosts=str(project / name)),
+    ):
+        with pytest.raises(UsageError, match="cannot be given the path"):
+            ssh_command(Host("a", settings))

@@ -1,0 +1,248 @@
+"""A host that says nothing, takes nothing, or never comes to an end: told on the screen, then given up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dtctl.errors import TransportError
+from dtctl.model import Host
+from dtctl.operations.asking import conversation
+from dtctl.operations.asking.conversation import said
+from dtctl.operations.status import status_of_hosts
+from dtctl.transport import silence, stream
+from dtctl.transport.seam import Session
+from dtctl.transport.silence import Silence
+from dtctl.transport.stream import RemoteExit, StreamSession
+from dtctl.transport.wire import encode
+from tests.unit.coordinated import Agents, record
+from tests.unit.fakes import FakeTransport
+
+GREETING = {
+    "type": "greeting", "protocol": 1, "python": "3.11", "hostname": "gpu-3", "user": "train", "home": "/home/train",
+    "root": "/home/train/.dtctl", "pid": 7, "time": 1.0, "free_bytes": 1, "cpus": 1,
+}  # fmt: skip
+Told = list[tuple[str, float, float]]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All limits a hundredth of what they are."""
+    monkeypatch.setattr(stream, "SILENCE_S", 0.3)
+    monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(silence, "TOLD_AFTER_S", 0.1)
+
+
+class Scripted:
+    """A stream whose bytes come when a generator gives them; b"" is a while without any, and its end lasts for ever."""
+
+    def __init__(self, script: Iterator[bytes], deaf: bool = False) -> None:
+        self._script = script
+        self._deaf = deaf
+        self.read_bytes = 0
+
+    def read(self, timeout_s: float | None) -> bytes:
+        assert timeout_s is not None, "nobody waits without a limit"
+        data = next(self._script, b"")
+        if not data:
+            time.sleep(min(timeout_s, 0.05))
+            raise TimeoutError
+        self.read_bytes += len(data)
+        return data
+
+    def write(self, data: bytes, silence: Silence) -> None:
+        while self._deaf:
+            time.sleep(min(silence.wait_s, 0.05))
+            silence.look()
+
+    def close(self) -> None: ...
+
+    def ending(self) -> RemoteExit:
+        return RemoteExit()
+
+
+def greeted(script: Iterator[bytes], told: Told | None = None, *, deaf: bool = False) -> StreamSession:
+    def whole() -> Iterator[bytes]:
+        yield b"\x1e" + encode(GREETING)
+        yield from script
+
+    def waiting(host: str, silent_s: float, limit_s: float) -> None:
+        if told is not None:
+            told.append((host, silent_s, limit_s))
+
+    source = Scripted(whole())
+    session = StreamSession(Host("gpu-3", None), source, waiting)
+    session.greet(b"")
+    source._deaf = deaf
+    return session
+
+
+def again(data: bytes) -> Iterator[bytes]:
+    while True:
+        yield data
+
+
+def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
+    told: Told = []
+    begun = time.monotonic()
+    with pytest.raises(TransportError, match=r"gpu-3 has been silent for 0\.3 s"):
+        greeted(iter([]), told).receive()
+    assert time.monotonic() - begun < 2
+    assert told == [("gpu-3", 0.1, 0.3)]
+
+
+def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
+    told: Told = []
+    session = StreamSession(Host("gpu-3", None), Scripted(iter([b"Welcome!"])), lambda *what: told.append(what))
+    with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
+        session.greet(b"")
+    assert told == [("gpu-3", 0.1, 0.6)]
+    assert caught.value.detail == "Welcome!"
+
+
+def test_noise_that_never_ends_is_no_greeting() -> None:
+    session = StreamSession(Host("gpu-3", None), Scripted(again(b"." * 1000)))
+    with pytest.raises(TransportError, match="did not answer"):
+        session.greet(b"")
+
+
+def test_a_host_that_takes_nothing_is_given_up() -> None:
+    told: Told = []
+    session = greeted(iter([]), told, deaf=True)
+    with pytest.raises(TransportError, match="gpu-3 has been silent"):
+        session.send({"type": "status"})
+    assert told == [("gpu-3", 0.1, 0.3)]
+
+
+def test_beats_are_a_sign_of_life_and_nothing_else() -> None:
+    def beats() -> Iterator[bytes]:
+        for _ in range(20):
+            yield from (b"", encode({"type": "beat"}))
+        yield encode({"type": "result", "run": None, "time": 1.0})
+
+    assert greeted(beats()).receive().type == "result"
+
+
+def test_who_beats_and_gives_no_answer_is_given_up_all_the_same() -> None:
+    def beats() -> Iterator[bytes]:
+        while True:
+            yield from (b"", encode({"type": "beat"}))
+
+    with pytest.raises(TransportError, match=r"gpu-3 gives no whole answer within 1 s"):
+        list(said(greeted(beats()), within_s=1.0))
+
+
+def test_a_byte_now_and_then_is_no_sign_of_life() -> None:
+    def drops() -> Iterator[bytes]:
+        yield b'{"type":"result","x":"'
+        while True:
+            yield from (b"", b"x")
+
+    with pytest.raises(TransportError, match="silent"):
+        greeted(drops()).receive()
+
+
+def test_a_large_frame_on_a_slow_line_is_waited_for() -> None:
+    def slow() -> Iterator[bytes]:
+        frame = encode({"type": "result", "x": "x" * (1 << 20)})
+        for at in range(0, len(frame), 70_000):
+            yield from (b"", b"", frame[at : at + 70_000])
+
+    assert greeted(slow()).receive().type == "result"
+
+
+def test_no_more_frames_are_taken_than_a_screen_could_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "FRAMES_PER_S", 100)
+    session = greeted(again(encode({"type": "progress", "phase": "receive"}) * 1000))
+    begun, frames = time.monotonic(), 0
+    while time.monotonic() - begun < 1.5:
+        session.receive()
+        frames += 1
+    assert 100 <= frames <= 300
+
+
+def test_a_flood_of_beats_does_not_outlast_a_look_for_news() -> None:
+    with pytest.raises(TimeoutError):
+        greeted(again(encode({"type": "beat"}))).receive(timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        ({"type": "progress", "phase": 7}, "sends a `progress` that does not hold: phase: expected"),
+        ({"type": "log", "task": "../x", "attempt": 1, "offset": 0, "end": 1, "time": 1.0}, "`log`.* task: expected"),
+        ({"type": "error", "code": 7, "summary": "x"}, "`error` that does not hold: code"),
+        ({"type": "surprise"}, "sends a frame `surprise`, which no agent sends"),
+        ({"type": "need", "files": [-1]}, "`need` that does not hold: files.0"),
+    ],
+)
+def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object], why: str) -> None:
+    with pytest.raises(TransportError, match=f"gpu-3 .*{why}"):
+        greeted(iter([encode(frame)])).receive()
+
+
+def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
+    script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
+    with pytest.raises(TransportError, match="gpu-3 sends a `greeting` that does not hold: pid"):
+        StreamSession(Host("gpu-3", None), Scripted(script)).greet(b"")
+
+
+def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "ANSWER_BYTES", 1 << 20)
+    frame = encode({"type": "event", "time": 1.0, "reason": "x" * 4000})
+    with pytest.raises(TransportError, match="answers with more than 1 MiB"):
+        for _ in said(greeted(again(frame)), "event", most_bytes=1 << 20):
+            pass
+
+
+def test_an_answer_of_which_there_is_always_more_is_given_up() -> None:
+    frames = encode({"type": "event", "time": 1.0}) * 1000
+    begun = time.monotonic()
+    with pytest.raises(TransportError, match=r"gives no whole answer within 0.3 s"):
+        for _ in said(greeted(again(frames)), "event", most_bytes=None, within_s=0.3):
+            pass
+    assert time.monotonic() - begun < 3
+
+
+def test_one_hung_host_withholds_nobodys_answer() -> None:
+    """d never answers; what the others said is there as soon as d is given up."""
+    honest = FakeTransport(Agents())
+
+    class OneHangs:
+        def open(self, host: Host) -> Session:
+            return greeted(iter([])) if host.name == "d" else honest.open(host)
+
+    begun = time.monotonic()
+    found = status_of_hosts(record(), OneHangs())
+    assert time.monotonic() - begun < 3
+    assert {str(task): one.state.value for task, one in found.tasks.items()} == {
+        **dict.fromkeys(("ps:0", "ps:1", "worker:0"), "running"),
+        "worker:1": "lost",
+    }
+    assert "silent" in found.errors["d"].summary
+
+
+def test_who_tells_more_than_is_read_waits() -> None:
+    from dtctl.operations.asking.streams import QUEUED_BYTES, Streams
+
+    with Streams(FakeTransport(Agents())) as streams:
+        told = 0
+
+        def tell() -> None:
+            nonlocal told
+            for _ in range(100):
+                streams.tell("x", QUEUED_BYTES // 10)
+                told += 1
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        teller.join(0.3)
+        assert told <= 10
+        read = streams.all(0.1)
+        for _ in range(100):
+            assert next(read) == "x"
+        teller.join(5)
+        assert told == 100

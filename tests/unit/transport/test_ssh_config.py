@@ -1,0 +1,147 @@
+"""What is taken from ssh_config, and what wins over it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtctl.errors import TransportError, UsageError
+from dtctl.model import Host, SshSettings
+from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target, ssh_hostname
+from dtctl.transport.ssh.openssh import ssh_command
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    return tmp_path
+
+
+def write(home: Path, text: str) -> ConfigFiles:
+    (home / ".ssh" / "config").write_text(text)
+    return ConfigFiles()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("bastion", LoginTarget("bastion")),
+        ("ops@bastion:2200", LoginTarget("bastion", "ops", 2200)),
+        ("ops@team@bastion", LoginTarget("bastion", "ops@team")),
+        ("[fe80::1]:22", LoginTarget("fe80::1", None, 22)),
+        ("fe80::1", LoginTarget("fe80::1")),
+        ("ssh://ops@bastion:2200", LoginTarget("bastion", "ops", 2200)),
+    ],
+)
+def test_a_place_is_read_and_written(text: str, place: LoginTarget) -> None:
+    assert LoginTarget.parse(text) == place
+    assert LoginTarget.parse(str(place)) == place
+
+
+@pytest.mark.parametrize("text", ["", "a b", "host:port"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        LoginTarget.parse(text)
+
+
+def test_a_target_may_hold_user_and_port_and_settings_win() -> None:
+    assert split_target(SshSettings("u@h:9")) == SshSettings("h", user="u", port=9)
+    assert split_target(SshSettings("u@h:9", user="me", port=1)) == SshSettings("h", user="me", port=1)
+
+
+def test_the_host_name_is_that_of_an_alias(home: Path) -> None:
+    files = write(home, "Host gpu-*\n  HostName %h.lan\nHost other\n  HostName 10.0.0.1\n")
+    assert files.hostname(SshSettings("gpu-a")) == "gpu-a.lan"
+    assert files.hostname(SshSettings("u@other:22")) == "10.0.0.1"
+    assert files.hostname(SshSettings("10.0.0.2")) == "10.0.0.2"
+
+
+def test_without_a_host_name_in_the_files_nothing_is_imported(home: Path) -> None:
+    write(home, "Host gpu-a\n  User train\n")
+    script = (
+        "import sys; from dtctl.model import SshSettings; from dtctl.transport.connect import Transports\n"
+        "print(Transports().hostname(SshSettings('gpu-a')), {'paramiko', 'fabric'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["gpu-a", "set()"]
+
+
+def test_settings_win_and_stand_for_their_tokens(home: Path) -> None:
+    files = write(home, "Host *\n  User nobody\n  Port 2200\n  ProxyCommand nc -X %r %h %p\n")
+    assert files.lookup(SshSettings("a"))["proxycommand"] == "nc -X nobody a 2200"
+    options = files.lookup(SshSettings("a", user="train", port=22))
+    assert (options["user"], options["port"], options["proxycommand"]) == ("train", "22", "nc -X train a 22")
+
+
+def test_a_user_cannot_smuggle_in_other_options(home: Path) -> None:
+    with pytest.raises(UsageError):
+        write(home, "").lookup(SshSettings("a", user="me\n  ProxyCommand touch /tmp/x"))
+
+
+def test_included_files_count_where_they_are_included(home: Path) -> None:
+    (home / ".ssh" / "conf.d").mkdir()
+    (home / ".ssh" / "conf.d" / "1-a").write_text("Host gpu-a\n  User first\n")
+    (home / ".ssh" / "conf.d" / "2-b").write_text("Host gpu-*\n  User second\n  Port 7")
+    files = write(home, 'Include "conf.d/*" ~/missing\nUser last\nHost gpu-*\n  Port 8\n')
+    assert files.lookup(SshSettings("gpu-a"))["user"] == "first"
+    assert files.lookup(SshSettings("gpu-b"))["user"] == "second"
+    assert files.lookup(SshSettings("gpu-b"))["port"] == "7"
+    assert files.lookup(SshSettings("other"))["user"] == "last"
+
+
+def test_a_block_goes_on_after_an_include_within_it(home: Path) -> None:
+    (home / ".ssh" / "more").write_text("Host else\n  Port 1\n")
+    files = write(home, "Host gpu-a\n  Include more\n  Port 8\n")
+    assert files.lookup(SshSettings("gpu-a"))["port"] == "8"
+    assert "port" not in files.lookup(SshSettings("gpu-b"))
+
+
+def test_a_file_that_includes_itself_is_refused(home: Path) -> None:
+    with pytest.raises(UsageError, match="includes itself"):
+        write(home, "Include config\n").text()
+
+
+def test_another_file_takes_the_place_of_both(home: Path, tmp_path: Path) -> None:
+    write(home, "Host *\n  HostName wrong\n")
+    (tmp_path / "other").write_text("Host gpu-a\n  HostName right\n")
+    assert ssh_hostname(SshSettings("gpu-a"), tmp_path / "other") == "right"
+    with pytest.raises(UsageError, match="there is no SSH configuration"):
+        ssh_hostname(SshSettings("gpu-a"), tmp_path / "missing")
+
+
+def test_a_file_that_cannot_be_parsed_is_named(home: Path) -> None:
+    files = write(home, "Host *\n  HostName\n")
+    with pytest.raises(TransportError, match="cannot be read"):
+        files.hostname(SshSettings("a"))
+
+
+def test_known_hosts_files_are_ones_own_then_the_users_then_everyones(home: Path) -> None:
+    ours = SshSettings("a", known_hosts="~/pinned")
+    everyones = [Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2")]
+    default = [home / ".ssh" / "known_hosts", home / ".ssh" / "known_hosts2"]
+    assert list(known_hosts_files(ours, {})) == [home / "pinned", *default, *everyones]
+    options = {"userknownhostsfile": '"~/a b" %d/c', "globalknownhostsfile": "none"}
+    assert list(known_hosts_files(SshSettings("a"), options)) == [home / "a b", home / "c"]
+
+
+def test_openssh_is_called_with_the_same_settings(home: Path) -> None:
+    settings = SshSettings("gpu-a", user="train", port=2222, identity_file="k", jump="b", connect_timeout_s=7)
+    words = ssh_command(Host("gpu-a", settings), ssh_config=home / "f")
+    common = ["-F", str(home / "f")]
+    strict = ["-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=7"]
+    key = ["-o", 'IdentityFile="k"']
+    inner = " ".join(["ssh", *common, "-o", """'IdentityFile="k"'""", *strict])
+    assert words == [
+        *["ssh", *common, "-l", "train", "-p", "2222", *key, *strict],
+        *["-o", f"ProxyCommand={inner} -W [%h]:%p b", "gpu-a"],
+    ]
+
+
+def test_openssh_is_left_to_its_own_where_nothing_is_said(home: Path) -> None:
+    words = ssh_command(Host("gpu-a", SshSettings("gpu-a", jump="a,b", host_keys="accept-new")))
+    options = ["-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=15", "-J", "a,b"]
+    assert words == ["ssh", *options, "gpu-a"]
