@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import environments
-from tests.hosts import private_network
+from tests.hosts import keys, private_network
 from tests.hosts.fleet import Fleet, missing
 
 # A suite that a shell runs in the background is started with Ctrl-C ignored, and so would be all that it starts.
@@ -23,6 +23,7 @@ _SHARED_NETWORK = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     """Of tests that run beside each other each worker has a network of its own, where that can be."""
     is_worker = hasattr(config, "workerinput")
+    keys.key_directory()  # of the first process, for all workers
     config.stash[_SHARED_NETWORK] = not is_worker or bool(private_network.enter())
 
 
@@ -32,11 +33,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`nightly` is left out unless DTCTL_NIGHTLY is set. What takes long begins first."""
     if not os.environ.get("DTCTL_NIGHTLY"):
-        left_out = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=_rank)
 

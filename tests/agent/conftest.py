@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,22 @@ from tests.agent.host import AgentHost
 from tests.agent.link.links import Links
 
 OLDEST = "python3.8"
+SMOKE = 2
+"""As many tests of a file run on the oldest Python each time, and all of them every night."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    counts: Counter[Path] = Counter()
+    for item in items:
+        if isinstance(item, pytest.Function) and _on_oldest(item):
+            counts[item.path] += 1
+            if counts[item.path] > SMOKE:
+                item.add_marker(pytest.mark.nightly)
+
+
+def _on_oldest(item: pytest.Function) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("agent_python") == "oldest"
 
 
 @cache

@@ -43,9 +43,11 @@ def left(fleet: Fleet) -> dict[str, list[str]]:
 
 
 def test_up_status_wait_over_ssh(user: Desk, fleet: Fleet) -> None:
-    write(user, seconds=10)
+    write(user, until_file="/home/train/enough")
     user.dtctl("up")
     assert set(user.states().values()) == {"running"}
+    for host in fleet.hosts:
+        host.exec("touch", "enough")
     user.dtctl("wait")
     states = user.states()
     assert {task for task, state in states.items() if state == "succeeded"} == {f"worker:{n}" for n in range(4)}
