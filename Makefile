@@ -1,4 +1,4 @@
-# make demo | test | templates | faults | check | fleet N=4 | bench | docs | clean
+# make demo | test | templates | faults | check | fleet N=4 | bench | docs | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ SOAK_MINUTES ?= 30
 JOBS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: demo test templates faults quick check fleet bench docs clean
+.PHONY: demo test templates faults quick check fleet bench docs golden clean
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -54,6 +54,10 @@ bench: $(VENV)/.train $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+
+# Every sentence that a user may see, in tests/golden.txt.
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.golden --write
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache
