@@ -1,4 +1,4 @@
-# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | fleet N=4 | bench | docs | clean
+# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | fleet N=4 | bench | docs | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -16,7 +16,7 @@ PARTS ?=
 TESTS := $(BIN)/python -m tests.ci -n $(JOBS) --dist loadgroup
 TIMED := tests/ci/timed $(VENV)/.spent
 
-.PHONY: demo test nightly templates faults quick check fleet bench docs clean packages environments
+.PHONY: demo test nightly templates faults quick check fleet bench docs golden clean packages environments
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -69,6 +69,10 @@ bench: $(VENV)/.all
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+
+# Every sentence that a user may see, in tests/golden.txt.
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.golden --write
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

@@ -68,6 +68,12 @@ _TELL_DEPENDENCIES = (
 )
 
 
+def agents(python: str) -> Seen:
+    """The tests that otherwise run on the oldest Python."""
+    words = (*BESIDE, "-k", "oldest", "tests/agent")
+    return pytest(sys.executable, *words, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
+
+
 def pythons() -> Seen:
     """Agents on every Python of theirs, and the rest on every one of its own, as far as they are to be had."""
     pieces: dict[str, Seen] = {}
@@ -77,7 +83,7 @@ def pythons() -> Seen:
         if python is None:
             absent.append(version)
             continue
-        pieces[f"agents on {version}"] = pytest(sys.executable, *BESIDE, "tests/agent", DTCTL_AGENT_PYTHON=python)
+        pieces[f"agents on {version}"] = agents(python)
         if version in CONTROLLER:
             with environment(python, ["-e", f"{ROOT}[dev]"]) as own:
                 pieces[f"the rest on {version}"] = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
