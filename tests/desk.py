@@ -131,9 +131,9 @@ class Desk:
 
 
 @contextmanager
-def desk(home: Path, *, name: str = "demo") -> Iterator[Desk]:
+def desk(home: Path, *, name: str = "demo", kind: type[Desk] = Desk) -> Iterator[Desk]:
     """A desk whose processes must all have ended when the test is over; it takes the run down first."""
-    made = Desk(home, name=name)
+    made = kind(home, name=name)
     try:
         yield made
         made.dtctl("down", "--yes", "--grace", "1s", code=None)

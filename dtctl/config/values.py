@@ -24,7 +24,9 @@ from dtctl.config.kinds import (
     written,
 )
 from dtctl.config.names import USER_WORDS
+from dtctl.config.transports import TRANSPORT
 from dtctl.config.yaml.document import Scalar
+from dtctl.reach import Other
 
 _SINGLE = "a text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -144,7 +146,7 @@ Backoff = Annotated[
     ),
 ]
 HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
-TransportName = Annotated[Literal["ssh", "local"], choice("ssh", "local")]
+Transport = Annotated[Other, TRANSPORT]
 Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
 Strategy = Annotated[
     Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"],
