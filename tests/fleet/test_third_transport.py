@@ -70,7 +70,7 @@ def test_a_host_that_cannot_be_entered_is_named(user: Desk, fleet: Fleet) -> Non
 def test_an_unfit_entry_is_told_in_its_place(user: Desk, fleet: Fleet) -> None:
     user.write_cluster(CLUSTER, hosts="hosts:\n  gpu-1: {transport: nsenter}\n  gpu-[2-4]:\n")
     done = user.run("validate")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "hosts.gpu-1.transport is nsenter, expected {nsenter: {pid: ..., uid: ..., home: ...}}" in done.stderr
     settings = "{transport: {nsenter: {pid: 1, uid: 2, home: /}}}"
     user.write_cluster(CLUSTER, hosts=f"hosts:\n  gpu-1: {settings}\n  gpu-[2-4]:\n")
