@@ -164,7 +164,11 @@ def test_a_record_that_was_saved_is_read_as_it_was(state: Path) -> None:
 
 def test_every_way_to_a_host_is_remembered(state: Path) -> None:
     a, b, c, *_ = record().hosts
-    ways: dict[str, Reach] = {a: Local(), b: Other("tunnel", {"number": "7"}), c: SshSettings("c.lan", port=2200, jump="gate")}
+    ways: dict[str, Reach] = {
+        a: Local(),
+        b: Other("tunnel", {"number": "7"}),
+        c: SshSettings("c.lan", port=2200, jump="gate"),
+    }
     known = record("digits-1")
     hosts = {name: replace(host, reach=ways.get(name, host.reach)) for name, host in known.hosts.items()}
     Memory().save(replace(known, hosts=hosts))
