@@ -118,9 +118,9 @@ CRAFTED: dict[str, tuple[bytes, str]] = {
 def test_an_index_that_claims_what_cannot_be_is_damaged(output: Path, name: str) -> None:
     content, problem = CRAFTED[name]
     (output / "model.ckpt-999.index").write_bytes(content)
-    before = time.monotonic()
+    before = time.process_time()
     assert newest(look(output)) == ("model.ckpt-100", problem)
-    assert time.monotonic() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_an_index_of_a_terabyte_is_not_read(output: Path) -> None:
