@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..records.reasons import fact, facts
 from ..run import policy
 
 TYPE_CHECKING = False
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
     from ..records.answers import Checkpoint
+    from ..records.reasons import Fact
     from ..records.run_state import Entry
     from .view import View
 
@@ -71,22 +73,19 @@ def going_on(view: View) -> List[str]:
     return [task for task in view.tasks if not view.final(task)]
 
 
-def success_reason(view: View) -> str:
-    return "%s came to its end" % view.lead if view.spec["success"] == "lead" else "every worker came to its end"
+def why_succeeded(view: View) -> List[Fact]:
+    return [fact("lead_finished", task=view.lead) if view.spec["success"] == "lead" else fact("workers_finished")]
 
 
-def failure_reason(view: View, task: str) -> str:
+def why_failed(view: View, task: str) -> List[Fact]:
     entry = view.entry(task)
-    how = entry["reason"] or (policy.describe_exit(entry["exit"]) if entry["exit"] else "its exit is unknown")
-    return "%s failed: %s" % (task, how)
+    how = facts(entry) or (policy.why_ended(entry["exit"]) if entry["exit"] else [fact("exit_unknown")])
+    return [fact("task_failed", task=task), *how]
 
 
-def target_warning(view: View, newest: Optional[Checkpoint]) -> Optional[str]:
+def target_warning(view: View, newest: Optional[Checkpoint]) -> Optional[Fact]:
     """What is odd about a success: the checkpoint does not reach the step that was asked for."""
     target = view.spec["target_step"]
     if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
         return None
-    return "the newest complete checkpoint is of step %d, short of the %d that were asked for" % (
-        newest["step"],
-        target,
-    )
+    return fact("short_of_target", step=newest["step"], of=target)

@@ -152,7 +152,7 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
 
 
 def _ending(returncode: int) -> str:
-    from ..run.policy import signal_name
+    from ..records.reasons import signal_name
 
     if returncode < 0:
         return signal_name(-returncode)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.model import LEAD_JOBS, TaskId, TaskState
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
 from dtctl.plan.values import SuccessRule
@@ -28,10 +29,10 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What has become of a run, and why in one line."""
+    """What has become of a run, and why."""
 
     outcome: Outcome
-    reason: str
+    why: tuple[Fact, ...]
     cause: TaskId | None = None
     """The task whose failure came first; of a failed run only."""
 
@@ -40,22 +41,22 @@ def judge(tasks: Mapping[TaskId, TaskStatus], lead: TaskId, success: SuccessRule
     """Success is decided by the lead or all workers, never by another's exit 0, nor by an exit that dtctl asked for."""
     deciders = [tasks[task] for task in deciding(tasks, lead, success)]
     if all(task.state is TaskState.SUCCEEDED for task in deciders):
-        who = str(lead) if success == "lead" else "every worker"
-        return Verdict(Outcome.SUCCEEDED, f"{who} came to its end")
+        done = fact("lead_finished", task=str(lead)) if success == "lead" else fact("workers_finished")
+        return Verdict(Outcome.SUCCEEDED, (done,))
     failed = [task for task in tasks.values() if task.state is TaskState.FAILED]
     if failed:
         first = min(failed, key=failing_since)
-        return Verdict(Outcome.FAILED, f"{first.id} failed: {how_it_ended(first)}", cause=first.id)
+        return Verdict(Outcome.FAILED, (fact("task_failed", task=str(first.id)), *how_it_ended(first)), cause=first.id)
     if any(task.state is TaskState.STOPPED for task in deciders):
         stopped = next(task for task in deciders if task.state is TaskState.STOPPED)
-        return Verdict(Outcome.STOPPED, stopped.reason or f"{stopped.id} was stopped")
+        return Verdict(Outcome.STOPPED, stopped.why or (fact("task_stopped", task=str(stopped.id)),))
     if any(task.state is TaskState.BACKOFF for task in tasks.values()):
         waiting = next(task for task in tasks.values() if task.state is TaskState.BACKOFF)
-        return Verdict(Outcome.RESTARTING, f"{waiting.id} is to start again: {how_it_ended(waiting)}")
+        return Verdict(Outcome.RESTARTING, (fact("starts_again", task=str(waiting.id)), *how_it_ended(waiting)))
     running = sum(task.state is TaskState.RUNNING for task in tasks.values())
     if not running and all(task.state in (TaskState.PENDING, TaskState.STARTING) for task in tasks.values()):
-        return Verdict(Outcome.CREATED, "no task runs yet")
-    return Verdict(Outcome.RUNNING, f"{running} of {len(tasks)} tasks run")
+        return Verdict(Outcome.CREATED, (fact("no_task_runs"),))
+    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=running, of=len(tasks)),))
 
 
 def deciding(tasks: Mapping[TaskId, TaskStatus], lead: TaskId, success: SuccessRule) -> tuple[TaskId, ...]:
