@@ -155,7 +155,7 @@ SENTENCES = {
     # in somebody else's words, or in those of another build
     "said": "%(text)s",
 }
-"""Of each kind. What does not begin with a word follows what stands before it; `rest` and `because` are what follows."""
+"""Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
 
 _MADE_FROM = {"span": "seconds", "s": "count", "it": "count", "rest": None, "because": None}
 """Words of sentences that are no fields."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
     from ..records.reasons import Fact
-
     from ..records.run_state import Ending, Exit
     from ..records.spec import RecoverySpec
 

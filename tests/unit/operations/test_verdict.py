@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.tasks import Exit, TaskStatus, exit_words
+from dtctl.operations.asking.tasks import Exit, TaskStatus, how_it_ended
 from dtctl.operations.asking.verdict import Outcome, Verdict, judge
 from dtctl.plan.values import SuccessRule
 
@@ -43,7 +44,7 @@ def test_collectives_need_every_worker() -> None:
 def test_a_task_past_its_budget_fails_the_run() -> None:
     verdict = told(ps_0=failed("ps:0", 10.0), worker_0="running")
     assert (verdict.outcome, verdict.cause) == (Outcome.FAILED, TaskId("ps", 0))
-    assert verdict.reason == "ps:0 failed: exit code 1"
+    assert sentence(verdict.why) == "ps:0 failed: exit code 1"
 
 
 def test_the_first_failure_in_time_is_the_cause_even_if_it_gave_up_last() -> None:
@@ -82,7 +83,8 @@ def test_the_words_of_a_run(states: dict[str, str], outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(
     ("code", "signal", "words"),
-    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL (137)"), (None, None, "exit code unknown")],
+    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL"), (None, None, "its exit is unknown")],
 )
 def test_an_exit_in_words(code: int | None, signal: int | None, words: str) -> None:
-    assert exit_words(code, signal) == words
+    status = TaskStatus(TaskId("ps", 0), "a", TaskState.FAILED, code=code, signal=signal)
+    assert sentence(how_it_ended(status)) == words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.records.reasons import fact
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
 
@@ -233,7 +234,7 @@ def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody(
     world = async_ps()
     for name in ("chief:0", "worker:0", "worker:1"):
         world.tell_step(name, 100)
-    world.die("worker:0", why="stalled: no sign of progress for 5 min")
+    world.die("worker:0", why=fact("stalled", seconds=300))
     world.until(lambda: world.attempts["worker:0"] == 2)
     world.run_for(100)
     assert world.attempts["ps:0"] == 1
