@@ -19,7 +19,7 @@ def happening_line(happening: Happening) -> str:
 def incident_lines(incident: Incident, now: float) -> list[str]:
     """The loss and what became of it; failures that only followed from it are folded into one line."""
     who = str(incident.task) if incident.task else incident.host or "the run"
-    parts = [f"{who} {_ending(incident.why)} at {clock(incident.noticed)}"]
+    parts = [f"{_ended(who, incident.why)} at {clock(incident.noticed)}"]
     along = [str(task) for task in incident.restarted if task != incident.task]
     if along:
         parts.append(f"restarted with it: {', '.join(along)}")
@@ -82,10 +82,14 @@ def _recovery(incident: Incident, now: float) -> str:
 _PREDICATES = ("killed", "stalled", "frozen", "cannot_run", "cannot_enter", "cannot_open_log", "cannot_start")
 """Kinds whose sentences may follow a task's name as they are."""
 
+_EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged")
+"""Kinds that tell with what a task has ended."""
 
-def _ending(why: Sequence[Fact]) -> str:
-    """The reason as what follows a task's name."""
-    return sentence(why) if headline(why) in _PREDICATES else f"ended with {sentence(why)}"
+
+def _ended(who: str, why: Sequence[Fact]) -> str:
+    kind = headline(why)
+    verb = " " if kind in _PREDICATES else " ended with " if kind in _EXITS else ": "
+    return f"{who}{verb}{sentence(why)}"
 
 
 def _seconds(span: float) -> str:
@@ -103,6 +107,8 @@ def _words(one: Happening) -> str:
         text += f": {why}" if why else ""
     elif one.kind == "condition":
         text = f"{one.after or 'condition'}: {why}" if why else str(one.after)
+    elif not who or who in named(one.why) or (one.kind == "contact" and headline(one.why) == "said"):
+        text = why
     else:
-        text = why if not who or who in named(one.why) else f"{who}: {why}"
+        text = f"{why} ({who})" if one.kind == "request" else f"{who}: {why}"
     return f"by {one.by}: {text}" if one.by else text

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Literal as OneOf
     from typing import TypedDict as Record
 
-    from typing_extensions import NotRequired as Perhaps
+    from typing_extensions import NotRequired as Perhaps  # novm: mypy knows it, and nobody else looks here
 
     R = TypeVar("R")
     Take = Callable[[Any], Any]
