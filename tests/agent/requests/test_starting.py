@@ -50,7 +50,7 @@ def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHos
         with host.open() as talk:
             host.prepare(talk, spec, credentials=credentials())
             talk.send("start")
-            assert talk.receive()["text"] == "worker:0 held"
+            assert talk.receive()["tasks"] == {"worker:0": "held"}
 
 
 def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
