@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import EventsResult
-from dtctl.agent.records.reasons import Fact, facts
+from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import Host
@@ -49,7 +49,7 @@ class Happening:
             attempt=line["attempt"],
             before=line["from"],
             after=line["to"],
-            why=tuple(facts(line)),
+            why=tuple(why_of(line)),
             by=line["by"],
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence
 from dtctl.operations.asking.coordination import Coordination, Incident
-from dtctl.operations.asking.verdict import Outcome
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Happening
 from dtctl.render.words import duration, local_time
 

@@ -12,10 +12,11 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import because, explain, fact, facts, sentence
+from ..records.reasons import because, explain, fact, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
-from ..run import intents
-from . import incidents, outcome, start
+from ..run import intents, outcome
+from ..run.outcome import Judgement
+from . import incidents, start
 from .contacts import Contacts
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..records.run_state import How, Intent, State
     from ..records.spec import Spec
     from ..records.whole_run import Contact, PostedRequest, RunView
-    from ..records.words import Outcome
+    from ..run.outcome import Facts
     from .services import Services
 
 LONGEST_GAP_S = 60.0
@@ -164,7 +165,7 @@ class Coordinator:
         tasks = [task for task in self.view.tasks if wanted is None or task in wanted]
         asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
         self._tell("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
-        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(facts(request))}
+        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
@@ -182,9 +183,10 @@ class Coordinator:
             self._stop_everything(stop_run, now)
 
     def _stop_everything(self, how: How, now: float) -> None:
-        """The outcome of a run that has one stays as it is."""
+        """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
         if not self.decided:
-            self._decide("Stopped", facts(how) or [fact("stopped")])
+            stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
+            self._decide(outcome.decided(self.view.facts()) or stopped)
         if self._shutdown is None:
             self._shutdown = Shutdown(self.view, now)
         self._shutdown.hurry(how, now)
@@ -262,36 +264,23 @@ class Coordinator:
                 before["want"],
                 before["generation"],
             ):
-                self._tell("request", facts(intent), host=host, task=task, by=intent["by"])
+                self._tell("request", why_of(intent), host=host, task=task, by=intent["by"])
 
     def _judge(self, now: float, wall: float) -> None:
-        view = self.view
-        if outcome.all_stop(view):
-            last = max(view.intents.values(), key=lambda intent: intent["version"])
-            self._decide("Stopped", facts(last) or [fact("stopped")])
-        elif outcome.has_succeeded(view):
-            self._succeed()
+        facts = self.view.facts()
+        end = outcome.decided(facts) or self._failure(now, wall)
+        if end is not None:
+            self._decide(end)
         else:
-            failure = self._failure(now, wall)
-            if failure is not None:
-                self._decide("Failed", failure.why, failure.task)
-            else:
-                view.wanted(start.released(view, self._blocked()), want="run")
-                self._describe(now)
+            self.view.wanted(start.released(self.view, self._blocked()), want="run")
+            self._describe(facts)
 
-    def _succeed(self) -> None:
-        warning = outcome.target_warning(self.view, self._services.newest_checkpoint())
-        if warning is not None:
-            self.view.data["warnings"].append(sentence([warning]))
-        self._decide("Succeeded", outcome.why_succeeded(self.view))
-
-    def _failure(self, now: float, wall: float) -> Optional[Failure]:
-        task = outcome.first_failure(self.view)
-        if task is not None:
-            return Failure(task, *outcome.why_failed(self.view, task))
+    def _failure(self, now: float, wall: float) -> Optional[Judgement]:
+        """What fails a run though no task has failed for good."""
         if self._lost_sessions:
-            return Failure(None, fact("session_lost"))
-        return self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+            return Judgement("Failed", [fact("session_lost")])
+        found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+        return Judgement("Failed", found.why, found.task) if found is not None else None
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
@@ -324,34 +313,33 @@ class Coordinator:
             return None
         return Failure(late[0], fact("not_ready", seconds=limit_s), *start.missing(self.view))
 
-    def _describe(self, now: float) -> None:
+    def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that goes on."""
-        view, data = self.view, self.view.data
-        data["missing"] = sentence(start.missing(view)) or None
-        stopped = outcome.was_stopped(view)
-        lost = list(incidents.still_open(view))
-        running = sum(view.state(task) in ("running", "stalled") for task in view.tasks)
-        if stopped is not None:
-            self._set_condition("Stopped", facts(view.intents[stopped]) or [fact("task_stopped", task=stopped)])
-        elif lost:
-            self._set_condition("Restarting", [fact("task_lost", task=lost[0]["task"]), *facts(lost[0])])
-        elif running:
-            self._set_condition("Running", [fact("tasks_run", count=running, of=len(view.tasks))])
+        data = self.view.data
+        data["missing"] = sentence(start.missing(self.view)) or None
+        lost = next(incidents.still_open(self.view), None)
+        now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
+        if now is not None:
+            self._set_condition(now)
         if data["phase"] != "starting" or not self._held_back():
             data["phase"] = "recovering" if lost else "running"
 
     def _held_back(self) -> bool:
         return any(intent["want"] == "hold" for intent in self.view.intents.values())
 
-    def _decide(self, kind: Outcome, why: List[Fact], cause: Optional[str] = None) -> None:
-        self.view.data["phase"] = "finishing"
-        self.view.data["missing"] = None
-        for one in incidents.still_open(self.view):
-            one["closed"] = sentence([fact("run_%s" % kind.lower())])
-        self._set_condition(kind, why, cause)
-
-    def _set_condition(self, kind: Outcome, why: List[Fact], cause: Optional[str] = None) -> None:
+    def _decide(self, end: Judgement) -> None:
         data = self.view.data
+        if end.kind == "Succeeded":
+            warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
+            data["warnings"] += [sentence([warning])] if warning is not None else []
+        data["phase"] = "finishing"
+        data["missing"] = None
+        for one in incidents.still_open(self.view):
+            one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
+        self._set_condition(end)
+
+    def _set_condition(self, now: Judgement) -> None:
+        data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
         before = data["condition"]
         if before["type"] == kind:
             before["cause"] = cause

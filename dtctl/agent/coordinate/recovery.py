@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, facts, headline, said, sentence
+from ..records.reasons import because, fact, headline, said, sentence, why_of
+from ..records.whole_run import tells_steps
 from ..run import policy
 from . import incidents
 
@@ -134,7 +135,7 @@ class Recovery:
         if ending["code"] == 0:
             return [fact("ps_ended")]
         if entry["attempt"] == ending["attempt"] and entry["state"] in ("backoff", "failed") and entry["reason"]:
-            return facts(entry)
+            return why_of(entry)
         return policy.why_ended(ending)
 
     def _left_to_its_agent(self, task: str, ending: Past, why: List[Fact], wall: float) -> Optional[Failure]:
@@ -278,7 +279,7 @@ def _plan(task: str, tasks: List[str], delay_s: float) -> Fact:
 
 def _recovered(one: Incident) -> List[Fact]:
     after_s = max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"])
-    again = fact("trains_again" if incidents.tells_steps(one) else "runs_again", seconds=after_s)
+    again = fact("trains_again" if tells_steps(one) else "runs_again", seconds=after_s)
     if one["back_to"] is None:
         return [again]
     lost = [] if one["step"] is None else [fact("steps_lost", count=max(0, one["step"] - one["back_to"]))]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, facts
-from . import outcome
+from ..records.reasons import because, fact, why_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class Shutdown:
     def _why(self) -> Because:
         condition = self._view.data["condition"]
         over = fact("run_%s" % condition["type"].lower())
-        return because([over] if self._well else [over, *facts(condition)])
+        return because([over] if self._well else [over, *why_of(condition)])
 
     def _settled(self, now: float) -> bool:
         """After a success the other tasks may come to their own end."""
@@ -66,7 +65,7 @@ class Shutdown:
     def _others(self) -> List[str]:
         """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
         view = self._view
-        return [task for task in outcome.going_on(view) if not view.serves(task) and view.reached(task)]
+        return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import fact, facts
+from ..records.reasons import fact, why_of
 from . import incidents
 
 TYPE_CHECKING = False
@@ -70,7 +70,7 @@ def _why(view: View, task: str) -> List[Fact]:
     if entry["state"] == "running" and view.current(task):
         return [fact("waits_to_listen", task=task, what=place["address"] or "its port")]
     if entry["state"] == "backoff":
-        return [fact("starts_again", task=task), *facts(entry)]
+        return [fact("starts_again", task=task), *why_of(entry)]
     return [fact("waits_in_state", task=task, text=entry["state"])]
 
 

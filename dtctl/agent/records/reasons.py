@@ -148,6 +148,7 @@ SENTENCES = {
     "not_heard": "its host has not been heard yet",
     "task_unknown": "its host knows no such task",
     "run_unknown": "its host knows no such run",
+    "no_run": "no host has a run",
     "other_run": "its host has another run",
     "no_answer": "its host gives no answer",
     "way_unknown": "how to reach %(host)s is not known here",
@@ -192,7 +193,7 @@ def explain(record: Because, why: "Iterable[Fact]") -> None:
     record.update(because(why))
 
 
-def facts(record: Because) -> "List[Fact]":
+def why_of(record: Because) -> "List[Fact]":
     """Why, as a record says it: by its sentence alone where its facts are of another build."""
     return record["why"] if record["why"] and all(map(_is_known, record["why"])) else said(record["reason"])
 

@@ -5,6 +5,12 @@ from .reasons import Why
 from .spec import Spec, refuse_unfit
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
 
+PROTOCOL = 1
+"""Of the conversation between a controller and a session; the greeting tells it."""
+
+START = b"\x1e"
+"""What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
+
 
 class Request(Record):
     """What every request about a run says; `run` null means the cluster's current run on this host."""

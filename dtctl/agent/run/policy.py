@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import fact, facts, sentence
+from ..records.reasons import fact, sentence, why_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,15 +61,15 @@ def after_exit(
     `jitter` lies between 0 and 1.
     """
     stalled = entry["state"] == "stalled"
-    what = [*(facts(entry) if stalled else why_ended(ending)), *verdict.beside]
+    what = [*(why_of(entry) if stalled else why_ended(ending)), *verdict.beside]
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
     if intent["want"] == "stop":
-        return Decision("stopped", facts(intent) or [fact("stopped")], restarts)  # any -> stopped
+        return Decision("stopped", why_of(intent) or [fact("stopped")], restarts)  # any -> stopped
     if replaced(intent, entry["generation"]):
         state: TaskState = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
-        return Decision(state, facts(intent) or [fact("restart")], intent["restarts"])
+        return Decision(state, why_of(intent) or [fact("restart")], intent["restarts"])
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
@@ -106,7 +106,7 @@ def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
     """An exit as facts."""
     error = ending.get("error")
     if error:
-        return facts({"reason": error, "why": ending["why"]})  # type: ignore[typeddict-item]
+        return why_of({"reason": error, "why": ending["why"]})  # type: ignore[typeddict-item]
     if ending["signal"] is not None:
         return [fact("killed", signal=ending["signal"])]
     return [fact("exit_unknown") if ending["code"] is None else fact("exited", code=ending["code"])]

@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from ..host import paths, ports, processes
 from ..logs.tail import last_lines
-from ..records.reasons import because, explain, fact, facts
+from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..run import exits, policy
 from . import keeper
@@ -89,18 +89,18 @@ class Task:
             return
         if state == "backoff" and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
             self._forget_attempt()
-            self._move("failed", facts(self.entry), wall)  # backoff -> failed
+            self._move("failed", why_of(self.entry), wall)  # backoff -> failed
         elif want in ("stop", "finish"):
             self._forget_attempt()
-            self._move("stopped", facts(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
+            self._move("stopped", why_of(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
         elif policy.replaced(intent, self.entry["generation"]):
-            why = facts(intent) or [fact("restart")]
+            why = why_of(intent) or [fact("restart")]
             if want == "hold":
                 self._hold(why, intent, intent["restarts"], wall)
             else:
                 self._begin(why, intent, intent["restarts"], now, wall)
         elif want == "run" and (state == "pending" or (self._start_at is not None and now >= self._start_at)):
-            why = facts(intent) if state == "pending" else []
+            why = why_of(intent) if state == "pending" else []
             self._begin(why, intent, self.entry["restarts"], now, wall)
         elif want == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)

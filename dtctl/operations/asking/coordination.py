@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
-from dtctl.agent.records.reasons import Fact, fact, facts
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.asking.verdict import Outcome, Verdict
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,7 @@ class Coordination:
 
 
 def _condition(entry: records.Condition) -> Condition:
-    cause = TaskId.parse(entry["cause"]) if entry["cause"] else None
-    return Condition(Verdict(Outcome(entry["type"]), tuple(facts(entry)), cause), entry["since"])
+    return Condition(Verdict.of(entry["type"], why_of(entry), entry["cause"]), entry["since"])
 
 
 def _contact(entry: records.Contact) -> Contact:
@@ -131,13 +130,13 @@ def _incident(entry: records.Incident) -> Incident:
         task=TaskId.parse(entry["task"]),
         host=entry["host"],
         noticed=entry["noticed"],
-        why=tuple(facts(entry)),
+        why=tuple(why_of(entry)),
         restarted=tuple(map(TaskId.parse, entry["tasks"])),
-        collateral={TaskId.parse(one["task"]): tuple(facts(one)) for one in entry["collateral"]},
+        collateral={TaskId.parse(one["task"]): tuple(why_of(one)) for one in entry["collateral"]},
         step=entry["step"],
         back_to=entry["back_to"],
         begun=entry["begun"],
-        tells_steps=any(step is not None for step in (entry["step"], *entry["told"].values())),
+        tells_steps=records.tells_steps(entry),
         recovered=entry["recovered"],
         closed=entry["closed"],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dtctl.agent.records.reasons import Fact, fact, facts
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry
 from dtctl.model import TaskId, TaskState
 
@@ -19,10 +19,6 @@ class Exit:
     code: int | None
     signal: int | None
     asked: bool
-
-    @property
-    def failed(self) -> bool:
-        return not self.asked and self.code != 0
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class TaskStatus:
             pid=entry["pid"],
             since=entry["since"],
             next_start=entry["next_start"],
-            why=tuple(facts(entry)),
+            why=tuple(why_of(entry)),
             ready=entry["ready"],
             step=entry["step"],
             code=end["code"] if end else None,

@@ -18,11 +18,11 @@ from dtctl.agent.records.reasons import (
     Fact,
     because,
     fact,
-    facts,
     fields_of,
     headline,
     named,
     sentence,
+    why_of,
 )
 
 BEFORE: dict[str, Fact] = {
@@ -161,6 +161,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("not_heard", {}, "its host has not been heard yet"),
     ("task_unknown", {}, "its host knows no such task"),
     ("run_unknown", {}, "its host knows no such run"),
+    ("no_run", {}, "no host has a run"),
     ("other_run", {}, "its host has another run"),
     ("no_answer", {}, "its host gives no answer"),
     ("way_unknown", {"host": "gpu-b"}, "how to reach gpu-b is not known here"),
@@ -189,7 +190,7 @@ def test_a_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, Any
 def test_a_fact_is_a_record_of_its_fields_and_no_others(kind: str, fields: dict[str, Any], words: str) -> None:
     one = fact(kind, **fields)
     assert checked(Fact, one) == one == {"kind": kind, **fields}
-    assert facts(made(Because, reason=words, why=[one])) == [one]
+    assert why_of(made(Because, reason=words, why=[one])) == [one]
 
 
 def test_every_kind_is_in_the_table() -> None:
@@ -249,9 +250,9 @@ def test_facts_make_one_sentence(why: list[Fact], words: str) -> None:
 
 def test_a_reason_of_an_older_build_is_its_sentence() -> None:
     older = checked(Because, {"reason": "killed by SIGKILL"})
-    assert facts(older) == [{"kind": "said", "text": "killed by SIGKILL"}]
-    assert sentence(facts(older)) == "killed by SIGKILL"
-    assert facts(checked(Because, {})) == []
+    assert why_of(older) == [{"kind": "said", "text": "killed by SIGKILL"}]
+    assert sentence(why_of(older)) == "killed by SIGKILL"
+    assert why_of(checked(Because, {})) == []
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_a_reason_of_an_older_build_is_its_sentence() -> None:
 def test_a_reason_of_a_newer_build_is_its_sentence(why: list[dict[str, Any]]) -> None:
     """Its record holds all the same: a build that tells one kind more is not one that tells nothing."""
     newer = checked(Because, {"reason": "words of its own", "why": [{**one, "new_field": 1} for one in why]})
-    assert sentence(facts(newer)) == "words of its own"
+    assert sentence(why_of(newer)) == "words of its own"
 
 
 def test_a_reason_is_limited_whatever_goes_into_it() -> None:

@@ -12,9 +12,9 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
-from dtctl.agent.records.reasons import Fact, because, explain, facts
+from dtctl.agent.records.reasons import Fact, because, explain, why_of
 from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
-from dtctl.agent.records.spec import Member, Spec
+from dtctl.agent.records.spec import Member, Spec, comes_back_alone
 from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
 from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import intents, policy
@@ -90,7 +90,7 @@ class SimTask:
 
     def __init__(self, place: Member, wall: float) -> None:
         self.name = place["task"]
-        self.own = place["scope"] == "task" and place["role"] not in ("lead", "ps")
+        self.own = comes_back_alone(place["role"], place["scope"])
         self.ready_s = 1.0
         self.entry = made(Entry, since=wall)
         self.intent = made(Intent, want="hold")
@@ -139,14 +139,14 @@ class SimTask:
             if alive:
                 self.end(wall, code=None, signal=15, asked=True)
             if entry["state"] == "backoff" and intent["by"] == "coordinator":
-                self.move("failed", facts(entry), wall)
+                self.move("failed", why_of(entry), wall)
             elif entry["state"] not in policy.FINAL:
-                self.move("stopped", facts(intent), wall)
+                self.move("stopped", why_of(intent), wall)
         elif newer:
             if alive:
                 self.end(wall, code=None, signal=15, asked=True)
             entry.update({"generation": intent["generation"], "restarts": intent["restarts"], "ready": False})
-            self.move("pending", facts(intent), wall)
+            self.move("pending", why_of(intent), wall)
         if intent["want"] in ("run", "finish") and entry["state"] == "pending":
             self.begin(wall)
         elif entry["state"] == "backoff" and self.own and wall >= (entry["next_start"] or 0.0):
