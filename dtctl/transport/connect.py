@@ -50,7 +50,7 @@ class Transports:
         return self._files.hostname(settings)
 
     def trust(self) -> Trust:
-        """For looking at host keys and pinning them."""
+        """The part that looks up host keys and pins them."""
         from dtctl.transport.ssh.trust import Trust
 
         return Trust(self._over_ssh().logins)

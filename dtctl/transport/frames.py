@@ -1,4 +1,4 @@
-"""What a host says is checked here, once, before anything is made of it (dtctl/agent/records)."""
+"""Checks what a host says, once, before anything is done with it (dtctl/agent/records)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FRAMES: Mapping[str, Any] = {
     "output": answers.Output,
     "event": StoryLine,
 }
-"""A `result` is checked by whoever knows what it answers."""
+"""A `result` is checked by the caller, who knows which request it answers."""
 
 
 def checked_frame(host: str, message: Message) -> Message:

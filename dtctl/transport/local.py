@@ -23,7 +23,7 @@ from dtctl.transport.stream import RemoteExit, StreamSession
 
 READ_BYTES = 256 * 1024
 END_TIMEOUT_S = 10.0
-"""For the session to undo what is not complete after the end of its input."""
+"""How long the session may take, after the end of its input, to undo what is incomplete."""
 
 
 class LocalTransport:

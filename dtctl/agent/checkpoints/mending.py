@@ -39,10 +39,9 @@ class _TooLate(Exception):
 
 
 def mend(directory: str) -> List[str]:
-    """Says in words what was set aside and what could not be. Call it only while nobody writes there.
+    """Sets damaged checkpoints aside and says in words what it did. Call it only while nobody writes there.
 
     Without a complete checkpoint it touches nothing.
-
     """
     until = time.monotonic() + LIMIT_S
     try:

@@ -11,7 +11,7 @@ from dtctl.config.sections.base import REQUIRED, Section
 
 
 class LaunchKeys(Section):
-    """What a trainer process is given."""
+    """What a trainer process gets."""
 
     command: v.Words | None = Field(
         default=None,

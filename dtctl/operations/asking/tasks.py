@@ -50,7 +50,7 @@ class TaskStatus:
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
-        """As its agent tells it."""
+        """From what its agent tells."""
         end = entry["exit"]
         return cls(
             id=task,
@@ -82,7 +82,7 @@ def how_it_ended(task: TaskStatus) -> str:
 
 
 def exit_words(code: int | None, signal: int | None) -> str:
-    """As shells count (128 + n), and by name."""
+    """By number as shells count (128 + n), and by name."""
     if signal is not None:
         import signal as signals
 

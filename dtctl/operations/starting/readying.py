@@ -1,4 +1,4 @@
-"""The part of a conversation in which a host is made ready: it says what it lacks and how far it has come."""
+"""The part of a conversation that makes a host ready: it says what it lacks and how far it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def converse(session: Session, sender: Sender | None, report: Report, *, until: 
 
 
 class _Needs:
-    """A host may ask for each file twice, as one that it has lost meanwhile, and for no other."""
+    """A host may ask for each file of the bundle twice, because it may have lost one meanwhile."""
 
     def __init__(self, host: str, sender: Sender | None) -> None:
         self._host = host
