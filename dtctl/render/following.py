@@ -32,7 +32,7 @@ class Narrator:
             self._away.add(event.host)
             show_host_errors({event.host: event.error})
             if event.host == self._coordinator and not event.final:
-                note("the run goes on without it; trying again")
+                note("the run continues without it; trying again")
         elif isinstance(event, Back) and event.host in self._away:
             self._away.discard(event.host)
             note(f"{event.host} can be reached again")

@@ -82,7 +82,7 @@ def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> 
         stopping.send_signal(signal.SIGINT)
         said = stopping.stdout.read() if stopping.stdout else ""
     assert stopping.returncode == 130
-    assert "goes on there" in said
+    assert "still carried out there" in said
     eventually(lambda: not home.processes(), 60, "every process to end")
     assert home.outcome() == "Stopped"
 
@@ -174,7 +174,7 @@ def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None
         following.send_signal(signal.SIGINT)
         rest = following.stdout.read()
     assert following.returncode == 130
-    assert "the run goes on" in rest
+    assert "the run continues" in rest
     assert set(home.states().values()) == {"running"}
 
 
