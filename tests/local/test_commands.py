@@ -107,7 +107,7 @@ def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(h
     home.dtctl("up", "--local")
     first = home.status()["run"]
     refused = home.run("replace", "node-2")
-    assert (refused.returncode, "asks before it does" in refused.stderr) == (2, True)
+    assert (refused.returncode, "so it asks first" in refused.stderr) == (2, True)
     assert home.status()["run"] == first
     done = home.run("replace", "node-2", "--yes")
     assert done.returncode == 0, done.stderr

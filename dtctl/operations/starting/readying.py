@@ -31,7 +31,7 @@ def converse(session: Session, sender: Sender | None, report: Report, *, until: 
         elif message.type == "need":
             needs.serve(session, message, report)
         else:
-            raise untrue(host, f"sends a `{message.type}` where a `{until}` was awaited")
+            raise untrue(host, f"sent a `{message.type}` instead of a `{until}`")
     return message
 
 

@@ -236,7 +236,7 @@ def test_a_long_list_is_folded(code: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("name", ["[a]*?\\.env", ".env.a b", ".env.[x]", "keys [1]/id_rsa"])
 def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {name: "X"})))
-    rule = capsys.readouterr().err.partition("say so with ")[2].removesuffix(" in .dtctlignore)\n")
+    rule = capsys.readouterr().err.partition("a line such as ")[2].removesuffix(" in .dtctlignore pushes one)\n")
     write(code, {".dtctlignore": rule + "\n"})
     assert name in sent(scan(code))
 
