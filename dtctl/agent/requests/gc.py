@@ -203,7 +203,7 @@ def _bundle_locks(directory: str) -> Iterator[str]:
 
 
 def _half_made(root: str, now: float) -> Iterator[str]:
-    """Directories of runs whose making, or whose removal, has not come to its end."""
+    """Directories of runs that were only half made or half removed."""
     directory = os.path.join(root, "runs")
     for run in paths.entries(directory):
         if run.startswith(old_runs.REMOVED):

@@ -11,14 +11,14 @@ import pytest
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations.asking import streams
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.verdict import Outcome
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
-END = told("Succeeded", "worker:0 came to its end", phase="ended")
+END = told("Succeeded", "worker:0 finished", phase="ended")
 RESULT = {"type": "result", "run": "digits-1"}
 
 
