@@ -96,7 +96,7 @@ class UpProgress:
 
 
 def awaited(texts: Iterable[str]) -> str:
-    """The tasks that hosts report (`ps:0 starting; worker:0 held`), less those that wait for others."""
+    """Of what hosts say of their tasks (`ps:0 starting; worker:0 held`) those that are not held by others."""
     tasks = [part for text in texts for part in text.split("; ") if not part.endswith((" held", " running"))]
     more = len(tasks) - _SHOWN_TASKS
     return "; ".join(tasks[:_SHOWN_TASKS]) + (f" and {more} more" if more > 0 else "")
@@ -117,7 +117,7 @@ def _bars() -> Bars:
             return text(task.description)
 
     class Note(ProgressColumn):
-        """What a host is doing, short enough to be drawn eight times a second."""
+        """What a host says of its work, short enough to be drawn eight times a second."""
 
         def render(self, task: Task) -> Text:
             return text((task.fields["note"][:_SHOWN_NOTE], "dim"))

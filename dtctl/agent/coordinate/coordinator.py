@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from .services import Services
 
 LONGEST_GAP_S = 60.0
-"""The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
+"""Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
 
 
 MOST_ACCUSATIONS = 10
-"""How many of one host are reported: it may always find something new to lie about."""
+"""Of one host that are told, for it may find ever new things to lie about."""
 
 
 class Coordinator:
@@ -110,7 +110,7 @@ class Coordinator:
         return True
 
     def accuse(self, host: str, reason: str, wall: float) -> None:
-        """A host said something invalid, which was ignored. Reported once, and again when it says something else."""
+        """What a host said does not hold, and was not heard. Told once, and again when it is something else."""
         self._wall = wall
         if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
             self._accused[host] = reason
@@ -123,13 +123,13 @@ class Coordinator:
         self._tell("request", reason="up", by=self._spec["controller"])
 
     def rebuild(self, reason: str, wall: float) -> None:
-        """For a coordinator without a cluster.json: everything follows from what the agents tell."""
+        """For one that has no cluster.json any more: everything follows from what the agents tell."""
         self._wall = wall
         self._rebuilt = True
         self._tell("contact", host=self.view.own_host, reason=reason)
 
     def resume(self, now: float, wall: float) -> None:
-        """For a coordinator that follows another: it awaits the hosts that were connected to that one."""
+        """For one that comes after another: who was connected to that is awaited."""
         gap_s = max(0.0, wall - self.view.data["time"])
         self._wall = wall
         own = self.view.own_host

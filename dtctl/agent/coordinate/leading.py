@@ -76,7 +76,7 @@ class Leading:
         self._superseded: Optional[List[Identity]] = None
         self._listen_at = now
         self._welcome: Set[str] = set()
-        """Hosts whose current connection began with a valid hello."""
+        """Hosts whose present connection has begun with a hello that holds."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -106,7 +106,7 @@ class Leading:
         return min((at for at in times if at is not None), default=None)
 
     def close(self) -> None:
-        """The last messages still arrive."""
+        """What was told last still arrives."""
         if self._hub is not None:
             self._hub.close()
 
@@ -131,7 +131,7 @@ class Leading:
             self.coordinator.listens(None, wall)
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[str]]:
-        """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
+        """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""
         try:
             found = paths.read_record(self._path, RunView)
             if found is None or is_of(found, self._spec):

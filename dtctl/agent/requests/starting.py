@@ -21,7 +21,7 @@ MARGIN_S = 60.0
 
 TELL_S = 1.0
 LONGEST_TEXT = 65_536
-"""The longest text, as in records.answers.Text."""
+"""As records.answers.Text says."""
 
 _HELD = ("pending", "starting")
 
@@ -43,7 +43,7 @@ def refuse_taken_ports(spec: Spec) -> None:
 
 
 def wait(talk: Conversation, run: Run) -> State:
-    """The state in which every task has begun, or has failed to. Tells the controller what the start is waiting for.
+    """The state in which every task has begun, or has failed to. Tells the controller what is awaited.
 
     Raises as Conversation.pause, and Refused when the time is over.
     """
@@ -71,7 +71,7 @@ def has_begun(state: State, spec: Spec) -> bool:
 
 
 def standing(state: State, spec: Spec) -> str:
-    """What the tasks of this host do during the start: `ps:0 running, waits to listen; worker:0 held`."""
+    """What the tasks of this host do while the start goes on: `ps:0 running, waits to listen; worker:0 held`."""
     return "; ".join("%s %s" % (task["id"], _doing(state["tasks"][task["id"]], task)) for task in spec["tasks"])
 
 

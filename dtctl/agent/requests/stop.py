@@ -118,7 +118,7 @@ def stop_tasks(run: runs.Run, tasks: List[str], how: How, everything: bool) -> S
 
 
 def stopped_result(run: str, stopped: List[str], already: List[str], survivors: List[Survivor]) -> StopResult:
-    """The result of a single host."""
+    """Of one host alone."""
     return {
         "run": run,
         "stopped": stopped,

@@ -113,7 +113,7 @@ def _succeeded(facts: Facts, task: str) -> bool:
 
 
 def _success_reason(facts: Facts) -> str:
-    return "%s finished" % facts.deciding[0] if len(facts.deciding) == 1 else "every worker finished"
+    return "%s came to its end" % facts.deciding[0] if len(facts.deciding) == 1 else "every worker came to its end"
 
 
 def _first_failure(facts: Facts) -> Optional[str]:

@@ -1,4 +1,4 @@
-"""Rebuilds state.json and intent.json when the files are damaged."""
+"""state.json and intent.json anew, where what is on the disk does not hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNASKED = ("backoff", "failed", "succeeded")
 
 
 def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None]) -> State:
-    """Reads state.json. A damaged one is put aside, `told` is called, and the state is rebuilt from the events."""
+    """What state.json says. One that is damaged is put aside, and `told` so; it is told by the events instead."""
     try:
         found = files.state()
         if (found["run"], found["host"], {*found["tasks"]}) == (
@@ -45,7 +45,7 @@ def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None])
 
 
 def intents(spec: Spec, state: State) -> IntentFile:
-    """Intents that leave the tasks as they are. Any order of the coordinator overrides them."""
+    """What may have been wanted of the tasks, so that they go on as they are. Any order of the coordinator holds."""
     tasks = {task: _going_on(spec, entry) for task, entry in state["tasks"].items()}
     return made(IntentFile, serial=state["intent_serial"], tasks=tasks)
 
@@ -57,7 +57,7 @@ def _going_on(spec: Spec, entry: Entry) -> Intent:
 
 
 def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
-    """Rebuilt from the events; the processes themselves are found by the attempts' directories."""
+    """As the events tell it; the processes themselves are found by the attempts' directories."""
     from ..host.secrets import Masks
 
     rebuilt = first_state(spec, wall)

@@ -47,7 +47,7 @@ class TaskStatus:
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
-        """From what its agent tells."""
+        """As its agent tells it."""
         end = entry["exit"]
         return cls(
             id=task,
@@ -79,7 +79,7 @@ def how_it_ended(task: TaskStatus) -> str:
 
 
 def exit_words(code: int | None, signal: int | None) -> str:
-    """By number as shells count (128 + n), and by name."""
+    """As shells count (128 + n), and by name."""
     if signal is not None:
         return f"killed by {signal_name(signal)} ({128 + signal})"
     return "exit code unknown" if code is None else f"exit code {code}"

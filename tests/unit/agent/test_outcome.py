@@ -155,7 +155,7 @@ def test_a_success_says_whose() -> None:
     every = outcome.decided(facts(dict.fromkeys(COLLECTIVE, "succeeded"), deciding=COLLECTIVE))
     assert alone is not None
     assert every is not None
-    assert (alone.reason, every.reason) == ("worker:0 finished", "every worker finished")
+    assert (alone.reason, every.reason) == ("worker:0 came to its end", "every worker came to its end")
 
 
 @pytest.mark.parametrize(

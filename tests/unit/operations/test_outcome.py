@@ -178,7 +178,7 @@ def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
 @pytest.mark.parametrize(
     ("states", "unreachable", "verdict"),
     [
-        ("running running succeeded running", "", Verdict(Outcome.SUCCEEDED, "worker:0 finished")),
+        ("running running succeeded running", "", Verdict(Outcome.SUCCEEDED, "worker:0 came to its end")),
         ("running running running succeeded", "", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
         ("pending pending pending starting", "", Verdict(Outcome.CREATED, "no task runs yet")),
         ("pending pending pending starting", "d", Verdict(Outcome.RUNNING, "0 of 4 tasks run")),

@@ -95,7 +95,7 @@ class SimTask:
         self.intent = made(Intent, want="hold")
         self.events: list[Fields] = []
         self.stubborn = False
-        """Does not end when it is asked to."""
+        """Does not come to its end when it is asked to."""
 
     def move(self, state: TaskState, reason: str, wall: float) -> None:
         self.events.append({"task": self.name, "from": self.entry["state"], "to": state, "reason": reason})
