@@ -32,7 +32,7 @@ REACH_S = 5.0
 """How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
 
 AWAY_S = 30.0
-"""A host that was not heard for so long keeps nobody from calling a decided run over."""
+"""A decided run counts as over although a host has not been heard for this long."""
 
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
@@ -149,7 +149,7 @@ class WholeRun:
 
 
 def _book(path: str) -> RequestBook:
-    """requests.json. One that is damaged is put aside: what was in it nobody can carry out."""
+    """Reads requests.json. A damaged one is put aside: nobody can carry out what was in it."""
     try:
         book = paths.read_record(path, RequestBook)
     except paths.Damaged:
@@ -174,7 +174,7 @@ def coordinators_port(spec: Spec) -> Optional[int]:
 
 
 def coordinates(run: runs.Run) -> bool:
-    """Whether this host is the one whose supervisor decides for the run."""
+    """Whether this host's supervisor decides for the run."""
     return leads(run.spec)
 
 
