@@ -17,7 +17,7 @@ FIRST_PORT = 2222
 """Where ports begin for a job that names none; the port of TensorFlow's own examples."""
 LAST_PORT = 65535
 MOST_TASKS = 10_000
-"""In one cluster; each is told the addresses of all others."""
+"""The most tasks of one cluster; each is told the addresses of all others."""
 
 Claim = tuple[str, ...]
 """Something that can have one listener on a port: a machine, or an address as other hosts use it."""
@@ -111,8 +111,8 @@ def give_ports(
 
 
 def _claims(host: Host) -> tuple[Claim, ...]:
-    """Two hosts of an inventory are one machine if SSH goes to the same server for both, or to none."""
-    machine = ("here",) if host.ssh is None else ("ssh", host.ssh.target, str(host.ssh.port or 22), host.ssh.jump or "")
+    """Two hosts of an inventory are one machine if they are reached in the same way."""
+    machine = host.reach.machine
     return (machine,) if host.address is None else (machine, ("address", host.address))
 
 

@@ -1,4 +1,4 @@
-"""How SSH reaches one host: what the host says, over what is said for all, with paths made absolute."""
+"""How SSH reaches one host: the host's own settings override those for all, and paths are absolute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from dtctl.config.names import check_names, split_place
 from dtctl.config.sections import HostSsh, SshDefaults
 from dtctl.errors import UsageError
-from dtctl.model import SshSettings
+from dtctl.reach import SshSettings
 
 
 def ssh_settings(name: str, own: HostSsh, defaults: SshDefaults, home: Path) -> SshSettings:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from dtctl.config import values as v
 from dtctl.config.sections.base import Section
+from dtctl.reach import Other
 
 
 class SshDefaults(Section):
@@ -30,7 +31,7 @@ class SshDefaults(Section):
     )
     host_keys: v.HostKeys = Field(
         default="strict",
-        description="what to do with a host key that is not known: `strict` refuses it (`dtctl trust` pins it once "
+        description="what to do with an unknown host key: `strict` refuses it (`dtctl trust` pins it once "
         "you have seen it), `accept-new` pins it unseen; a key that has changed is always refused",
         examples=["accept-new"],
     )
@@ -106,6 +107,6 @@ class HostEntry(Section):
         description="directories here, in place of those of `dirs`",
         examples=["{data: /ssd/digits}"],
     )
-    transport: v.TransportName = Field(
-        default="ssh", description="`local`: this machine, without SSH", examples=["local"]
+    transport: v.Transport = Field(
+        default=Other("ssh"), description="`local`: this machine, without SSH", examples=["local"]
     )

@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host, SshSettings, TaskId
+from dtctl.model import Host, TaskId
 from dtctl.plan.values import Roster, SuccessRule
+from dtctl.reach import Local, Other, Reach, SshSettings
 
 RECORD_VERSION = 1
 
@@ -28,13 +29,13 @@ class RunRecord:
     run: str | None
     file: Path | None
     hosts: Mapping[str, Host]
-    """Those with a task that this machine knows a way to; of its own records, all of them."""
+    """Hosts with a task that this machine can reach; in its own records, all of them."""
     roster: Mapping[TaskId, str]
     """Task -> host, in the order of the file."""
     lead: TaskId
     success: SuccessRule
     servers: frozenset[TaskId] = frozenset()
-    """Those that others need to the last of their steps."""
+    """Tasks that others need up to their last step."""
     created: float = 0.0
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
@@ -107,7 +108,7 @@ class RunRecord:
         return tuple(task for task, place in self.roster.items() if place == host)
 
     def names_on(self, host: str) -> frozenset[str]:
-        """Of a host's tasks, as records have them."""
+        """The names of a host's tasks, as records write them."""
         return frozenset(map(str, self.tasks_on(host)))
 
     def names_by_host(self) -> dict[str, frozenset[str]]:
@@ -120,14 +121,14 @@ class RunRecord:
             "cluster": self.cluster,
             "run": self.run,
             "file": str(self.file) if self.file else None,
-            "hosts": [dataclasses.asdict(host) for host in self.hosts.values()],
+            "hosts": [_told(host) for host in self.hosts.values()],
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
             "success": self.success,
             "servers": sorted(map(str, self.servers)),
             "created": self.created,
             "replaced": dict(self.replaced),
-            "others": [dataclasses.asdict(host) for host in self.others.values()],
+            "others": [_told(host) for host in self.others.values()],
             "grace_s": self.grace_s,
         }
 
@@ -170,6 +171,20 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
     )
 
 
+def _told(host: Host) -> dict[str, Any]:
+    told = dataclasses.asdict(host)
+    return {**told, "reach": {**told["reach"], "transport": host.reach.transport}}
+
+
 def _host(entry: Mapping[str, Any]) -> Host:
-    ssh = SshSettings(**entry["ssh"]) if entry["ssh"] else None
-    return Host(**{**entry, "ssh": ssh})
+    said = dict(entry)
+    if "ssh" in said:  # of earlier versions, which wrote null for this machine
+        settings = said.pop("ssh")
+        said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
+    return Host(**{**said, "reach": _reach(**said["reach"])})
+
+
+def _reach(transport: str, **settings: Any) -> Reach:
+    if transport == Local.transport:
+        return Local(**settings)
+    return SshSettings(**settings) if transport == SshSettings.transport else Other(transport, **settings)

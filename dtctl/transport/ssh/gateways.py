@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from dtctl.model import SshSettings
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh.connection import StrictConnection
 from dtctl.transport.ssh.errors import Destination
 
@@ -58,7 +58,7 @@ class Gateways:
         return lease
 
     def forget_failures(self) -> None:
-        """Called when something has changed because of which the next attempt may succeed."""
+        """Called when something has changed that may let the next attempt succeed."""
         with self._lock:
             self._shared = {settings: shared for settings, shared in self._shared.items() if not shared.has_failed()}
 

@@ -16,7 +16,7 @@ from fabric import Config
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import SshSettings
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.authentication import KeyAuthentication, LoginRefused
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
@@ -161,7 +161,7 @@ class Logins:
 
 
 def explain(connection: StrictConnection, to: Destination, error: BaseException, timeout_s: float) -> DtctlError | None:
-    """What a failed attempt means; None: the server had no time for us, and it is worth trying again."""
+    """What a failed attempt means; None: the server was too busy, and it is worth trying again."""
     protocol, proxy = connection.protocol, connection.proxy
     if isinstance(error, LoginRefused):
         return errors.login_timed_out(to, timeout_s) if error.late else errors.cannot_log_in(to, error)

@@ -15,6 +15,7 @@ from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.push import push
 from dtctl.operations.starting import readying
 from dtctl.operations.starting.readying import converse
+from dtctl.reach import Local
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -30,7 +31,7 @@ def sender(tmp_path: Path) -> Sender:
 
 def conversation(frames: Frames, sender: Sender | None, until: str = "result") -> list[Progress]:
     """What is told of it."""
-    session = FakeSession(Host("gpu-3", None), lambda _, fields: frames if fields["type"] == "go" else [])
+    session = FakeSession(Host("gpu-3", Local()), lambda _, fields: frames if fields["type"] == "go" else [])
     session.send({"type": "go"})
     told: list[Progress] = []
     converse(session, sender, told.append, until=until)
@@ -48,8 +49,8 @@ def need(*indexes: int) -> dict[str, Any]:
         ([need(2**53)], "gpu-3 needs a file"),
         ([need(0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
         ([need() for _ in range(2000)], "gpu-3 keeps asking for the same files"),
-        ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sends a `started` where a `result` was awaited"),
-        ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sends a `log`"),
+        ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sent a `started` instead of a `result`"),
+        ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],
 )
 def test_what_no_bundle_has_is_not_sent(frames: Frames, why: str, sender: Sender) -> None:

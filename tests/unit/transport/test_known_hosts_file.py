@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dtctl.config import load_cluster
 from dtctl.config.known_hosts import why_not_written
 from dtctl.errors import ConfigError, HostKeyError, TransportError, UsageError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh import known_hosts_file
 from dtctl.transport.ssh.connection import HostKeys
 from dtctl.transport.ssh.errors import Destination
@@ -253,7 +254,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(project: Path) -> N
     with (project / "sparse").open("wb") as stream:
         stream.truncate(1 << 40)
     for name in ("fifo", "zero", "sparse", "."):
-        with pytest.raises(TransportError, match=r"no regular file|more than 16000000 bytes|directory|neither"):
+        with pytest.raises(TransportError, match=r"not a regular file|more than 16000000 bytes|directory|neither"):
             accept(project / name, project)
     assert known_hosts_file.read(Path("/dev/null")) == ""
 
