@@ -102,8 +102,7 @@ class Coordinator:
             self._recovery.pass_over(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
-        self._take_up(host, message["intents"])
-        self._obey(message["stop_run"], now)
+        self._take_up(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
@@ -174,12 +173,6 @@ class Coordinator:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
-    def _obey(self, stop_run: Optional[How], now: float) -> None:
-        """A session on some host was asked to end the run, maybe while nobody could reach this one."""
-        if stop_run is not None and not self._obeyed:
-            self._tell("request", reason="stop", by=stop_run["by"])
-            self._stop_everything(stop_run, now)
-
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run that has one stays as it is."""
         if not self.decided:
@@ -249,8 +242,11 @@ class Coordinator:
         self._told_over.discard(host)
         self._told_mending.pop(host, None)
 
-    def _take_up(self, host: str, offered: Mapping[str, Intent]) -> None:
-        """A session on that host may have been asked directly, while nobody could reach this one."""
+    def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
+        """A session on that host may have been asked directly, while nobody could reach this one.
+
+        That the run is to end holds whatever the version: nobody who knew of it would have asked for anything else.
+        """
         self._acknowledged[host] = _versions(offered)
         sent = self._sent.setdefault(host, {})
         sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
@@ -262,6 +258,10 @@ class Coordinator:
                 before["generation"],
             ):
                 self._tell("request", host=host, task=task, reason=intent["reason"], by=intent["by"])
+        end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
+        if end is not None and not self._obeyed:
+            self._tell("request", reason="stop", by=end["by"])
+            self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
         view = self.view

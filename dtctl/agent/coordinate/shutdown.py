@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..run import ending
 from . import outcome
 
 TYPE_CHECKING = False
@@ -44,7 +45,7 @@ class Shutdown:
 
     def _begin_to_stop(self, now: float) -> None:
         self._stopped = now
-        self._stop([task for task in self._not_stopped() if not self._view.serves(task)])
+        self._stop(ending.first(self._view.roster.values(), self._not_stopped()))
 
     def host_is_done(self, host: str) -> bool:
         """Every task there has ended, and nothing more will be asked of its agent."""

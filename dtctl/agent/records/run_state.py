@@ -24,6 +24,14 @@ class AgentProcess(Process):
     since: Usual[Epoch, 0.0]
 
 
+class How(Record):
+    """How a person asks for an end."""
+
+    reason: Reason
+    by: By
+    grace_s: Usual[Optional[Seconds], None]
+
+
 class Intent(Record):
     """What is wanted of one task. Of two the one with the higher version holds."""
 
@@ -36,17 +44,11 @@ class Intent(Record):
     grace_s: Usual[Optional[Seconds], None]
     reason: Usual[Reason, ""]
     by: Usual[By, ""]
+    ends_run: Usual[Optional[How], None]
+    """The whole run is to end, as a session on the task's host was asked."""
 
 
 Intents = Dict[TaskName, Intent]
-
-
-class How(Record):
-    """How a person asks for an end."""
-
-    reason: Reason
-    by: By
-    grace_s: Usual[Optional[Seconds], None]
 
 
 class IntentFile(Record):
@@ -56,8 +58,6 @@ class IntentFile(Record):
     session: Usual[Optional[Process], None]
     """The session that has not yet said `keep`."""
     tasks: Intents
-    stop_run: Usual[Optional[How], None]
-    """The whole run is to end, as a session on this host was asked."""
 
 
 class Ending(Record):

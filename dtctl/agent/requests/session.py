@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..records import answers
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 LONGEST_TEXT = 65_536
 """Of an error, as records.answers.Text says."""
@@ -34,8 +34,8 @@ REQUESTS = {
     "logs": "status.logs",
     "runs": "status.list_runs",
     "stop": "stop.stop",
-    "restart": "stop.restart",
-    "down": "stop.down",
+    "restart": "restart.restart",
+    "down": "down.down",
     "exec": "execute.execute",
     "events": "events.events",
     "gc": "gc.collect",

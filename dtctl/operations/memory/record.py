@@ -17,7 +17,6 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Cluster, Host, SshSettings, TaskId
 from dtctl.plan.success import success_rule
 from dtctl.plan.values import RunPlan, SuccessRule
-from dtctl.ways import PS, role_of, serves, way_of
 
 RECORD_VERSION = 1
 
@@ -35,8 +34,6 @@ class RunRecord:
     """Task -> host, in the order of the file."""
     lead: TaskId
     success: SuccessRule
-    servers: frozenset[TaskId] = frozenset()
-    """Those that others need to the last of their steps."""
     created: float = 0.0
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
@@ -100,7 +97,6 @@ class RunRecord:
             roster=roster,
             lead=TaskId.parse(inventory["lead"]),
             success=inventory["success"],
-            servers=frozenset(TaskId.parse(member["task"]) for member in inventory["roster"] if member["serves"]),
             created=inventory["created"],
             replaced=inventory["replaced"],
         )
@@ -126,7 +122,6 @@ class RunRecord:
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
             "success": self.success,
-            "servers": sorted(map(str, self.servers)),
             "created": self.created,
             "replaced": dict(self.replaced),
             "others": [dataclasses.asdict(host) for host in self.others.values()],
@@ -139,8 +134,6 @@ class RunRecord:
         hosts = [_host(entry) for entry in data["hosts"]]
         others = [_host(entry) for entry in data.get("others", [])]
         roster = {TaskId.parse(task): host for task, host in data["roster"]}
-        # Earlier versions, which did not say who serves, knew ps alone.
-        servers = data.get("servers", [str(task) for task in roster if task.job == PS])
         return cls(
             cluster=data["cluster"],
             run=data["run"],
@@ -149,7 +142,6 @@ class RunRecord:
             roster=roster,
             lead=TaskId.parse(data["lead"]),
             success=cast("SuccessRule", data["success"]),
-            servers=frozenset(map(TaskId.parse, servers)),
             created=data["created"],
             replaced=data.get("replaced", {}),
             others={host.name: host for host in others},
@@ -160,7 +152,7 @@ class RunRecord:
 def record_of_cluster(cluster: Cluster) -> RunRecord:
     """The record that stands for whatever run of the cluster its hosts have."""
     roster = {task: cluster.host_of(task).name for task in cluster.tasks()}
-    used, way = set(roster.values()), way_of(cluster)
+    used = set(roster.values())
     return RunRecord(
         cluster=cluster.name,
         run=None,
@@ -169,7 +161,6 @@ def record_of_cluster(cluster: Cluster) -> RunRecord:
         roster=roster,
         lead=cluster.lead,
         success=success_rule(cluster),
-        servers=frozenset(task for task in roster if serves(role_of(task, cluster.lead), way)),
         others={name: host for name, host in cluster.hosts.items() if name not in used},
         grace_s=cluster.grace_s,
     )
