@@ -166,8 +166,8 @@ class Coordinator:
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
-            running = [task for task in tasks if self.view.intents[task]["want"] != "stop"]
-            self.view.wanted(running, want="stop", **how)
+            asked = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
+            self.view.wanted(asked, want="stop", **how)
         elif not self.decided:
             for task in tasks:
                 generation = self.view.intents[task]["generation"] + 1

@@ -31,6 +31,7 @@ class Shutdown:
     def hurry(self, how: How, now: float) -> None:
         """A person asks for the end of everything: nobody is waited for. `how`: grace_s, reason and by."""
         self._how = how
+        self._stop(self._ending())  # they may be given less time than before
         self._begin_to_stop(now)
 
     def step(self, now: float) -> None:
@@ -69,6 +70,9 @@ class Shutdown:
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
+
+    def _ending(self) -> List[str]:
+        return [task for task in outcome.going_on(self._view) if self._view.intents[task]["want"] == "stop"]
 
     def _stop(self, tasks: List[str]) -> None:
         self._view.wanted(tasks, want="stop", **self._how)

@@ -144,11 +144,12 @@ class WholeRun:
         return 2 * grace_s  # servers end after the others
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
-        """What hosts tell of that has outlived its end, and what has not ended in time on hosts that are heard."""
-        found: List[Survivor] = []
+        """What is left here; of hosts that are heard what they tell of, and what has not ended in time."""
+        here = self._run.spec["host"]
+        found = self._run.survivors([task for task in tasks if self.hosts[task] == here])
         for task in tasks:
             entry = self.entry(task)
-            if entry is None:
+            if entry is None or self.hosts[task] == here:
                 continue
             found += [{"task": task, "pid": one["pid"], "command": one["command"]} for one in entry["left"]]
             silent = entry["state"] in policy.FINAL or not self._contact(task)["connected"]

@@ -186,7 +186,7 @@ HOST = record().to_json()["hosts"][0]
         damaged(roster=5), damaged(hosts=[5]), damaged(hosts=[{**HOST, "name": ["a"]}]), damaged(lead="boss:7"),
         damaged(hosts=[{**HOST, "ssh": {"target": 5}}]), damaged(hosts=[{**HOST, "ssh": {"target": "a", "port": "x"}}]),
         damaged(hosts=[{**HOST, "ssh": {"target": "a", "host_keys": "off"}}]), damaged(success=["x"]),
-        damaged(cluster=None), damaged(run=7), damaged(servers=["x:9"]), damaged(file=5), damaged(replaced=[1]),
+        damaged(cluster=None), damaged(run=7), damaged(file=5), damaged(replaced=[1]),
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
     ],
 )  # fmt: skip

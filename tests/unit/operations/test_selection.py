@@ -56,9 +56,3 @@ def test_hosts_are_named_plainly_or_by_their_tasks() -> None:
 
 def test_a_record_goes_through_json_unchanged() -> None:
     assert RunRecord.from_json(RECORD.to_json()) == RECORD
-
-
-def test_a_record_of_an_earlier_version_takes_ps_for_the_servers() -> None:
-    data = RECORD.to_json()
-    del data["servers"]
-    assert RunRecord.from_json(data) == RECORD
