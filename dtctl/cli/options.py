@@ -95,7 +95,8 @@ class Scope:
 
         `for_its_hosts`: for something that needs no run: where there is none those of the cluster file are meant.
         """
-        from dtctl.operations.memory.record import record_of_cluster
+        from dtctl.operations.memory.record import record_of
+        from dtctl.plan.roster import plan_roster
 
         record = self.memory.load(self.run) if self.run else None
         if record is not None:
@@ -106,7 +107,7 @@ class Scope:
         if record is None and file and not for_its_hosts:
             record = self.memory.place_of(file)
         if record is None and file:
-            record = record_of_cluster(self.cluster(file))
+            record = record_of(plan_roster(self.cluster(file)))
         if record is None:
             raise UsageError(
                 "there is no cluster.yaml here and no run is remembered",
@@ -144,6 +145,7 @@ class Scope:
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
         from dtctl.config.names import check_names
+        from dtctl.reach import SshSettings
 
         own: dict[str, Any] = {
             "user": self.user,
@@ -152,7 +154,9 @@ class Scope:
         }
         check_names(own)
         given = {name: value for name, value in own.items() if value is not None}
-        return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, **given)) if host.ssh and given else host
+        if not given or not isinstance(host.reach, SshSettings):
+            return host
+        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
 
 
 class _Late(Mapping[str, "Host"]):

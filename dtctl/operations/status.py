@@ -8,17 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.agreement import agreed, dissenters
 from dtctl.operations.asking.conversation import Request, ask, knows_no_run
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.asking.outcome import Outcome, Verdict, judge
 from dtctl.operations.asking.plausible import check_status
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.asking.verdict import Verdict, judge
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.memory.record import RunRecord
+from dtctl.reach import SshSettings
 from dtctl.transport.seam import Transport
 
 _LOST_CONNECT_S = 3.0
@@ -96,10 +98,10 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
 
 def _hurried(host: Host) -> Host:
     """One that has been lost is most often off, and nobody wants to wait for it each time."""
-    if host.ssh is None:
+    if not isinstance(host.reach, SshSettings):
         return host
-    timeout_s = min(host.ssh.connect_timeout_s, _LOST_CONNECT_S)
-    return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, connect_timeout_s=timeout_s))
+    timeout_s = min(host.reach.connect_timeout_s, _LOST_CONNECT_S)
+    return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
 def from_coordinator(record: RunRecord, transport: Transport, *, moved: bool = False) -> RunStatus:
@@ -155,21 +157,24 @@ def status_of_hosts(
         for host, error in dissenters(inventory, answers).items():
             del answers[host]
             errors[host] = error
-    return _put_together(known, answers, errors)
+    nothing = Verdict(Outcome.CREATED, (fact("no_run"),))
+    return _put_together(known, answers, errors, judge(inventory, answers) if inventory is not None else nothing)
 
 
-def _put_together(known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]) -> RunStatus:
+def _put_together(
+    known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError], verdict: Verdict
+) -> RunStatus:
     told = {host: answer for host, answer in answers.items() if answer["run"] is not None}
     silent = {host for host, answer in answers.items() if answer["run"] is None}
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
-    why = dict.fromkeys(silent, "its host knows no such run")
-    why.update({host: f"how to reach {host} is not known here" for host in known.unknown_hosts})
+    why = dict.fromkeys(silent, fact("run_unknown"))
+    why.update({host: fact("way_unknown", host=host) for host in known.unknown_hosts})
     tasks = {task: _task(task, host, known, told.get(host), why.get(host)) for task, host in known.roster.items()}
     clock = told.get(known.coordinator) or next(iter(told.values()), None)
     return RunStatus(
         record=known,
         tasks=tasks,
-        verdict=judge(tasks, known.lead, known.success),
+        verdict=verdict,
         checkpoints=tuple(
             checkpoints
             for host in sorted(told, key=lambda name: name != known.coordinator)
@@ -190,11 +195,11 @@ def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> 
 
 
 def _task(
-    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: str | None = None
+    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: Fact | None = None
 ) -> TaskStatus:
     if answer is None:
-        return TaskStatus(task, host, TaskState.LOST, reason=why_none or "its host gives no answer")
+        return TaskStatus(task, host, TaskState.LOST, why=(why_none or fact("no_answer"),))
     entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
     if entry is None or answer["run"] != record.run:
-        return TaskStatus(task, host, TaskState.LOST, reason="its host has another run")
+        return TaskStatus(task, host, TaskState.LOST, why=(fact("other_run"),))
     return TaskStatus.of(task, host, entry)

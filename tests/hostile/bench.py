@@ -18,7 +18,8 @@ from typing import Any
 from dtctl.config import load_cluster
 from dtctl.errors import ExitCode
 from dtctl.operations.memory.files import write_record
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.plan.roster import plan_roster
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN
@@ -98,7 +99,7 @@ class Home:
         self._remember()
 
     def _remember(self) -> None:
-        record = record_of_cluster(load_cluster(self.project / "cluster.yaml"))
+        record = record_of(plan_roster(load_cluster(self.project / "cluster.yaml")))
         self.ways = {**record.hosts, **record.others}
         state = self.path / ".local" / "state" / "dtctl"
         (state / "runs").mkdir(parents=True)
@@ -182,9 +183,9 @@ class Bench:
             {self._address(host, 0): self._address(host, lie) for host, lie in lies.items()} if self._address else {}
         )
         ways = {
-            name: {field: getattr(host.ssh, field) for field in WAY}
+            name: {field: getattr(host.reach, field) for field in WAY}
             for name, host in self._template.ways.items()
-            if host.ssh
+            if not host.is_local
         }
         return {
             "id": number, "template": str(self._template.path), "words": spoken.words,

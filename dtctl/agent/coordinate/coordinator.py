@@ -12,10 +12,11 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
+from ..records.reasons import because, explain, fact, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
-from ..records.words import brief
-from ..run import intents
-from . import incidents, outcome, start
+from ..run import intents, outcome
+from ..run.outcome import Judgement
+from . import incidents, start
 from .contacts import Contacts
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 
     from ..link.messages import FromHub
     from ..records.messages import Orders
+    from ..records.reasons import Fact
     from ..records.run_state import How, Intent, State
     from ..records.spec import Spec
     from ..records.whole_run import Contact, PostedRequest, RunView
-    from ..records.words import Outcome
+    from ..run.outcome import Facts
     from .services import Services
 
 LONGEST_GAP_S = 60.0
@@ -113,46 +115,46 @@ class Coordinator:
         if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
             self._accused[host] = reason
             self._accusations[host] = self._accusations.get(host, 0) + 1
-            self._tell("contact", host=host, reason="%s was not believed, and hung up on: %s" % (host, reason))
+            self._tell("contact", [fact("not_believed", host=host, text=reason)], host=host)
 
     def begin(self, wall: float) -> None:
         """For the first coordinator of a run."""
         self._wall = wall
-        self._tell("request", reason="up", by=self._spec["controller"])
+        self._tell("request", [fact("asked_up")], by=self._spec["controller"])
 
-    def rebuild(self, reason: str, wall: float) -> None:
+    def rebuild(self, damage: Fact, wall: float) -> None:
         """For one that has no cluster.json any more: everything follows from what the agents tell."""
         self._wall = wall
         self._rebuilt = True
-        self._tell("contact", host=self.view.own_host, reason=reason)
+        self._tell("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float) -> None:
         """For one that comes after another: who was connected to that is awaited."""
         gap_s = max(0.0, wall - self.view.data["time"])
         self._wall = wall
         own = self.view.own_host
-        self._tell("contact", host=own, reason="the coordinator was started again, after %.0f s" % gap_s)
+        self._tell("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
         self._contacts.expect(now)
 
     def past(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
         self._wall = wall
-        self._tell(
-            "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
-        )
+        self._tell("contact", [fact("came_back_with", host=host, run=run)], host=host)
 
     def listens(self, problem: Optional[str], wall: float) -> None:
         """`problem`: why no agent can reach this coordinator; None when they can."""
         data = self.view.data
         before = data["deaf"]
-        if problem == before:
+        why = fact("coordinator_heard") if problem is None else fact("coordinator_deaf", text=problem)
+        deaf = None if problem is None else sentence([why])
+        if deaf == before:
             return
         self._wall = wall
-        data["deaf"] = problem
+        data["deaf"] = deaf
         data["warnings"] = [text for text in data["warnings"] if text != before]
-        if problem is not None:
-            data["warnings"].append(problem)
-        self._tell("contact", host=self.view.own_host, reason=problem or "agents can reach the coordinator again")
+        if deaf is not None:
+            data["warnings"].append(deaf)
+        self._tell("contact", [why], host=self.view.own_host)
 
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
@@ -160,23 +162,24 @@ class Coordinator:
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
         tasks = [task for task in self.view.tasks if wanted is None or task in wanted]
-        what = request["kind"] + ("" if wanted is None else " " + ", ".join(tasks))
-        self._tell("request", reason=what, by=request["by"])
-        how: How = {"grace_s": request["grace_s"], "reason": request["reason"], "by": request["by"]}
+        asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
+        self._tell("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
+        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
-            asked = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
-            self.view.wanted(asked, want="stop", **how)
+            going = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
+            self.view.wanted(going, want="stop", **how)
         elif not self.decided:
             for task in tasks:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
     def _stop_everything(self, how: How, now: float) -> None:
-        """The outcome of a run that has one stays as it is."""
+        """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
         if not self.decided:
-            self._decide("Stopped", how["reason"] or "stopped")
+            stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
+            self._decide(outcome.decided(self.view.facts()) or stopped)
         if self._shutdown is None:
             self._shutdown = Shutdown(self.view, now)
         self._shutdown.hurry(how, now)
@@ -257,40 +260,27 @@ class Coordinator:
                 before["want"],
                 before["generation"],
             ):
-                self._tell("request", host=host, task=task, reason=intent["reason"], by=intent["by"])
+                self._tell("request", why_of(intent), host=host, task=task, by=intent["by"])
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
         if end is not None and not self._obeyed:
-            self._tell("request", reason="stop", by=end["by"])
+            self._tell("request", [fact("asked_stop")], by=end["by"])
             self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
-        view = self.view
-        if outcome.all_stop(view):
-            last = max(view.intents.values(), key=lambda intent: intent["version"])
-            self._decide("Stopped", last["reason"] or "stopped")
-        elif outcome.has_succeeded(view):
-            self._succeed()
+        facts = self.view.facts()
+        end = outcome.decided(facts) or self._failure(now, wall)
+        if end is not None:
+            self._decide(end)
         else:
-            failure = self._failure(now, wall)
-            if failure is not None:
-                self._decide("Failed", failure.reason, failure.task)
-            else:
-                view.wanted(start.released(view, self._blocked()), want="run")
-                self._describe(now)
+            self.view.wanted(start.released(self.view, self._blocked()), want="run")
+            self._describe(facts)
 
-    def _succeed(self) -> None:
-        warning = outcome.target_warning(self.view, self._services.newest_checkpoint())
-        if warning is not None:
-            self.view.data["warnings"].append(warning)
-        self._decide("Succeeded", outcome.success_reason(self.view))
-
-    def _failure(self, now: float, wall: float) -> Optional[Failure]:
-        task = outcome.first_failure(self.view)
-        if task is not None:
-            return Failure(task, outcome.failure_reason(self.view, task))
+    def _failure(self, now: float, wall: float) -> Optional[Judgement]:
+        """What fails a run though no task has failed for good."""
         if self._lost_sessions:
-            return Failure(None, "the controller was lost before the start was complete")
-        return self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+            return Judgement("Failed", [fact("session_lost")])
+        found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+        return Judgement("Failed", found.why, found.task) if found is not None else None
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
@@ -300,14 +290,14 @@ class Coordinator:
         limit_s = self.view.recovery["host_timeout_s"]
         for host, since in self._contacts.away.items():
             if limit_s is not None and now - since >= limit_s:
-                return Failure(None, "%s has been away for %.0f s" % (host, now - since))
+                return Failure(None, fact("host_gone", host=host, seconds=now - since))
         return None
 
     def _deadline(self) -> Optional[Failure]:
         limit_s = self._spec["active_deadline_s"]
         if limit_s is None or self.view.data["elapsed_s"] < limit_s:
             return None
-        return Failure(None, "the deadline of %.0f s is over" % limit_s)
+        return Failure(None, fact("deadline", seconds=limit_s))
 
     def _not_started(self, now: float) -> Optional[Failure]:
         """A start that waits too long fails, and says for whom it waited."""
@@ -315,56 +305,52 @@ class Coordinator:
         if start.unreached(self.view):
             if now - self._began < min(limit_s, start.REACH_LIMIT_S):
                 return None
-            hint = "is there a firewall between the hosts? (coordinator.port chooses another)"
-            return Failure(None, "%s; %s" % (start.missing(self.view), hint))
+            return Failure(None, *start.missing(self.view), fact("firewall"))
         waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}
         late = [task for task, since in self._unready.items() if now - since >= limit_s]
         if not late:
             return None
-        return Failure(late[0], "not ready after %.0f s: %s" % (limit_s, start.missing(self.view)))
+        return Failure(late[0], fact("not_ready", seconds=limit_s), *start.missing(self.view))
 
-    def _describe(self, now: float) -> None:
+    def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that goes on."""
-        view, data = self.view, self.view.data
-        missing = start.missing(view)
-        data["missing"] = None if missing is None else brief(missing)
-        stopped = outcome.was_stopped(view)
-        lost = list(incidents.still_open(view))
-        running = sum(view.state(task) in ("running", "stalled") for task in view.tasks)
-        if stopped is not None:
-            reason = view.intents[stopped]["reason"] or "%s was stopped" % stopped
-            self._set_condition("Stopped", reason)
-        elif lost:
-            self._set_condition("Restarting", "%s: %s" % (lost[0]["task"], lost[0]["reason"]))
-        elif running:
-            self._set_condition("Running", "%d of %d tasks run" % (running, len(view.tasks)))
+        data = self.view.data
+        data["missing"] = sentence(start.missing(self.view)) or None
+        lost = next(incidents.still_open(self.view), None)
+        now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
+        if now is not None:
+            self._set_condition(now)
         if data["phase"] != "starting" or not self._held_back():
             data["phase"] = "recovering" if lost else "running"
 
     def _held_back(self) -> bool:
         return any(intent["want"] == "hold" for intent in self.view.intents.values())
 
-    def _decide(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
-        self.view.data["phase"] = "finishing"
-        self.view.data["missing"] = None
+    def _decide(self, end: Judgement) -> None:
+        data = self.view.data
+        if end.kind == "Succeeded":
+            warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
+            data["warnings"] += [sentence([warning])] if warning is not None else []
+        data["phase"] = "finishing"
+        data["missing"] = None
         for one in incidents.still_open(self.view):
-            one["closed"] = "the run has %s" % kind.lower()
-        self._set_condition(kind, reason, cause)
+            one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
+        self._set_condition(end)
 
-    def _set_condition(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
-        data, reason = self.view.data, brief(reason)
+    def _set_condition(self, now: Judgement) -> None:
+        data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
         before = data["condition"]
         if before["type"] == kind:
-            before.update({"reason": reason, "cause": cause})
+            before["cause"] = cause
+            explain(before, why)
             return
         data["conditions"].append(before)
-        data["condition"] = {"type": kind, "reason": reason, "cause": cause, "since": self._wall}
-        self._tell("condition", task=cause, reason=reason, **{"from": before["type"], "to": kind})
+        data["condition"] = {"type": kind, "cause": cause, "since": self._wall, **because(why)}
+        self._tell("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
-    def _tell(self, kind: str, **fields: Any) -> None:
-        fields["reason"] = brief(fields["reason"])
-        self.story.append(made(StoryLine, time=self._wall, kind=kind, **fields))
+    def _tell(self, kind: str, why: List[Fact], **fields: Any) -> None:
+        self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
 
 
 def _versions(intents: Mapping[str, Intent]) -> Dict[str, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ..records.words import brief
+from ..records.reasons import because
+from ..records.whole_run import tells_steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, TypedDict
 
+    from ..records.reasons import Fact
     from ..records.whole_run import Incident
     from .view import View
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
         ended: float
 
 
-def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], wall: float) -> Incident:
+def opened(view: View, task: str, ending: Loss, why: List[Fact], tasks: List[str], wall: float) -> Incident:
     """A new incident, already among those of the view."""
     known = view.data["incidents"]
     incident: Incident = {
@@ -28,7 +30,7 @@ def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], w
         "attempt": ending["attempt"],
         "ended": ending["ended"],
         "noticed": wall,
-        "reason": brief(reason),
+        **because(why),
         "scope": view.roster[task]["scope"],
         "tasks": tasks,
         "own": view.own(task) and tasks == [task],
@@ -68,11 +70,6 @@ def begin(view: View, incident: Incident, wall: float) -> None:
 def is_back(view: View, incident: Incident) -> bool:
     """Its tasks are there again, as far as anybody can see from outside."""
     return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
-
-
-def tells_steps(incident: Incident) -> bool:
-    """Whether its run had told steps. If not, nobody can say from outside that it trains."""
-    return any(step is not None for step in (incident["step"], *incident["told"].values()))
 
 
 def trains_again(view: View, incident: Incident) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..records.reasons import because, fact, why_of
 from ..run import ending
-from . import outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
+    from ..records.reasons import Because
     from ..records.run_state import How
     from .view import View
 
@@ -24,12 +25,12 @@ class Shutdown:
         self._since = now
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
-        self._how: How = {"grace_s": None, "reason": self._reason, "by": "coordinator"}
+        self._how: How = {"grace_s": None, "by": "coordinator", **self._why}
         if self._well:  # from now on whatever ends stays ended
-            view.wanted(self._not_stopped(), want="finish", by="coordinator", reason=self._reason)
+            view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
     def hurry(self, how: How, now: float) -> None:
-        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, reason and by."""
+        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
         self._how = how
         self._stop(self._ending())  # they may be given less time than before
         self._begin_to_stop(now)
@@ -54,10 +55,10 @@ class Shutdown:
         return all(view.final(task) and view.intents[task]["want"] == "stop" for task in tasks)
 
     @property
-    def _reason(self) -> str:
+    def _why(self) -> Because:
         condition = self._view.data["condition"]
-        text = "the run has %s" % condition["type"].lower()
-        return text if self._well else "%s: %s" % (text, condition["reason"])
+        over = fact("run_%s" % condition["type"].lower())
+        return because([over] if self._well else [over, *why_of(condition)])
 
     def _settled(self, now: float) -> bool:
         """After a success the other tasks may come to their own end."""
@@ -66,13 +67,13 @@ class Shutdown:
     def _others(self) -> List[str]:
         """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
         view = self._view
-        return [task for task in outcome.going_on(view) if not view.serves(task) and view.reached(task)]
+        return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
 
     def _ending(self) -> List[str]:
-        return [task for task in outcome.going_on(self._view) if self._view.intents[task]["want"] == "stop"]
+        return [task for task in self._view.tasks if task not in self._not_stopped() and not self._view.final(task)]
 
     def _stop(self, tasks: List[str]) -> None:
         self._view.wanted(tasks, want="stop", **self._how)

@@ -1,11 +1,12 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from .kinds import AtMost, Dict, List, Optional, Record, Usual
-from .run_state import Entries, State
+from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .whole_run import RunView, StoryLine
 from .words import (
     Count,
+    Doing,
     Epoch,
     ExitCode,
     Line,
@@ -69,6 +70,7 @@ class Progress(Record):
     done_bytes: Usual[Count, 0]
     total_bytes: Usual[Count, 0]
     text: Usual[Text, ""]
+    tasks: Usual[Dict[TaskName, Doing], {}]
 
 
 class Need(Record):
@@ -174,6 +176,8 @@ class StatusResult(Record):
     agent_alive: Usual[bool, False]
     inventory: Usual[Optional[Inventory], None]
     state: Usual[Optional[State], None]
+    intents: Usual[Intents, {}]
+    """What is wanted of this host's tasks."""
     coordination: Usual[Optional[RunView], None]
     away: Usual[Optional[Refused], None]
     """Why the coordinator of this host does not answer."""

@@ -1,8 +1,15 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .reasons import Why
 from .spec import Spec, is_alone, refuse_unfit
-from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Reason, Seconds, TaskName, Tasks, Variables
+from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
+
+PROTOCOL = 2
+"""Of the conversation between a controller and a session; the greeting tells it."""
+
+START = b"\x1e"
+"""What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
 
 
 class Request(Record):
@@ -84,7 +91,7 @@ class StopRequest(Request):
     tasks: Usual[Optional[Tasks], None]
     """null: all of the run."""
     grace_s: Usual[Optional[Seconds], None]
-    reason: Usual[Reason, ""]
+    why: Usual[Why, []]
     by: Usual[By, ""]
     others_ended: Usual[bool, False]
     """Servers need not wait: nothing else is left on any host."""

@@ -159,6 +159,7 @@ class Inventory(Record):
     created: Epoch
     lead: TaskName
     success: SuccessRule
+    fail_fast: Usual[bool, True]
     roster: AtMost[List[Member], MOST_TASKS]
     replaced: AtMost[Dict[Name, Name], 4096]
 
@@ -237,6 +238,11 @@ def coordinators_port(spec: Spec) -> Optional[int]:
     return spec["coordinator"]["port"] if coordinates(spec) and not is_alone(spec) else None
 
 
+def comes_back_alone(role: Role, scope: Scope) -> bool:
+    """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
+    return scope == "task" and role not in ("lead", "ps")
+
+
 def inventory_of(spec: Spec) -> Inventory:
     return {
         "cluster": spec["cluster"],
@@ -244,6 +250,7 @@ def inventory_of(spec: Spec) -> Inventory:
         "created": spec["created"],
         "lead": spec["lead"],
         "success": spec["success"],
+        "fail_fast": spec["fail_fast"],
         "roster": spec["roster"],
         "replaced": spec["replaced"],
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from ..coordinate import outcome
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
 from ..records.kinds import made
+from ..records.reasons import because, fact
 from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
-from ..run import policy
+from ..run import outcome, policy
 from . import runs
 from .seen import SeenRecord
 
@@ -116,7 +116,9 @@ class WholeRun:
         return self._post(made(PostedRequest, serial=0, kind="stop", tasks=named, **how))
 
     def post_restart(self, tasks: List[str], by: str) -> int:
-        return self._post(made(PostedRequest, serial=0, kind="restart", tasks=tasks, reason="restart", by=by))
+        return self._post(
+            made(PostedRequest, serial=0, kind="restart", tasks=tasks, by=by, **because([fact("restart")]))
+        )
 
     def _post(self, request: PostedRequest) -> int:
         """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..bundles import store
 from ..host import paths
 from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.reasons import because, fact
 from ..records.words import MOST_TASKS
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, orphans, runs, stop
@@ -24,7 +25,11 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 
     A run of which something survives keeps its files.
     """
-    how: How = {"reason": "down", "by": request["by"], "grace_s": request["grace_s"]}
+    how: How = {
+        "by": request["by"],
+        "grace_s": request["grace_s"],
+        **because([fact("taken_down", by=request["by"])]),
+    }
     lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
     try:
         damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])

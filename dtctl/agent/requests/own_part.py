@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..records.reasons import because, fact
 from ..run import ending, intents
 
 TYPE_CHECKING = False
@@ -78,7 +79,7 @@ class OwnPart:
             for task in tasks:
                 entry = intent["tasks"][task]
                 again = {"want": "run", "generation": entry["generation"] + 1, "restarts": 0}
-                intents.change(entry, **again, grace_s=None, reason="restart", by=by)
+                intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
 
         return self._run.change(ask)
 

@@ -6,6 +6,7 @@ import time
 
 from ..host.errors import Refused
 from ..records.answers import MOST_PROCESSES
+from ..records.reasons import because, fact
 from ..records.spec import inventory_of
 from . import part, runs
 from .own_part import OwnPart
@@ -30,7 +31,7 @@ REACH_S = 5.0
 def stop(talk: Conversation, request: StopRequest) -> StopResult:
     """Returns when the tasks have ended wherever they can be reached, or it is clear that some do not."""
     run = runs.need(talk, request)
-    how: How = {"reason": request["reason"] or "stopped", "by": request["by"], "grace_s": request["grace_s"]}
+    how: How = {"by": request["by"], "grace_s": request["grace_s"], **because(request["why"] or [fact("stopped")])}
     reached = part.reached(talk, run)
     try:
         return end(run, reached, request["tasks"], how, request["others_ended"])

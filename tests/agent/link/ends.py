@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.protocol.wire import Wire
+from dtctl.agent.records.requests import START
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.model import Host
+from dtctl.reach import Local
 from dtctl.transport import wire
 from dtctl.transport.seam import Message
 
@@ -26,12 +28,12 @@ class PipeSession:
     """A `Session` over one end of a socket pair."""
 
     def __init__(self, connection: socket.socket, name: str = "here") -> None:
-        self.host = Host(name, ssh=None)
+        self.host = Host(name, Local())
         self.facts: Mapping[str, Any] = {}
         self.received: list[Message] = []
         self._connection = connection
         self._decoder = wire.Decoder()
-        self._decoder.feed(wire.START)
+        self._decoder.feed(START)
         self._arrived: list[Message] = []
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:

@@ -6,19 +6,21 @@ import dataclasses
 
 import pytest
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.errors import AgentError, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.verdict import Outcome
-from dtctl.operations.memory.record import record_of_cluster
+from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.memory.record import record_of
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, down, stop
+from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, entry, inventory, record, told
 from tests.unit.fakes import FakeTransport
 
 GONE = TransportError("cannot reach it")
-ORDER = StopOrder("me@here", "stopped by me@here")
+ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
 COORDINATED = {"coordination": told(), "inventory": inventory(record())}
 
@@ -42,7 +44,7 @@ def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed(
     view = told(hosts={"d": {"connected": False, "heard": 1004.0}})
     lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
     assert (lost.state, lost.since) == (TaskState.LOST, 1004.0)
-    assert "d is away" in lost.reason
+    assert "d is away" in sentence(lost.why)
 
 
 def test_a_host_that_the_coordinator_has_lost_is_asked_itself_which_revives_its_agent() -> None:
@@ -148,7 +150,7 @@ def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> Non
 def test_workers_that_serve_the_chief_come_last_too() -> None:
     jobs = {"chief": "c", "worker": "d", "ps": "a", "evaluator": "e"}
     made = cluster(*(job(name, [host], [2222]) for name, host in jobs.items()), strategy="ps-strategy")
-    asked = dataclasses.replace(record_of_cluster(made), run="digits-1")
+    asked = dataclasses.replace(record_of(plan_roster(made)), run="digits-1")
     agents = Agents(run=asked, servers=("ps", "worker"))
     stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ORDER)
     assert sorted(agents.asked_of("stop")[3:]) == ["a", "d"]

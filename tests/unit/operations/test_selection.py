@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dtctl.errors import UsageError
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
+from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 
-RECORD = record_of_cluster(
-    cluster(job("ps", ["n1", "n2"], [1, 1]), job("worker", ["n1", "n2", "n3", "n3"], [2, 2, 2, 3]))
+RECORD = record_of(
+    plan_roster(cluster(job("ps", ["n1", "n2"], [1, 1]), job("worker", ["n1", "n2", "n3", "n3"], [2, 2, 2, 3])))
 )
 
 

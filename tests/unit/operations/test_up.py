@@ -13,10 +13,11 @@ import pytest
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.operations.asking.conversation import Progress, silent
-from dtctl.operations.memory.record import RunRecord, record_of_plan
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.up import Start, up
 from dtctl.plan.run import plan_run
+from dtctl.reach import Local
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 
@@ -41,7 +42,7 @@ def launch(tmp_path: Path) -> Start:
     plan = plan_run(cluster(), names, local_python="python3")
     return Start(
         plan=plan,
-        record=record_of_plan(plan, "digits-1", time.time()),
+        record=record_of(plan, "digits-1", time.time()),
         bundle=scan(tmp_path),
         digest="d",
         controller="me@here",
@@ -239,18 +240,18 @@ def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: St
         if fields["type"] == "up":
             return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *said]
         if fields["type"] == "start":
-            return [{"type": "progress", "phase": "start", "text": "ps:0 running, waits to listen"}, *said]
+            return [{"type": "progress", "phase": "start", "tasks": {"ps:0": "waits_to_listen"}}, *said]
         return said
 
     reported: list[Progress] = []
     up(launch, FakeTransport(talkative), reported.append, lambda record: None)
-    told = [(one.phase, one.text) for one in reported if one.host == "a"]
+    told = [(one.phase, one.text or one.tasks) for one in reported if one.host == "a"]
     assert told == [
-        ("connect", ""),
+        ("connect", {}),
         ("setup", "grüße\n"),
-        ("prepared", ""),
-        ("start", "ps:0 running, waits to listen"),
-        ("started", ""),
+        ("prepared", {}),
+        ("start", {"ps:0": "waits_to_listen"}),
+        ("started", {}),
     ]
 
 
@@ -327,7 +328,7 @@ def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_ba
     def full(record: RunRecord) -> None:
         raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
 
-    hosts = {name: replace(host, ssh=None) for name, host in launch.record.hosts.items()}
+    hosts = {name: replace(host, reach=Local()) for name, host in launch.record.hosts.items()}
     transport = FakeTransport(willing)
     with pytest.raises(PreflightError, match="cannot be remembered"):
         up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, full)
