@@ -57,10 +57,12 @@ def end(run: runs.Run, of: Part, named: Optional[List[str]], how: How, others_en
     to_stop = [task for task in open_ if task in first]
     if of.waits_for(named, to_stop):
         serial = of.post_stop(named, to_stop, how)
-        if not of.until(lambda: of.has_taken(serial), of.answer_s):
-            raise _NotTaken("not_answering", "the coordinator has not taken the request within %.0f s" % of.answer_s)
         grace_s = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
-        _await_end(of, to_stop, of.longest_end_s(grace_s) + END_LIMIT_S)
+        limit_s = of.longest_end_s(grace_s) + END_LIMIT_S
+        if of.until(lambda: of.has_taken(serial), min(limit_s, of.answer_s)):
+            _await_end(of, to_stop, limit_s)
+        elif of.view is not None:
+            raise _NotTaken("not_answering", "the coordinator has not taken the request within %.0f s" % of.answer_s)
     of.look()
     return _told(run, of, of.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
