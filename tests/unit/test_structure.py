@@ -47,7 +47,7 @@ def modules() -> list[Path]:
 VISITED = ("dtctl.agent.records",)
 """The agent's pure rooms, which say what both sides of a conversation have to agree on. The others are only sent."""
 
-VISITORS = {"transport", "operations", "plan", "render"}
+VISITORS = {"transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "run", "host"},
