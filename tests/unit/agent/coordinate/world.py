@@ -13,7 +13,7 @@ from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
-from dtctl.agent.records.spec import Member, Spec
+from dtctl.agent.records.spec import Member, Spec, comes_back_alone
 from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
 from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import intents, policy
@@ -89,7 +89,7 @@ class SimTask:
 
     def __init__(self, place: Member, wall: float) -> None:
         self.name = place["task"]
-        self.own = place["scope"] == "task" and place["role"] not in ("lead", "ps")
+        self.own = comes_back_alone(place["role"], place["scope"])
         self.ready_s = 1.0
         self.entry = made(Entry, since=wall)
         self.intent = made(Intent, want="hold")
