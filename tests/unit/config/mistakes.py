@@ -114,9 +114,9 @@ KINDS = [
         top("recovery: {backoff: 60s..1s}"),
     ),
     (
-        "2:21: recovery.backoff is '1..60'"
+        "2:21: recovery.backoff is '1..x'"
         ", expected a duration such as 5s, or the shortest and the longest as in 1s..60s",
-        top("recovery: {backoff: 1..60}"),
+        top("recovery: {backoff: 1..x}"),
     ),
     (
         "2:26: recovery.max_restarts is 'many', expected a whole number of 0 or more",
@@ -189,7 +189,7 @@ HOSTS = [
         swap("10.0.0.10", '{ssh: {jump: "gate-[1-2]"}}'),
     ),
     (
-        "4:3: hosts.gpu-[1-4] names gpu-2, which hosts.gpu-2 has named already",
+        "4:3: hosts.gpu-[1-4] names gpu-2, which hosts.gpu-2 already names",
         swap("  ps-a: 10.0.0.10", "  gpu-2: 10.0.0.10"),
     ),
     ("3:3: hosts.ps-a,ps-a names ps-a more than once", swap("  ps-a: 10.0.0.10", '  "ps-a,ps-a": 10.0.0.10')),
