@@ -17,7 +17,7 @@ ORDER = (
     *("init", "validate", "plan", "trust", "up", "status", "logs", "events", "checkpoints", "wait"),
     *("restart", "replace", "stop", "down", "runs", "gc", "push", "execute", "ssh", "schema"),
 )
-"""Modules of `commands`; those that are not named here follow by their names."""
+"""Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
 
 NAMES = {"execute": "exec"}
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
@@ -54,11 +54,11 @@ def _options(
 
 
 def _add_commands() -> None:
-    """Each module of `commands` has the function of its name; it is the command."""
-    found = {module.name for module in pkgutil.iter_modules(commands.__path__)}
-    for name in [*ORDER, *sorted(found - set(ORDER))]:
-        module = import_module(f"{commands.__name__}.{name}")
-        app.command(NAMES.get(name), context_settings=SETTINGS.get(name))(getattr(module, name))
+    """Each module of `commands` has a function of its own name, which is the command."""
+    modules = pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")
+    found = {module.name.rpartition(".")[2]: module.name for module in modules if not module.ispkg}
+    for name in [*ORDER, *sorted(found.keys() - set(ORDER))]:
+        app.command(NAMES.get(name), context_settings=SETTINGS.get(name))(getattr(import_module(found[name]), name))
 
 
 _add_commands()
