@@ -145,7 +145,7 @@ def _replace(old: str, launch: Start, transport: Transport) -> StopResult:
     """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
     record = dataclasses.replace(launch.record, run=old)
     return stop(
-        record, transport, tuple(record.roster), StopOrder(launch.controller, f"replaced by {launch.record.run}")
+        record, transport, tuple(record.roster), StopOrder(launch.controller, why="replaced", run=launch.record.run)
     )
 
 

@@ -6,6 +6,7 @@ import random
 
 from ..link.dialer import Dialer
 from ..link.tls import Identity
+from ..records.reasons import because, fact
 from ..run import intents
 from .report import events_since, hello, news
 
@@ -89,8 +90,8 @@ class Following:
 
 
 def _given_up(held: Intents, limit_s: float) -> Intents:
-    reason = "no word from the coordinator for %.0f s" % limit_s
+    why = because([fact("isolated", seconds=limit_s)])
     wanted = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
     for intent in wanted.values():
-        intents.change(intent, want="stop", reason=reason, by="host_timeout")
+        intents.change(intent, want="stop", by="host_timeout", **why)
     return wanted

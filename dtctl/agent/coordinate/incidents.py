@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..records.reasons import because
 from ..records.whole_run import tells_steps
-from ..records.words import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, TypedDict
 
+    from ..records.reasons import Fact
     from ..records.whole_run import Incident
     from .view import View
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         ended: float
 
 
-def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], wall: float) -> Incident:
+def opened(view: View, task: str, ending: Loss, why: List[Fact], tasks: List[str], wall: float) -> Incident:
     """A new incident, already among those of the view."""
     known = view.data["incidents"]
     incident: Incident = {
@@ -29,7 +30,7 @@ def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], w
         "attempt": ending["attempt"],
         "ended": ending["ended"],
         "noticed": wall,
-        "reason": brief(reason),
+        **because(why),
         "scope": view.roster[task]["scope"],
         "tasks": tasks,
         "own": view.own(task) and tasks == [task],

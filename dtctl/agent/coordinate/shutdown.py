@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ..records.reasons import because, fact, why_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
+    from ..records.reasons import Because
     from ..records.run_state import How
     from .view import View
 
@@ -21,12 +24,12 @@ class Shutdown:
         self._since = now
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
-        self._how: How = {"grace_s": None, "reason": self._reason, "by": "coordinator"}
+        self._how: How = {"grace_s": None, "by": "coordinator", **self._why}
         if self._well:  # from now on whatever ends stays ended
-            view.wanted(self._not_stopped(), want="finish", by="coordinator", reason=self._reason)
+            view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
     def hurry(self, how: How, now: float) -> None:
-        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, reason and by."""
+        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
         self._how = how
         self._begin_to_stop(now)
 
@@ -50,10 +53,10 @@ class Shutdown:
         return all(view.final(task) and view.intents[task]["want"] == "stop" for task in tasks)
 
     @property
-    def _reason(self) -> str:
+    def _why(self) -> Because:
         condition = self._view.data["condition"]
-        text = "the run has %s" % condition["type"].lower()
-        return text if self._well else "%s: %s" % (text, condition["reason"])
+        over = fact("run_%s" % condition["type"].lower())
+        return because([over] if self._well else [over, *why_of(condition)])
 
     def _settled(self, now: float) -> bool:
         """After a success the other tasks may come to their own end."""

@@ -8,6 +8,7 @@ import sys
 
 from ..link.messages import PROTOCOL
 from ..link.tls import Identity
+from ..records.reasons import because, fact
 from ..run import intents
 from ..survival import revival
 
@@ -56,9 +57,7 @@ def last_words(hello: Hello) -> Tuple[List[Message], bool]:
     for task, intent in hello["intents"].items():
         if intent["want"] != "stop":
             told[task] = intent.copy()
-            intents.change(
-                told[task], want="stop", reason="the run was ended while this host was away", by="coordinator"
-            )
+            intents.change(told[task], want="stop", by="coordinator", **because([fact("ended_meanwhile")]))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"]},
         {"type": "orders", "intents": told, "mending": False, "over": True},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..records.kinds import made
+from ..records.reasons import because, fact
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
 from ..records.whole_run import RunView
@@ -24,7 +25,7 @@ UNKNOWN = made(Entry, generation=0)
 
 def first_view(spec: Spec, wall: float) -> RunView:
     """cluster.json of a run that has just begun."""
-    created = {"type": "Created", "reason": "no task runs yet", "cause": None, "since": wall}
+    created = {"type": "Created", "cause": None, "since": wall, **because([fact("no_task_runs")])}
     return made(
         RunView,
         serial=0,

@@ -47,11 +47,6 @@ def holder(port: int) -> str:
     return "a process that cannot be seen (another user's)"
 
 
-def held(port: Optional[int]) -> str:
-    """That somebody listens there, and who; empty when nobody does."""
-    return "" if port is None or not listening(port) else "port %d is held by %s" % (port, holder(port))
-
-
 def listening(port: int) -> Set[str]:
     """The inodes of the sockets that listen on a port, whatever the address."""
     # proc(5), /proc/net/tcp: sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode

@@ -7,6 +7,7 @@ import time
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
 from ..records.answers import MOST_PROCESSES
+from ..records.reasons import because, fact
 from ..records.spec import inventory_of
 from ..records.whole_run import MOST_REQUESTS, RequestBook, RunView
 from ..run import outcome, policy
@@ -212,8 +213,8 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
                 "kind": "stop",
                 "tasks": request["tasks"],
                 "grace_s": request["grace_s"],
-                "reason": request["reason"],
                 "by": request["by"],
+                **because(request["why"] or [fact("stopped")]),
             }
         )
         patience = time.monotonic() + REACH_S
@@ -264,7 +265,14 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
         what = "%(type)s, %(reason)s" % before["condition"]
         raise Refused("run_ended", "run %s has ended: %s" % (whole.id, what), hint="dtctl up    starts a new one")
     serial = whole.post(
-        {"serial": 0, "kind": "restart", "tasks": tasks, "grace_s": None, "reason": "restart", "by": request["by"]}
+        {
+            "serial": 0,
+            "kind": "restart",
+            "tasks": tasks,
+            "grace_s": None,
+            "by": request["by"],
+            **because([fact("restart")]),
+        }
     )
 
     def begun(view: RunView, task: str) -> bool:

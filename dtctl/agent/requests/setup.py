@@ -126,7 +126,7 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
 def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> None:
     offset = 0
     ended = False
-    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
+    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
     while True:
         chunk = os.pread(log, 65536, offset)
         if chunk:
@@ -152,7 +152,7 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
 
 
 def _ending(returncode: int) -> str:
-    from ..run.policy import signal_name
+    from ..records.reasons import signal_name
 
     if returncode < 0:
         return signal_name(-returncode)

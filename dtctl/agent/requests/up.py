@@ -12,6 +12,7 @@ from ..host import paths, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_RUNS
+from ..records.reasons import because, fact
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
@@ -101,7 +102,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     if talk.expect("start", "abort") == "abort":
         raise Aborted()
     if old is not None:
-        how: How = {"reason": "replaced by run %s" % spec["run"], "by": spec["controller"], "grace_s": None}
+        how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}
         with talk.at("stop"):
             stop.stop_run(old, how)
     before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
@@ -227,4 +228,4 @@ def _remove_unborn(directory: str) -> None:
 
 def _stop_at_once(intent: IntentFile) -> None:
     for task in intent["tasks"].values():
-        intents.change(task, want="stop", grace_s=0, reason="rolled back")
+        intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))

@@ -9,8 +9,9 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Ending, Exit
     from ..records.spec import RecoverySpec
 
@@ -36,10 +37,10 @@ class Verdict:
 
     __slots__ = ("because", "beside", "retry")
 
-    def __init__(self, retry: bool, because: str = "", beside: str = "") -> None:
+    def __init__(self, retry: bool, because: str = "", beside: Optional[List[Fact]] = None) -> None:
         self.retry = retry
         self.because = because
-        self.beside = beside
+        self.beside = beside or []
 
 
 def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:
@@ -69,6 +70,7 @@ def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
         "code": ending["code"],
         "signal": ending["signal"],
         "error": ending["error"],
+        "why": ending["why"],
         "ended": ending["ended"],
         "retry": verdict.retry,
         "tail": tail,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..host import log, paths, processes
+from ..records.reasons import fact
 from ..records.run_state import Ending, Start
 from ..run import policy
 from .samples import Samples
@@ -116,7 +117,7 @@ class Attempt:
         if start is None:
             return self._find_exit_without_start(now, wall)
         if start["pid"] is None:
-            return policy.unknown_exit(start["started"], "its keeper was killed before the start")
+            return policy.unknown_exit(start["started"], fact("never_started"))
         trainer = self.trainer
         if trainer is not None and processes.find(trainer) is not None:
             return None
@@ -128,8 +129,8 @@ class Attempt:
         if recorded is not None or awaited:
             return recorded
         if start["boot_id"] != processes.boot_id():
-            return policy.unknown_exit(None, policy.HOST_RESTARTED)
-        return policy.unknown_exit(wall, policy.KEEPER_KILLED)
+            return policy.unknown_exit(None, fact("host_restarted"))
+        return policy.unknown_exit(wall, fact("keeper_killed"))
 
     def _find_exit_without_start(self, now: float, wall: float) -> Optional[Ending]:
         try:
@@ -177,7 +178,7 @@ def _damaged(path: str, error: OSError) -> Exception:
 
 
 def _unknown(wall: float, damage: Exception) -> Ending:
-    return policy.unknown_exit(wall, "exit status unknown (%s)" % damage)
+    return policy.unknown_exit(wall, fact("exit_damaged", text=str(damage)))
 
 
 def _keeper_lives(start: Start) -> bool:

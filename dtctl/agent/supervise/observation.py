@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Entry
     from .attempt import Attempt
 
@@ -64,7 +65,7 @@ class Observation:
             self._entry.update({"step": self._log.step, "step_time": wall})
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
-    def look(self, now: float, wall: float) -> Optional[str]:
+    def look(self, now: float, wall: float) -> Optional[Fact]:
         """Once a second: why the task is to be taken for hung, or None."""
         if now < self._next_look:
             return None

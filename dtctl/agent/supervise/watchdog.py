@@ -7,9 +7,13 @@ for as long as the limit without a longer pause. A server that waits for others 
 
 from __future__ import annotations
 
+from ..records.reasons import fact
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
+
+    from ..records.reasons import Fact
 
 LEAST_LEARNT_S = 300.0
 GAPS = 10
@@ -77,7 +81,7 @@ class Watchdog:
         """True when a sign that is dear to look for is worth it."""
         return self._proven and now - self._sign > self.limit_s / 4
 
-    def look(self, now: float, signs: Signs) -> Optional[str]:
+    def look(self, now: float, signs: Signs) -> Optional[Fact]:
         """Why the task is to be taken for hung, or None."""
         if self._stall_s == 0:
             return None
@@ -92,15 +96,15 @@ class Watchdog:
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
         elif self._trains and self._proven and now - self._sign >= self.limit_s:
-            return "no sign of progress for %s" % duration(now - self._sign)
+            return fact("stalled", seconds=now - self._sign)
         return None
 
-    def _judge_frozen(self, now: float) -> Optional[str]:
+    def _judge_frozen(self, now: float) -> Optional[Fact]:
         if self._frozen_since is None:
             self._frozen_since = now
         limit = FROZEN_S if self._stall_s is None else min(self._stall_s / 2, FROZEN_AT_MOST_S)
         frozen_s = now - self._frozen_since
-        return "frozen (stopped by a signal) for %s" % duration(frozen_s) if frozen_s >= limit else None
+        return fact("frozen", seconds=frozen_s) if frozen_s >= limit else None
 
     def _note(self, now: float, signs: Signs) -> None:
         gap, limit = now - self._sign, self.limit_s
@@ -116,8 +120,3 @@ class Watchdog:
     def _count_again(self, now: float) -> None:
         self._sign = self._regular_since = now
         self._frozen_since = None
-
-
-def duration(seconds: float) -> str:
-    """In words, as exact as is of use."""
-    return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)

@@ -29,7 +29,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
 
     record = scope.record()
     by = controller_name()
-    order = StopOrder(by, f"stopped by {by}", seconds(grace) if grace else None)
+    order = StopOrder(by, seconds(grace) if grace else None)
     try:
         outcome = end(record, scope.transport, chosen(record, tasks), order)
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from dtctl.agent.records.answers import RESULTS
@@ -39,6 +39,8 @@ class Progress:
     total: int = 0
     """done and total are bytes, or 0 where the phase cannot be measured."""
     text: str = ""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """What each of the host's tasks does while it starts."""
 
 
 def silent(progress: Progress) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
 from dtctl.errors import ConfigError, DtctlError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
@@ -145,7 +146,8 @@ def happening(one: Happening) -> dict[str, Any]:
         "attempt": one.attempt,
         "from": one.before,
         "to": one.after,
-        "reason": one.reason,
+        "reason": sentence(one.why),
+        "why": list(one.why),
         "by": one.by or None,
     }
 
