@@ -1,46 +1,61 @@
-# make demo | test | templates | faults | check | fleet N=4 | bench | docs | clean
+# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | fleet N=4 | bench | docs | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
+# Thousands of Pythons start in the tests; each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 N ?= 4
 SOAK_MINUTES ?= 30
-# Tests that run beside each other: those with hosts of their own, and those of this machine.
-JOBS ?= 2
+# Tests that run beside each other. Most wait more than they compute, so they are more than the cores.
+JOBS ?= 6
 PYTEST_ARGS ?=
+# Of `make nightly`; all of them where it is empty.
+PARTS ?=
+TESTS := $(BIN)/python -m tests.ci -n $(JOBS) --dist loadgroup
+TIMED := tests/ci/timed $(VENV)/.spent
 
-.PHONY: demo test templates faults quick check fleet bench docs clean
+.PHONY: demo test nightly templates faults quick check fleet bench docs golden clean packages environments
 
 demo: $(VENV)/.train
 	@rm -rf demo
 	$(BIN)/dtctl init demo
 	cd demo && ../$(BIN)/dtctl up --local -f --replace --set name=dtctl-demo --set dirs.work="$(CURDIR)/demo/work" --set dirs.output="$(CURDIR)/demo/output"
 
-test: $(VENV)/.train $(VENV)/.dev
-	tests/hosts/install-packages
-	-$(BIN)/python -m tests.environments
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+# Environments are made while the first tests run, and a test that needs one waits for it. One that cannot be made is
+# a reason to skip.
+test:
+	@$(MAKE) -j2 --no-print-directory $(VENV)/.all packages
+	@$(MAKE) --no-print-directory environments & $(TESTS) $(PYTEST_ARGS); code=$$?; wait; exit $$code
 
-# Every template on this machine and on separate hosts; `make test` leaves out the variants.
-templates: $(VENV)/.train $(VENV)/.dev
-	tests/hosts/install-packages
-	-$(BIN)/python -m tests.environments
-	$(BIN)/python -m pytest -v tests/templates $(PYTEST_ARGS)
+packages: | $(VENV)
+	@$(TIMED) "packages of the system" tests/hosts/install-packages
+
+environments: | $(VENV)
+	-@$(TIMED) "environments of other frameworks" $(PYTHON) -m tests.environments
+
+# What takes hours; docs/nightly.md has what became of it.
+nightly: $(VENV)/.all packages environments
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m tests.nightly $(PARTS)
+
+# Every template on this machine and on separate hosts, with its variants.
+templates: $(VENV)/.all packages environments
+	DTCTL_NIGHTLY=1 $(BIN)/python -m pytest -v tests/templates $(PYTEST_ARGS)
 
 # Everything that breaks, the soak too (SOAK_MINUTES=30); writes the table of docs/faults.md.
-faults: $(VENV)/.train $(VENV)/.dev
-	tests/hosts/install-packages
-	DTCTL_FAULT_REPORT=docs/faults.md SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
+faults: $(VENV)/.all packages
+	DTCTL_NIGHTLY=1 DTCTL_FAULT_REPORT=docs/faults.md SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s tests/faults $(PYTEST_ARGS)
 
 # What a change is tried with while it is made: no TensorFlow, no fleet.
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not training and not fleet" $(PYTEST_ARGS)
+	$(TESTS) -m "not training and not fleet" $(PYTEST_ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	tests/ci/typed-templates $(BIN)/mypy
 	$(BIN)/vermin --no-tips --violations -t=3.8- dtctl/agent dtctl/trainer.py
 	$(BIN)/python docs/generate.py --check
 
@@ -48,27 +63,39 @@ fleet: $(VENV)/.dev
 	tests/hosts/install-packages
 	$(BIN)/python -m tests.hosts.play $(N)
 
-bench: $(VENV)/.train $(VENV)/.dev
+bench: $(VENV)/.all
 	tests/hosts/install-packages clush rsync
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
+# Every sentence that a user may see, in tests/golden.txt.
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.golden --write
+
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache
 
-$(VENV)/.base: pyproject.toml
+# An order to make, not a reason to make anew: what lies in it changes its time.
+$(VENV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "dtctl needs Python 3.10 or later: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e .
+
+$(VENV)/.base: pyproject.toml | $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(TIMED) "dtctl" $(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@$(TIMED) "tools of development" $(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $@
 
 $(VENV)/.train: $(VENV)/.base
-	$(BIN)/python -m pip install --quiet -e '.[train]'
+	@$(TIMED) "TensorFlow" $(BIN)/python -m pip install --quiet -e '.[train]'
 	@touch $@
+
+# Both at once: two pips at work in one place get in each other's way.
+$(VENV)/.all: $(VENV)/.base
+	@$(TIMED) "TensorFlow and tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,train]'
+	@touch $(VENV)/.dev $(VENV)/.train $@

@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
 from dtctl.agent.host import fifo, processes
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.requests import Credentials
+from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.starting.credentials import Authority
@@ -70,16 +72,17 @@ def run(rounds: int | None = None) -> None:
     show("cluster.json written", f"{serial} times")
 
 
-def _make_run(directory: Path) -> dict[str, Any]:
+def _make_run(directory: Path) -> Spec:
     """The run directory of the coordinator's host, as `up` makes it, and every agent's spec for the other end."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     file = directory / "cluster.yaml"
     file.write_text(CLUSTER.replace("%PORT%", str(port)))
     plan = make_plan(load_cluster(file), lambda ssh: ssh.target)
-    fields = {"run": "many-1", "digest": "d", "bundle": None, "created": time.time(), "controller": "bench"}
-    spec = host_spec(plan, "n-1", **fields, replaced={})
-    spec["tasks"] = [dict(task, code=False) for task in spec["tasks"]]
+    now = time.time()
+    spec = host_spec(plan, "n-1", run="many-1", digest="d", bundle=None, created=now, controller="bench", replaced={})
+    for task in spec["tasks"]:
+        task["code"] = False
     authority = Authority(spec["run"])
     for place in spec["roster"]:
         kept = directory / "credentials" / place["host"]
@@ -88,7 +91,7 @@ def _make_run(directory: Path) -> dict[str, Any]:
             (kept / CREDENTIAL_FILES[name]).write_text(text)
     (directory / "spec.json").write_text(json.dumps(spec))
     files = RunFiles(str(directory / "runs" / "many-1" / "n-1"))
-    own = dataclasses.asdict(authority.issue("n-1", coordinates=True))
+    own = made(Credentials, **dataclasses.asdict(authority.issue("n-1", coordinates=True)))
     files.create(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), own)
     return spec
 

@@ -60,16 +60,17 @@ class Agent:
         if now >= self._next_state:
             self._next_state = now + STATE_EVERY_S
             for entry in self._state["tasks"].values():
-                entry.update(step=(entry["step"] or 0) + 1, step_time=time.time(), progress=time.time())
+                entry["step"] = (entry["step"] or 0) + 1
+                entry["step_time"] = entry["progress"] = time.time()
             self._tell()
 
     def _obey(self, orders: dict[str, Any]) -> None:
         for task, intent in intents.newer(self._intents, orders).items():
             self._intents[task] = intent.copy()
-            attempt = {"attempt": 1, "generation": intent["generation"], "pid": 2, "start_time": 2}
-            runs = intent["want"] == "run"
-            state = {"state": "running" if runs else "stopped", "ready": runs, "since": time.time()}
-            self._state["tasks"][task].update({**attempt, **state})
+            entry, runs = self._state["tasks"][task], intent["want"] == "run"
+            entry["attempt"], entry["generation"] = 1, intent["generation"]
+            entry["pid"] = entry["start_time"] = 2
+            entry["state"], entry["ready"], entry["since"] = "running" if runs else "stopped", runs, time.time()
 
     def _tell(self) -> None:
         if self._welcome:

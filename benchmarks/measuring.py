@@ -55,7 +55,7 @@ def alternate(rounds: int, contenders: Mapping[str, Callable[[], Cost]]) -> dict
 
 
 def client_environment(home: Path) -> dict[str, str]:
-    """That of a user with a home of his own, no SSH agent, and this checkout's dtctl."""
+    """That of a user with a home of their own, no SSH agent, and this checkout's dtctl."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT)}
 

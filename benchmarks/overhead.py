@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.measuring import DTCTL, CannotRun, client_environment, heading, measure, show
 from tests.training.by_hand import cluster_by_hand
+from tests.training.nursery import Nursery, nursery
 
 ROUNDS = 5
 STEPS = 4000
@@ -24,9 +25,9 @@ def run(rounds: int | None = None) -> None:
     if importlib.util.find_spec("tensorflow") is None or importlib.util.find_spec("sklearn") is None:
         raise CannotRun("no tensorflow and scikit-learn")
     speeds: dict[str, list[float]] = {"by hand": [], "by dtctl": []}
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, nursery() as trainers:
         for number in range(rounds):
-            speeds["by hand"].append(_by_hand(Path(directory, f"hand-{number}")))
+            speeds["by hand"].append(_by_hand(trainers, Path(directory, f"hand-{number}")))
             speeds["by dtctl"].append(_by_dtctl(Path(directory, f"dtctl-{number}")))
     heading("overhead", f"2 ps and 2 workers of the first trainer, medians of {rounds} alternating runs")
     for how, some in speeds.items():
@@ -36,9 +37,9 @@ def run(rounds: int | None = None) -> None:
         show(f"started {how}, {spread}", f"{statistics.median(some):.0f} steps/s", ratio, "by hand", "0.98")
 
 
-def _by_hand(directory: Path) -> float:
+def _by_hand(trainers: Nursery, directory: Path) -> float:
     # The same flags as in the template's cluster.yaml.
-    with cluster_by_hand(directory, f"--train_steps={STEPS}", "--save_secs=10", ps=2, workers=2) as tasks:
+    with cluster_by_hand(trainers, directory, f"--train_steps={STEPS}", "--save_secs=10", ps=2, workers=2) as tasks:
         for worker in ("worker:0", "worker:1"):
             if tasks[worker].wait():
                 raise RuntimeError(tasks[worker].printed())
@@ -46,10 +47,10 @@ def _by_hand(directory: Path) -> float:
 
 
 def _by_dtctl(directory: Path) -> float:
-    directory.mkdir()
-    output = directory / "output"
+    project, output = directory / "project", directory / "output"
+    project.mkdir(parents=True)
     settings = [f"--set=dirs.output={output}", f"--set=trainer.args.train_steps={STEPS}"]
-    dtctl = functools.partial(measure, cwd=directory, env=client_environment(directory))
+    dtctl = functools.partial(measure, cwd=project, env=client_environment(directory))
     try:
         dtctl([*DTCTL, "init"])
         dtctl([*DTCTL, "up", "-q", "--local", *settings])

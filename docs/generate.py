@@ -1,5 +1,7 @@
 """Writes what is made from the code: docs/commands.md, docs/cluster-yaml.md, and the tables of docs/agent.md.
 
+It fills the lines of every page, too.
+
 python docs/generate.py            write them
 python docs/generate.py --check    exit 1 if they are not in step
 """
@@ -10,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import prose
 import record_tables
 import typer.main
 
@@ -18,6 +21,7 @@ from dtctl.cli.options import ACCESS
 from dtctl.config import reference_markdown
 
 DOCS = Path(__file__).resolve().parent
+PAGES = [*(DOCS.parent / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")), *sorted(DOCS.glob("*.md"))]
 
 
 def commands_markdown() -> str:
@@ -62,12 +66,13 @@ def _table(params: list[Any]) -> str:
 
 
 def pages() -> dict[Path, str]:
+    """Every page as it has to be."""
     agent = DOCS / "agent.md"
-    return {
-        DOCS / "commands.md": commands_markdown(),
-        DOCS / "cluster-yaml.md": reference_markdown(),
-        agent: record_tables.filled(agent.read_text("utf-8")),
-    }
+    texts = {path: path.read_text("utf-8") for path in PAGES if path.is_file()}
+    texts[DOCS / "commands.md"] = commands_markdown()
+    texts[DOCS / "cluster-yaml.md"] = reference_markdown()
+    texts[agent] = record_tables.filled(texts[agent])
+    return {path: prose.filled(text) for path, text in texts.items()}
 
 
 def main() -> None:

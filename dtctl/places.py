@@ -62,7 +62,7 @@ def check_private(directory: Path) -> None:
         raise PreflightError(
             f"{directory} belongs to {_user(found.st_uid)}, not to you",
             detail="what lies in it decides where dtctl connects to and what it sends",
-            hint=f"ls -ld {directory}    shows it; with it out of the way dtctl makes one of your own",
+            hint=f"ls -ld {directory}    shows it; move it away, and dtctl makes one of its own",
         )
     if mode & 0o002 or (mode & 0o020 and not _is_own_group(found.st_gid)):
         raise PreflightError(

@@ -1,24 +1,45 @@
 """What every test may rely on."""
 
+from __future__ import annotations
+
+import os
 import signal
+from collections.abc import Iterator
 
 import pytest
+
+from tests import environments
+from tests.hosts import keys, private_network
+from tests.hosts.fleet import Fleet, missing
 
 # A suite that a shell runs in the background is started with Ctrl-C ignored, and so would be all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_GROUPS = _FLEET, _THIS_MACHINE = "fleet", "this machine"
+_TRAINING, _FLEET, _THIS_MACHINE = "training", "fleet", "this machine"
+
+_SHARED_NETWORK = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Of tests that run beside each other each worker has a network of its own, where that can be."""
+    is_worker = hasattr(config, "workerinput")
+    keys.key_directory()  # of the first process, for all workers
+    config.stash[_SHARED_NETWORK] = not is_worker or bool(private_network.enter())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """For pytest-xdist with --dist loadgroup: of each group one test at a time, for they use the same ports."""
+    """For pytest-xdist with --dist loadgroup: of each group one test at a time."""
     if group := _group(item):
         item.add_marker(pytest.mark.xdist_group(group))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups begin first, as they take long."""
-    items.sort(key=lambda item: not _group(item))
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`nightly` is left out unless DTCTL_NIGHTLY is set. What takes long begins first."""
+    if not os.environ.get("DTCTL_NIGHTLY"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    items.sort(key=_rank)
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,14 +51,42 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         cache.set("cache/lastfailed", {_without_group(test): why for test, why in failed.items()})
 
 
+@pytest.fixture(scope="session")
+def lasting_fleet() -> Iterator[Fleet]:
+    """Each worker's own. For what lasts longer than a test, and cleans up after itself."""
+    if reason := missing():
+        pytest.skip(f"no fleet: {reason}")
+    with Fleet(5, visible=(*Fleet.visible, environments.root())) as made:
+        yield made
+
+
+@pytest.fixture
+def fleet(lasting_fleet: Fleet) -> Iterator[Fleet]:
+    """Five separate hosts, gpu-1 to gpu-5; all of them run, and their homes are empty."""
+    yield lasting_fleet
+    lasting_fleet.restore()
+
+
 def _without_group(test: str) -> str:
     name, at, group = test.rpartition("@")
-    return name if at and group in _GROUPS else test
+    return name if at and "]" not in group else test
 
 
 def _group(item: pytest.Item) -> str:
-    marks = {mark.name for mark in item.iter_markers()}
+    """Trainings want both cores. In a network that all share, the others use the same ports, too."""
+    marks = _marks(item)
+    if not item.config.stash[_SHARED_NETWORK]:
+        return _TRAINING if "training" in marks else ""
     if "fleet" in marks:
         return _FLEET
     own_ports = any(directory in item.path.as_posix() for directory in ("tests/local", "tests/ssh"))
     return _THIS_MACHINE if "training" in marks or own_ports else ""
+
+
+def _rank(item: pytest.Item) -> int:
+    marks = _marks(item)
+    return next((rank for rank, mark in enumerate(("training", "faults", "fleet", "xdist_group")) if mark in marks), 9)
+
+
+def _marks(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}

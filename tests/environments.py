@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from tests.hosts import private_network
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class Unfit(Exception):
 
 def environment(name: str) -> Path:
     """The python of an environment, which may have to be made first. Skips the test where it cannot be."""
+    import pytest  # here, as environments are made while pytest itself is installed
+
     try:
         return made(name)
     except Unfit as unfit:
@@ -77,7 +79,7 @@ def made(name: str) -> Path:
     python, version = found
     digest = hashlib.sha256("\n".join((version, *recipe.rather, *recipe.packages)).encode()).hexdigest()
     directory = root() / f"{name}-{digest[:12]}"
-    with alone(directory.with_name(f"{directory.name}.lock")):
+    with alone(directory.with_name(f"{directory.name}.lock")), private_network.the_machines():
         if not (directory / COMPLETE).exists():
             make(directory, python, recipe)
     return directory / "bin" / "python"

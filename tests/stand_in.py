@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 def main() -> None:
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--ps_hosts", default="")
     parser.add_argument("--worker_hosts", default="")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--until_file", default="", help="exit as after --seconds once this file is there")
     parser.add_argument("--tick", type=float, default=0.1)
     parser.add_argument("--exit", type=int, default=0)
     parser.add_argument("--fail_attempts", type=int, default=0, help="exit with 1 on as many first attempts")
@@ -47,7 +49,7 @@ def main() -> None:
         sys.exit(1)
     end = time.monotonic() + (options.seconds if special else 1e9)
     step = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end and not (special and options.until_file and Path(options.until_file).exists()):
         step += 1
         print(f"{me} step {step}", flush=True)
         time.sleep(options.tick)

@@ -29,8 +29,8 @@ def check_file(found: os.stat_result, place: str) -> None:
         raise PreflightError(f"{place} is {what} and cannot be sent", hint=f"remove it, {IGNORE_HINT}")
     if found.st_size > _SPARSE_BYTES and found.st_blocks * 512 < found.st_size // _SPARSE_PART:
         raise PreflightError(
-            f"{place} is a file of holes and cannot be sent",
-            detail=f"it says that it holds {found.st_size} bytes and takes {found.st_blocks * 512} on the disk",
+            f"{place} is a sparse file and cannot be sent",
+            detail=f"it claims {found.st_size} bytes and takes {found.st_blocks * 512} on the disk",
             hint=f"remove it, {IGNORE_HINT}",
         )
 

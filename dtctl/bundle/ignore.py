@@ -123,5 +123,5 @@ def _parse(line: str, place: str) -> list[_Rule]:
     try:
         patterns = GitIgnoreSpec.from_lines([text[:-1] if directories_only else line]).patterns
     except ValueError as error:
-        raise PreflightError(f"{place}: not a pattern of an ignore file", detail=f"{line!r}: {error}") from error
+        raise PreflightError(f"{place}: not a valid ignore pattern", detail=f"{line!r}: {error}") from error
     return [_Rule(pattern, directories_only) for pattern in patterns if pattern.include is not None]

@@ -52,7 +52,7 @@ def watch(
             if event is not None:
                 narrate(event)
             if deadline is not None and time.monotonic() > deadline:
-                errors.note("the run goes on; the time to wait is over")
+                errors.note("the time to wait is over; the run goes on")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:
         errors.note("")  # below the terminal's ^C

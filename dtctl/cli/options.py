@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 Output = Literal["text", "json"]
 ClusterFile = Annotated[
-    Path | None, typer.Argument(metavar="[CLUSTER_FILE]", help="cluster.yaml; found from here upwards if not given.")
+    Path | None,
+    typer.Argument(metavar="[CLUSTER_FILE]", help="The cluster file; if omitted, searched for from here upwards."),
 ]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, as trainer.args.steps=100."),
 ]
 OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", metavar="text|json", help="For people or for programs.")
+    Output, typer.Option("-o", "--output", metavar="text|json", help="Output for people or for programs.")
 ]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
-Raw = Annotated[
-    bool, typer.Option("--raw", help="What trainers and commands print byte for byte, escape sequences too.")
-]
+Raw = Annotated[bool, typer.Option("--raw", help="Pass output through byte for byte, escape sequences included.")]
 Tasks = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TASK]...", help="worker:1, worker, worker:0-3 or @HOST; all if none.", autocompletion=complete_tasks
+        metavar="[TASK]...",
+        help="worker:1, worker, worker:0-3 or @HOST; all if none is named.",
+        autocompletion=complete_tasks,
     ),
 ]
 
@@ -183,7 +184,7 @@ def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
 
 _RUN = Annotated[
     str | None,
-    typer.Option("--run", metavar="ID", help="Another run than the current one.", autocompletion=complete_runs),
+    typer.Option("--run", metavar="ID", help="A run other than the current one.", autocompletion=complete_runs),
 ]
 ACCESS = {
     "config": Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="The cluster file.")],
@@ -191,7 +192,7 @@ ACCESS = {
     "identity": Annotated[Path | None, typer.Option("-i", "--identity", metavar="FILE", help="SSH private key.")],
     "jump": Annotated[str | None, typer.Option("-J", "--jump", metavar="[USER@]HOST[:PORT]", help="SSH jump host.")],
     "ssh_config": Annotated[
-        Path | None, typer.Option("-F", "--ssh-config", metavar="FILE", help="In place of ~/.ssh/config.")
+        Path | None, typer.Option("-F", "--ssh-config", metavar="FILE", help="Read this file instead of ~/.ssh/config.")
     ],
     "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say what is done on which host.")],
 }

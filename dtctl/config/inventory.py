@@ -35,7 +35,7 @@ def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str
         names = _names(key, findings)
         twice = [name for name in names if entry_of.setdefault(name, key) != key]
         if twice:
-            summary = f"hosts.{key} names {fold(twice)}, which hosts.{entry_of[twice[0]]} has named already"
+            summary = f"hosts.{key} names {fold(twice)}, which hosts.{entry_of[twice[0]]} already names"
             findings.add(("hosts", key), summary, "keep one of them", at_key=True)
         for host in _entry_hosts(key, names, entry, content, home, findings):
             hosts.setdefault(host.name, host)

@@ -28,7 +28,7 @@ def why_not_written(file: Path, project: Path | None) -> str:
     if project is None or Path(os.path.realpath(project)) not in real.parents:
         return "it lies neither in ~/.ssh nor beside the cluster file"
     if ".git" in real.parts:
-        return "its name is git's own"
+        return "its name belongs to git"
     if is_around_home(project) and not (is_named_so(real) and real.parent == Path(os.path.realpath(project))):
         return f"beside a cluster file in a home directory it has to be called {NAME}..."
     return ""

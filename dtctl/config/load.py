@@ -39,7 +39,7 @@ def _read(file: Path, name: str) -> str:
         raise ConfigError([_unreadable(file, name, error)]) from error
     if len(content) > LIMIT_BYTES:
         raise ConfigError(
-            [Problem(Place(name), f"this is no cluster file: it has more than {LIMIT_BYTES} bytes", START)]
+            [Problem(Place(name), f"this is not a cluster file: it has more than {LIMIT_BYTES} bytes", START)]
         )
     try:
         return content.decode("utf-8-sig")
@@ -61,7 +61,7 @@ def _unreadable(file: Path, name: str, error: OSError) -> Problem:
             place, "this is a directory, expected a file", f"name the file: {inside}" if inside.is_file() else ""
         )
     if isinstance(error, PermissionError):
-        return Problem(place, "the file may not be read by you", f"ls -l {name}    shows who may")
+        return Problem(place, "you may not read this file", f"ls -l {name}    shows who may")
     return Problem(place, f"the file cannot be read: {(error.strerror or str(error)).lower()}")
 
 

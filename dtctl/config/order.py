@@ -22,7 +22,7 @@ def check_strategy(content: ClusterFile, findings: Findings) -> None:
         summary = f"strategy is {strategy}, but there is no job '{PS}'"
         findings.add(("strategy",), summary, "write, for example, mirrored")
     if strategy in _WITHOUT_PS and PS in jobs:
-        summary = f"strategy is {strategy}, which knows no ps, but there is a job '{PS}'"
+        summary = f"strategy is {strategy}, which uses no ps, but there is a job '{PS}'"
         findings.add(("strategy",), summary, "write, for example, async-ps")
     if strategy == "ps-strategy" and not set(LEAD_JOBS) & set(jobs):
         summary = "strategy is ps-strategy, whose workers are led by a chief, but there is no job 'chief'"
@@ -64,4 +64,4 @@ def check_order(cluster: Cluster, findings: Findings) -> None:
     words = ", ".join(f"{name} waits for {other}" for name, other in zip(ring, (*ring[1:], ring[0]), strict=True))
     hint = f"write jobs.{usual[0]}.depends_on: []" if usual else "leave out one of them"
     path = ("jobs", said[0], "depends_on")
-    findings.add(path, f"{findings.name(*path)} closes a circle: {words}", hint, at_key=True)
+    findings.add(path, f"{findings.name(*path)} closes a cycle: {words}", hint, at_key=True)

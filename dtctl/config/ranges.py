@@ -35,7 +35,7 @@ def count(text: str) -> int:
         if not part:
             raise UsageError(f"{_shown(text)} has an empty name", hint="write names with one comma between them: a,b")
         if any(mark in _BRACKETS.sub("", part) for mark in "[]"):
-            raise UsageError(f"{_shown(part)} has a bracket without its partner", hint="write ranges as in gpu-[1-4]")
+            raise UsageError(f"{_shown(part)} has an unmatched bracket", hint="write ranges as in gpu-[1-4]")
         total += _count(part, _BRACKETS)
         if total > LIMIT:
             raise _too_large(text)

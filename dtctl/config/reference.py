@@ -47,7 +47,7 @@ twice is an error. Anchors, aliases and merge keys (`<<`) work. A key without a 
   keys counted each time. The names of hosts and users consist of letters, digits and `.-_`; an address of IPv6 may have
   a zone.
 - A **duration** is a number with a unit (`500ms`, `30s`, `5m`, `2h`, `1d`), or a number of seconds.
-- A **list of words** may be written as one text, which is split as a shell would split it; no shell ever sees it.
+- A **list of words** may be written as text, which is split as a shell would split it; no shell ever sees it.
 - A value in `env`, `args`, `command` and `template` is passed on as it is written: `1.10` stays `1.10`.
 """
 

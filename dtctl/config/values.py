@@ -26,7 +26,7 @@ from dtctl.config.kinds import (
 from dtctl.config.names import USER_WORDS
 from dtctl.config.yaml.document import Scalar
 
-_SINGLE = "a text, a number, true or false"
+_SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
 _SECONDS = {"type": "number", "minimum": 0}
 
@@ -157,10 +157,10 @@ SuccessRule = Annotated[Literal["auto", "lead", "all-workers"], choice("auto", "
 
 Word = Annotated[str, Kind(_SINGLE, _read_word, _ANY_SCALAR)]
 Words = Annotated[
-    list[Word], OrText(shlex.split, "one or more words: a list, or one text that is split as a shell would")
+    list[Word], OrText(shlex.split, "one or more words: a list, or text that is split as a shell would split it")
 ]
 Template = Annotated[
-    list[Word], OrText(split_template, "one or more words: a list, or one text that is split as a shell would")
+    list[Word], OrText(split_template, "one or more words: a list, or text that is split as a shell would split it")
 ]
 Platform = Annotated[
     list[
@@ -174,11 +174,11 @@ Platform = Annotated[
 ]
 HostList = Annotated[
     list[HostNames],
-    OrText(lambda one: [one], "one or more names of hosts: a list, or one text; ranges as in gpu-[1-4] are names too"),
+    OrText(lambda one: [one], "one or more names of hosts: a list, or text; ranges as in gpu-[1-4] are names too"),
 ]
 JobList = Annotated[
     list[JobName],
-    OrText(lambda one: [one], "names of jobs: a list, which may be empty, or one text", may_be_empty=True),
+    OrText(lambda one: [one], "names of jobs: a list, which may be empty, or text", may_be_empty=True),
 ]
 EnvName = Annotated[str, Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)]
 EnvValue = Annotated[str, Kind(_SINGLE, _read_env_value, _ANY_SCALAR)]
@@ -187,7 +187,7 @@ ArgName = Annotated[str, text("the name of a flag without its dashes", r"[^\s=\x
 ArgValue = Annotated[
     str | bool,
     Kind(
-        "a text, a number, true, false or a list of such",
+        "text, a number, true, false, or a list of these",
         _read_arg_value,
         {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
     ),

@@ -130,7 +130,7 @@ def _ask(record: RunRecord, transport: Transport, name: str, last: int | None, *
         told: list[Happening] = []
         for message in said(session, "event", most_bytes=ANSWER_BYTES, within_s=PATIENCE_S):
             if message.type == "event":
-                with about(name, "sends an `event` that does not hold"):
+                with about(name, "sent an invalid `event`"):
                     told.append(_line(message.of(StoryLine), name, whole=whole))
         final(
             session,

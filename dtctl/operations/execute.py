@@ -61,7 +61,7 @@ def execute(
             session.send({**request(record, target.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
             for message in said(session, "output", most_bytes=None):
                 if message.type == "output":
-                    with about(target.host.name, "sends an `output` that does not hold"):
+                    with about(target.host.name, "sent an invalid `output`"):
                         on_output(target.name, _stream(message.of(Output)), message.payload)
             answer = final(session, "exec", message, ExecResult)
             return Finished(answer["exit_code"], answer["signal"])

@@ -63,7 +63,7 @@ def write_helper(directory: Path) -> tuple[Path, ...]:
 def _write(files: Mapping[Path, Path], directory: Path) -> tuple[Path, ...]:
     there = sorted(directory / path for path in files if (directory / path).exists())
     if there:
-        raise UsageError(f"{there[0]} is there already", hint="dtctl init DIR    writes to another directory")
+        raise UsageError(f"{there[0]} already exists", hint="dtctl init DIR    writes to another directory")
     for path, source in files.items():
         target = directory / path
         try:

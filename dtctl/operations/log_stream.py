@@ -59,7 +59,7 @@ class LogStream:
 
     def _pass_on(self, message: Message) -> None:
         log = message.of(Log)
-        with about(self._host.name, "sends a `log` that does not hold"):
+        with about(self._host.name, "sent an invalid `log`"):
             check_log(log, self._fields["tasks"])
         self._resume[log["task"]] = [log["attempt"], log["end"]]
         if message.payload:
@@ -67,7 +67,7 @@ class LogStream:
 
     def _all_final(self, told: States) -> bool:
         """Tasks that are not told of have no more to print."""
-        with about(self._host.name, "sends `states` that do not hold"):
+        with about(self._host.name, "sent invalid `states`"):
             tasks = self._own_state(told)["tasks"]
         return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"] if task in tasks)
 

@@ -36,7 +36,7 @@ class LogRequest:
     since: float | None = None
     grep: str | None = None
     previous: bool = False
-    """The attempt before the present one."""
+    """The previous attempt."""
 
     def fields(self, record: RunRecord, host: Host) -> dict[str, Any]:
         """The part of it that one host is asked for."""
@@ -116,7 +116,7 @@ def _read(record: RunRecord, session: Session, wanted: LogRequest, merging: _Mer
     within_s = None if most_bytes is None else 2 * PATIENCE_S
     for message in said(session, "log", most_bytes=most_bytes, within_s=within_s):
         if message.type == "log":
-            with about(session.host.name, "sends a `log` that does not hold"):
+            with about(session.host.name, "sent an invalid `log`"):
                 check_log(message.of(Log), fields["tasks"])
                 lines[message["task"]] += message.payload.count(b"\n")
                 _check_lines(lines[message["task"]], wanted)

@@ -128,8 +128,10 @@ def _error_of(remember: Callable[[RunRecord], None], record: RunRecord) -> Dtctl
 
 def _without_trace(error: DtctlError) -> DtctlError:
     """Of a run on this machine nobody else knows: no command would find it again."""
-    detail = f"{error.detail}; without that nothing finds a run on this machine again".lstrip("; ")
-    return PreflightError(error.summary, detail=detail, hint="make room or mend the place, then dtctl up again")
+    detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
+    return PreflightError(
+        error.summary, detail=detail, hint="free some space or fix the directory, then dtctl up again"
+    )
 
 
 def _earlier(prepared: Mapping[str, answers.Prepared]) -> Checkpoints | None:
@@ -181,7 +183,7 @@ class _Starting:
         self._sessions[host.name] = session
         session.send(_request(self._launch, host))
         answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
-        with about(host.name, "sends a `prepared` that does not hold"):
+        with about(host.name, "sent an invalid `prepared`"):
             _check_prepared(self._launch.record, answer)
         self._runs[host.name] = answer["run"]
         self._report(Progress(host.name, "prepared"))
@@ -206,7 +208,7 @@ class _Starting:
     def _started(self, host: Host) -> answers.Started:
         session = self._sessions[host.name]
         answer = converse(session, None, self._report, until="started").of(answers.Started)
-        with about(host.name, "sends a `started` that does not hold"):
+        with about(host.name, "sent an invalid `started`"):
             _check_started(self._launch.record, self._runs[host.name], host.name, answer)
         return answer
 

@@ -15,9 +15,10 @@ _SHOWN = 5
 
 def show_left_out(bundle: Bundle) -> None:
     if bundle.withheld:
-        note(f"not pushed: {_folded(bundle.withheld)} (say so with !{_as_rule(bundle.withheld[0])} in .dtctlignore)")
+        rule = f"!{_as_rule(bundle.withheld[0])}"
+        note(f"not pushed: {_folded(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
     if bundle.twins:
-        note(f"not pushed: {_folded(bundle.twins)} (the same as a file of secrets or keys that this run uses)")
+        note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
 
 
 def show_exposure(exposed: Exposure | None) -> None:

@@ -44,7 +44,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     if result.earlier is not None and result.earlier.newest_complete is not None:
         checkpoint = result.earlier.newest_complete
         place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
-        note(f"an earlier checkpoint is there, {place}: a trainer that restores goes on from it")
+        note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
         note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
@@ -79,7 +79,7 @@ def show_stop(result: StopResult) -> None:
     show_away(result)
     show_host_errors(result.errors)
     if result.promised:
-        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from there")
+        note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
 
 
 def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:

@@ -43,7 +43,7 @@ def checked_frame(host: str, message: Message) -> Message:
     try:
         fields: dict[str, Any] = checked(record, message.fields)
     except Wrong as wrong:
-        raise untrue(host, f"sends a `{message.type}` that does not hold: {wrong}") from wrong
+        raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong
     return Message({**fields, "type": message.type}, message.payload, message.size)
 
 
@@ -52,12 +52,12 @@ def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R
     try:
         return checked(record, message.fields)
     except Wrong as wrong:
-        raise untrue(host, f"answers `{kind}` with a record that does not hold: {wrong}") from wrong
+        raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong
 
 
 def untrue(host: str, what: str) -> TransportError:
     """A host has said what no agent of dtctl says; nothing is done with it."""
     return TransportError(
         f"{host} {what}",
-        hint=f"nothing of it was believed: is dtctl's agent on {host} damaged, or has somebody tampered with it?",
+        hint=f"nothing of it was used: is dtctl's agent on {host} damaged, or has somebody tampered with it?",
     )

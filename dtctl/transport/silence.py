@@ -65,8 +65,8 @@ class Silence:
         if silent_s >= self._limit_s:
             raise TransportError(
                 f"{self._host} has been silent for {self._limit_s:g} s",
-                detail="the connection stands, but dtctl's agent there says nothing and takes nothing",
-                hint="is the host overloaded, or does its disk hang? what others said is not touched by it",
+                detail="the connection is up, but dtctl's agent there neither sends nor reads",
+                hint="is the host overloaded, or does its disk hang? the other hosts' answers are not affected",
             )
         if silent_s >= TOLD_AFTER_S and not self._told:
             self._told = True

@@ -224,8 +224,8 @@ def not_started(name: str, ending: RemoteExit, noise: bytes) -> DtctlError:
         return TransportError(f"python3 on {name} cannot be run", detail=said)
     return TransportError(
         f"the agent does not start on {name}",
-        detail="\n".join(filter(None, [f"python3 was to be run by the login shell: {ending}", said])),
-        hint=f"dtctl ssh {name}    shows what a login gives",
+        detail="\n".join(filter(None, [f"the login shell was to run python3: {ending}", said])),
+        hint=f"dtctl ssh {name}    shows what a login prints",
     )
 
 

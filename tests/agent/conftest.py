@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,11 +17,32 @@ from tests.agent.host import AgentHost
 from tests.agent.link.links import Links
 
 OLDEST = "python3.8"
+SMOKE = 2
+"""As many tests of a file run on the oldest Python each time, and all of them every night."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    counts: Counter[Path] = Counter()
+    for item in items:
+        if isinstance(item, pytest.Function) and _on_oldest(item):
+            counts[item.path] += 1
+            if counts[item.path] > SMOKE:
+                item.add_marker(pytest.mark.nightly)
+
+
+def _on_oldest(item: pytest.Function) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("agent_python") == "oldest"
 
 
 @cache
 def oldest_python() -> str | None:
-    """An interpreter of the oldest supported version that really runs (a shim may only pretend)."""
+    """An interpreter of the oldest supported version that really runs (a shim may only pretend).
+
+    $DTCTL_AGENT_PYTHON takes its place: the nightly tries one version after the other.
+    """
+    if chosen := os.environ.get("DTCTL_AGENT_PYTHON"):
+        return chosen
     found = [shutil.which(OLDEST), *map(str, sorted(Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8")))]
     for candidate in filter(None, found):
         answer = subprocess.run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.transport.payload import LOADER, opening
+from dtctl.transport.payload import LOADER, agent_program, opening
+from tests.hosts.scratch import make_directory
 from tests.waiting import eventually
 
 Fields = dict[str, Any]
@@ -109,6 +113,19 @@ class Conversation:
         self.close()
 
 
+@cache
+def compiled_program(python: str) -> Path:
+    """What this Python makes of the agent's program on its first start, which then need not be made for each host."""
+    directory = make_directory("program")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    for name, source in agent_program().files.items():
+        path = directory / agent_program().sha256 / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    subprocess.run([python, "-m", "compileall", "-q", str(directory)], check=True)
+    return directory
+
+
 class AgentHost:
     """`name` in the inventory, for cluster `c`; `env` is what sshd would give to the session."""
 
@@ -116,6 +133,7 @@ class AgentHost:
         self.directory = directory
         self.name = name
         self.root = root or directory / "root"
+        self._python = python
         self.home = directory / "home"
         self.mark = f"TEST_MARK={uuid.uuid4().hex}"
         self._open: list[Conversation] = []
@@ -179,7 +197,10 @@ class AgentHost:
         return talk.await_type("prepared")
 
     def up(self, spec: Fields, **fields: Any) -> Fields:
-        """The whole of `up`; the `started` frame."""
+        """The whole of `up`; the `started` frame. On a new host the agent's program is there already."""
+        if not self.root.exists():
+            self.root.mkdir(mode=0o700)
+            shutil.copytree(compiled_program(self._python), self.root / "agent")
         with self.open() as talk:
             self.prepare(talk, spec, **fields)
             talk.send("start")

@@ -1,4 +1,4 @@
-"""Five separate hosts for all faults, a user's desk for each, and the report of what became of them."""
+"""A user's desk for each fault, and the report of what became of them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,18 @@ import pytest
 from tests.desk import Desk, desk
 from tests.faults import report
 from tests.faults.report import Row
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet
 from tests.waiting import eventually
 
 NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(5) as made:
-        yield made
-
-
 @pytest.fixture
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
-    """Its cluster has a name of its own, as trainers' output stays. In the end no process and no run is left."""
-    with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}") as made:
+    """Its cluster has a name of its own, as trainers' output stays. In the end no process is left."""
+    with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}", elsewhere=fleet.busy) as made:
         yield made
-    for host in fleet.hosts:
-        eventually(lambda: not host.processes(), what=f"nothing to be left on {host.name}")  # noqa: B023
-        assert list((host.home / ".dtctl").glob("runs/*")) == []
+    eventually(lambda: not fleet.busy(), what="nothing to be left on any host")
 
 
 @pytest.fixture(scope="session")

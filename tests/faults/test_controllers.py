@@ -68,7 +68,7 @@ def test_a_controller_that_is_killed_leaves_no_lock(fleet: Fleet, user: Desk) ->
     eventually(scene.is_whole, RECOVERY_S, "the run to train")
 
 
-@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.slow) if n >= 2 else n for n in range(20)])
+@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n else n for n in range(20)])
 def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fleet, user: Desk, moment: int) -> None:
     delay_s = random.Random(SEED + moment).uniform(0.3, 2.5)
     print(f"FAULTS_SEED={SEED}: up is interrupted after {delay_s:.2f} s")
@@ -100,7 +100,7 @@ def test_those_who_look_can_be_killed_without_harm(fleet: Fleet, user: Desk) -> 
     assert scene.restarted() == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["stop", "down --yes", "restart worker:1"])
 def test_a_command_that_is_killed_can_be_given_again(fleet: Fleet, user: Desk, command: str) -> None:
     print(f"FAULTS_SEED={SEED}")

@@ -17,7 +17,7 @@ from tests.hosts.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
-PARAMETERS = [pytest.param(one, id=one.id, marks=[] if one.quick else [pytest.mark.slow]) for one in SCENARIOS]
+PARAMETERS = [pytest.param(one, id=one.id, marks=[] if one.quick else [pytest.mark.nightly]) for one in SCENARIOS]
 
 
 @pytest.mark.parametrize("scenario", PARAMETERS)

@@ -21,16 +21,10 @@ pytestmark = [pytest.mark.fleet, pytest.mark.skipif(bool(missing()), reason=f"no
 LISTENER = "import socket; s = socket.create_server(('', 3000))\nwhile True: c = s.accept()[0]; c.sendall(c.recv(9))"
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Fleet]:
-    with Fleet(2) as made:
-        yield made
-
-
 @pytest.fixture
-def pid(pair: Fleet) -> Iterator[int]:
+def pid(fleet: Fleet) -> Iterator[int]:
     """On gpu-1: a process of the user, that answers each connection to port 3000."""
-    host = pair["gpu-1"]
+    host = fleet["gpu-1"]
     number = int(host.exec("sh", "-c", f'{sys.executable} -c "{LISTENER}" >/dev/null 2>&1 & echo $!'))
     eventually(lambda: ":3000" in host.exec("ss", "-ltn"), what="the listener")
     yield number
@@ -39,63 +33,63 @@ def pid(pair: Fleet) -> Iterator[int]:
     eventually(lambda: not host.is_up or not host.processes(), what="nothing to be left")
 
 
-def answers(pair: Fleet) -> bool:
+def answers(fleet: Fleet) -> bool:
     """Whether gpu-2 gets an answer from gpu-1 within a second."""
     script = (
-        f"import socket; s = socket.create_connection(('{pair['gpu-1'].address}', 3000), 1); s.send(b'x'); s.recv(1)"
+        f"import socket; s = socket.create_connection(('{fleet['gpu-1'].address}', 3000), 1); s.send(b'x'); s.recv(1)"
     )
     with suppress(subprocess.CalledProcessError):
-        pair["gpu-2"].exec(sys.executable, "-c", script)
+        fleet["gpu-2"].exec(sys.executable, "-c", script)
         return True
     return False
 
 
-def test_a_process_is_frozen_and_thawed(pair: Fleet, pid: int) -> None:
-    with faults.frozen(pair["gpu-1"], pid):
-        assert not answers(pair)
-    eventually(lambda: answers(pair))
+def test_a_process_is_frozen_and_thawed(fleet: Fleet, pid: int) -> None:
+    with faults.frozen(fleet["gpu-1"], pid):
+        assert not answers(fleet)
+    eventually(lambda: answers(fleet))
 
 
-def test_all_of_the_user_is_killed(pair: Fleet, pid: int) -> None:
-    faults.kill_user(pair["gpu-1"])
-    eventually(lambda: pair["gpu-1"].processes() == [])
+def test_all_of_the_user_is_killed(fleet: Fleet, pid: int) -> None:
+    faults.kill_user(fleet["gpu-1"])
+    eventually(lambda: fleet["gpu-1"].processes() == [])
 
 
-def test_packets_are_lost_in_one_direction(pair: Fleet, pid: int) -> None:
+def test_packets_are_lost_in_one_direction(fleet: Fleet, pid: int) -> None:
     for way in (faults.deaf, faults.mute):
-        with way(pair["gpu-1"]):
-            assert not answers(pair)
-        eventually(lambda: answers(pair))
+        with way(fleet["gpu-1"]):
+            assert not answers(fleet)
+        eventually(lambda: answers(fleet))
 
 
-def test_the_peers_of_a_host_without_power_hear_nothing(pair: Fleet, pid: int) -> None:
-    host = pair["gpu-1"]
+def test_the_peers_of_a_host_without_power_hear_nothing(fleet: Fleet, pid: int) -> None:
+    host = fleet["gpu-1"]
     with socket.create_connection((host.address, 3000), 5) as connection:
-        faults.power_cut(pair, host)
+        faults.power_cut(fleet, host)
         connection.settimeout(1)
         with pytest.raises(TimeoutError):
             connection.recv(1)
-    faults.power_up(pair, host)
+    faults.power_up(fleet, host)
     assert host.processes() == []
 
 
-def test_sshd_is_gone_and_comes_back(pair: Fleet) -> None:
-    host = pair["gpu-1"]
+def test_sshd_is_gone_and_comes_back(fleet: Fleet) -> None:
+    host = fleet["gpu-1"]
     with faults.without_sshd(host), pytest.raises(ConnectionRefusedError):
         socket.create_connection((host.address, 22), 5)
     socket.create_connection((host.address, 22), 5).close()
 
 
-def test_controllers_are_cut_off_while_hosts_see_each_other(pair: Fleet, pid: int) -> None:
-    with faults.without_controllers(pair):
+def test_controllers_are_cut_off_while_hosts_see_each_other(fleet: Fleet, pid: int) -> None:
+    with faults.without_controllers(fleet):
         with pytest.raises(OSError):
-            socket.create_connection((pair["gpu-1"].address, 22), 1)
-        assert answers(pair)
-    socket.create_connection((pair["gpu-1"].address, 22), 5).close()
+            socket.create_connection((fleet["gpu-1"].address, 22), 1)
+        assert answers(fleet)
+    socket.create_connection((fleet["gpu-1"].address, 22), 5).close()
 
 
-def test_a_small_disk_is_filled_and_freed(pair: Fleet) -> None:
-    host = pair["gpu-1"]
+def test_a_small_disk_is_filled_and_freed(fleet: Fleet) -> None:
+    host = fleet["gpu-1"]
     with faults.small_disk(host, "small", 4):
         with faults.full_disk(host, "small"), pytest.raises(subprocess.CalledProcessError):
             host.exec("sh", "-c", "echo hello > small/file 2>/dev/null")
@@ -104,24 +98,24 @@ def test_a_small_disk_is_filled_and_freed(pair: Fleet) -> None:
 
 
 @pytest.mark.skipif(faults.memory_cgroups() is None, reason="no memory cgroups can be made here")
-def test_the_kernel_kills_for_want_of_memory(pair: Fleet) -> None:
-    host = pair["gpu-1"]
+def test_the_kernel_kills_for_want_of_memory(fleet: Fleet) -> None:
+    host = fleet["gpu-1"]
     script = "import time; kept = []\nwhile True: kept.append(bytearray(4096)); time.sleep(0.001)"
     number = int(host.exec("sh", "-c", f"{sys.executable} -c '{script}' >/dev/null 2>&1 & echo $!"))
     faults.out_of_memory(host, number)
     eventually(lambda: host.processes() == [])
 
 
-def test_a_stranger_is_given_the_number_of_a_dead_process(pair: Fleet, pid: int) -> None:
-    host = pair["gpu-1"]
+def test_a_stranger_is_given_the_number_of_a_dead_process(fleet: Fleet, pid: int) -> None:
+    host = fleet["gpu-1"]
     faults.send(host, pid)
     eventually(lambda: host.processes() == [])
     with faults.stranger_with_pid(host, pid):
         assert host.processes() == ["sleep 86400"]
 
 
-def test_a_port_is_taken_when_a_file_appears(pair: Fleet) -> None:
-    host = pair["gpu-1"]
+def test_a_port_is_taken_when_a_file_appears(fleet: Fleet) -> None:
+    host = fleet["gpu-1"]
     with faults.taken_port(host, 3100, "test -e taken"):
         assert ":3100" not in host.exec("ss", "-ltn")
         host.exec("touch", "taken")
@@ -129,11 +123,11 @@ def test_a_port_is_taken_when_a_file_appears(pair: Fleet) -> None:
     assert ":3100" not in host.exec("ss", "-ltn")
 
 
-def test_the_wall_clock_of_a_login_jumps(pair: Fleet) -> None:
+def test_the_wall_clock_of_a_login_jumps(fleet: Fleet) -> None:
     script = "import sys, time\nfor line in sys.stdin: print(time.time() - float(line), flush=True)"
-    ssh = ["ssh", "-F", str(pair.ssh_config), "gpu-1", f'python3 -ISc "{script}"']
+    ssh = ["ssh", "-F", str(fleet.ssh_config), "gpu-1", f'python3 -ISc "{script}"']
     with (
-        faults.clock_of_its_own(pair["gpu-1"]) as clock,
+        faults.clock_of_its_own(fleet["gpu-1"]) as clock,
         subprocess.Popen(ssh, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as session,
     ):
         assert session.stdin is not None
@@ -146,5 +140,5 @@ def test_the_wall_clock_of_a_login_jumps(pair: Fleet) -> None:
         session.stdin.close()
 
 
-def test_a_signal_to_a_process_that_has_ended_is_no_error(pair: Fleet) -> None:
-    faults.send(pair["gpu-1"], 4194000, signal.SIGTERM)
+def test_a_signal_to_a_process_that_has_ended_is_no_error(fleet: Fleet) -> None:
+    faults.send(fleet["gpu-1"], 4194000, signal.SIGTERM)

@@ -25,7 +25,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.faults,
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.timeout(MINUTES * 60 + 900),
 ]
 

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.fleet,
     pytest.mark.faults,
     pytest.mark.training,
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.timeout(900),
 ]
 
@@ -43,11 +43,12 @@ FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def scene(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(lasting_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with desk(tmp_path_factory.mktemp("digits") / "home", name="digits") as user:
-        made = tensorflow(fleet, user, STEPS)
+        made = tensorflow(lasting_fleet, user, STEPS)
         made.up()
         yield made
+    lasting_fleet.restore()
 
 
 @pytest.mark.parametrize(("name", "strike", "restarted"), FAULTS, ids=[name for name, _, _ in FAULTS])
@@ -67,13 +68,13 @@ def test_training_goes_on(scene: Scene, rows: list[Row], name: str, strike: Stri
         assert scene.lost_checkpoints(checkpoints) == []
 
 
-def test_the_run_ends_by_itself_and_has_learnt(scene: Scene, fleet: Fleet) -> None:
+def test_the_run_ends_by_itself_and_has_learnt(scene: Scene) -> None:
     scene.enough(TRAINERS)
     scene.user.dtctl("wait", timeout_s=600)
     assert scene.cluster()["condition"]["type"] == "Succeeded"
     assert scene.newest_step() >= STEPS
-    result = json.loads((fleet["gpu-3"].home / scene.output / "result.json").read_text())
+    result = json.loads((scene.fleet["gpu-3"].home / scene.output / "result.json").read_text())
     assert result["held_out_accuracy"] > 0.95
     log = scene.user.dtctl("logs", "worker:0", "-n", "all")
     assert float(re.findall(r"loss (\d+\.\d+)", log)[-1]) < 0.5
-    assert not any(host.processes() for host in fleet.hosts)
+    assert not any(host.processes() for host in scene.fleet.hosts)

@@ -16,7 +16,7 @@ import pytest
 from dtctl.agent.checkpoints import reading
 from tests.faults.trainer import checkpoint
 from tests.training.by_hand import free_ports
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 FOLDER = Path(__file__).parent
 
@@ -63,7 +63,7 @@ class Trainers:
             self.running[name].wait()
 
     def exit_of(self, name: str) -> int:
-        return self.running[name].wait(30)
+        return self.running[name].wait(PATIENCE_S)
 
     def lives(self, name: str) -> bool:
         return self.running[name].poll() is None
@@ -88,7 +88,7 @@ def started() -> Iterator[list[Trainers]]:
 @pytest.fixture
 def trainers(request: pytest.FixtureRequest, started: list[Trainers], tmp_path: Path) -> Trainers:
     way, counts = request.param
-    flags = ["--train_steps=100000", "--save_s=0.3", "--heartbeat_s=2", f"--way={way}"]
+    flags = ["--train_steps=100000", "--save_s=0.3", "--heartbeat_s=6", f"--way={way}"]
     started.append(Trainers(tmp_path, *flags, **counts))
     return started[0]
 

@@ -217,7 +217,9 @@ def test_the_stand_in_needs_no_root(tmp_path: Path) -> None:
     box.start(["sleep", "600"])
     try:
         eventually(lambda: box.init and Path(f"/proc/{box.init}/comm").read_text() == "sleep\n", what="the sandbox")
-        words = box.run(["env", f"PYTHONPATH={root}", sys.executable, "-c", script], user).split()
+        # Its temporary files in its home: who sweeps outside does not see that their owner lives.
+        own = [f"PYTHONPATH={root}", f"TMPDIR={user.home_inside}"]
+        words = box.run(["env", *own, sys.executable, "-c", script], user).split()
     finally:
         box.kill()
     assert words == ["LoopbackFleet", "train"]

@@ -64,7 +64,7 @@ def test_stop_names_the_host_that_nobody_reaches_and_keeps_its_promise(running: 
         done = running.run("stop")
         assert done.returncode == 7
         assert "2 tasks stopped, 0 left, 1 host could not be asked" in done.stdout
-        assert "the coordinator ends the tasks on gpu-3 as soon as it hears from there" in done.stderr
+        assert "the coordinator ends the tasks on gpu-3 as soon as it hears from them" in done.stderr
     finally:
         fleet.boot(fleet["gpu-3"])
     eventually(lambda: running.states()["worker:1"] == "stopped", 60)

@@ -43,9 +43,11 @@ def left(fleet: Fleet) -> dict[str, list[str]]:
 
 
 def test_up_status_wait_over_ssh(user: Desk, fleet: Fleet) -> None:
-    write(user, seconds=10)
+    write(user, until_file="/home/train/enough")
     user.dtctl("up")
     assert set(user.states().values()) == {"running"}
+    for host in fleet.hosts:
+        host.exec("touch", "enough")
     user.dtctl("wait")
     states = user.states()
     assert {task for task, state in states.items() if state == "succeeded"} == {f"worker:{n}" for n in range(4)}
@@ -134,7 +136,7 @@ def test_a_killed_trainer_is_started_again_on_its_host(user: Desk, fleet: Fleet)
     assert again["history"][0]["signal"] == 9
 
 
-@pytest.mark.parametrize("moment", range(8))
+@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n >= 2 else n for n in range(8)])
 def test_up_that_is_killed_at_any_moment_leaves_a_whole_run_or_none(user: Desk, fleet: Fleet, moment: int) -> None:
     write(user)
     rng = random.Random(moment)

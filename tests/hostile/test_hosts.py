@@ -2,7 +2,7 @@
 
 The lies come over a socket in the place of SSH, and everything else of dtctl is genuine; test_lying_sshd.py has a real
 SSH server. Of the commands that a lie reaches it is tried here on some, in turn; on all of them, and from either of the
-hosts, in the tests that are marked slow.
+hosts, in the tests that are marked nightly.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_a_lie_harms_no_command(in_turn: Bench, what: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("liar", "what"), EVERYTHING)
 def test_a_lie_from_anywhere_harms_none_of_all_commands(everything: Bench, liar: str, what: str) -> None:
     wrong = complaints(everything.ended(lies(liar, what)), OTHER[liar])

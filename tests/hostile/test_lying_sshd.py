@@ -1,4 +1,4 @@
-"""A real SSH server whose hosts lie: every lie on one of the commands that it reaches, and on all in slow tests."""
+"""A real SSH server whose hosts lie: every lie on one of the commands that it reaches, and on all in nightly ones."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_keys_are_looked_at_without_a_word_from_the_agent(bench: Bench) -> None:
     assert done.code == 0, done
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("liar", "what"), EVERYTHING)
 def test_a_lie_over_ssh_harms_none_of_all_commands(bench: Bench, bait: Bait, liar: str, what: str) -> None:
     wrong = complaints(bench.ended(lies(liar, what)), OTHER[liar])

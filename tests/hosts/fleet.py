@@ -18,6 +18,7 @@ from tests.hosts.network import Network
 from tests.hosts.sandbox import Sandbox, User, make_user
 from tests.hosts.scratch import make_directory, sweep_directories
 from tests.hosts.sshd import HOST_KEY_KINDS, SSHD, wait_for_banner
+from tests.waiting import eventually
 
 USER = "train"
 
@@ -63,6 +64,15 @@ class FleetHost:
         """Command lines of what runs on the host as `train`, less sshd's and this question itself."""
         table = [line.split(None, 1) for line in self.exec("ps", "-e", "-o", "uid=,args=", root=True).splitlines()]
         return [args for uid, args in table if uid == str(self.login.uid) and not args.startswith("sshd:")]
+
+    def clear(self) -> None:
+        """Ends what runs as `train`, and empties its crontab and its home, but for the agent's programs."""
+        self.exec("sh", "-c", f"pkill -9 -U {self.login.uid} || true", root=True)
+        eventually(lambda: not self.processes(), what=f"nothing to run on {self.name}")
+        _empty(self.directory / "cron-crontabs")
+        _empty(self.home, keep=".dtctl")
+        _empty(self.home / ".dtctl", keep="agent")
+        (self.home / ".dtctl" / "agent" / "current").unlink(missing_ok=True)
 
     def known_hosts_text(self, *names: str) -> str:
         where = ",".join(names or (self.address,))
@@ -190,6 +200,19 @@ class Fleet:
     def heal(self, host: FleetHost) -> None:
         self.network.heal(host.index)
 
+    def busy(self) -> dict[str, list[str]]:
+        """What runs as `train` on any host that is up, by the host's name."""
+        return {host.name: found for host in self.hosts if host.is_up and (found := host.processes())}
+
+    def restore(self) -> None:
+        """As it was when it was made, but for the boot ids, whatever has been done to it."""
+        for host in self.hosts:
+            self.heal(host)
+            if not host.is_up:
+                self.boot(host)
+            host.clear()
+        _empty(self.shared)
+
     def processes(self, host: FleetHost) -> list[str]:
         return host.processes()
 
@@ -197,3 +220,11 @@ class Fleet:
         """The `ssh` and `hosts` sections of a cluster.yaml for this fleet."""
         lines = ["ssh:", f"  user: {USER}", f"  identity_file: {self.key}", f"  known_hosts: {self.known_hosts}"]
         return "\n".join([*lines, "hosts:", *(f"  {host.name}: {{ssh: {host.address}}}" for host in self.hosts)]) + "\n"
+
+
+def _empty(directory: Path, keep: str = "") -> None:
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path.is_dir() and not path.is_symlink() and path.name != keep:
+            shutil.rmtree(path)
+        elif path.name != keep:
+            path.unlink()

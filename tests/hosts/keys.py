@@ -1,8 +1,9 @@
-"""SSH keys of every kind, each made once per test process, and an ssh-agent to hold them."""
+"""SSH keys of every kind, each made once for all processes of a test run, and an ssh-agent to hold them."""
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import subprocess
@@ -19,9 +20,16 @@ KINDS = ("ed25519", "ecdsa", "rsa")
 PASSPHRASE = "correct horse"
 
 
+_SHARED = "DTCTL_TEST_KEYS"
+
+
 @cache
 def key_directory() -> Path:
+    """Removed with the process that asks first; those that it starts have the same one."""
+    if shared := os.environ.get(_SHARED):
+        return Path(shared)
     directory = make_directory("keys")
+    os.environ[_SHARED] = str(directory)
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
@@ -31,12 +39,13 @@ def make_key(name: str, kind: str = "ed25519", passphrase: str = "", form: str =
     """The private key's path; its public half lies beside it as NAME.pub. `form` PEM makes the old format."""
     path = key_directory() / name
     rounds = ("-a", "1") if kind == "ed25519" else ()
+    size = ("-b", "2048") if kind == "rsa" else ()
     pem = ("-m", form) if form else ()
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", f"{name}@dtctl-tests", *rounds, *pem, "-f", str(path)],
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
+    command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", f"{name}@dtctl-tests", *rounds, *size, *pem]
+    with path.with_name(f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            subprocess.run([*command, "-f", str(path)], check=True, stdin=subprocess.DEVNULL)
     return path
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -91,20 +92,29 @@ def _free_subnet() -> str:
 def existing() -> set[str]:
     namespaces = Path("/run/netns")
     names = {path.name for path in namespaces.iterdir()} if namespaces.is_dir() else set()
-    names |= {path.name for path in Path("/sys/class/net").iterdir()}
+    names |= {name for _, name in socket.if_nameindex()}  # /sys shows those of the network in which it was mounted
     return {name for name in names if MINE.fullmatch(name)}
 
 
 def _remove(names: set[str]) -> None:
     """Kills what lives in these namespaces, then removes them and the interfaces of these names."""
     for name in sorted(names & existing()):
-        if Path(f"/run/netns/{name}").exists():
+        _remove_namespace(name)
+        # The outer end of a veth pair goes with its namespace, but only after a while.
+        subprocess.run(["ip", "link", "delete", name], capture_output=True)
+
+
+def _remove_namespace(name: str) -> None:
+    namespace = Path(f"/run/netns/{name}")
+    try:
+        if namespace.exists():
             for pid in ip("netns", "pids", name).split():
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
             ip("netns", "delete", name)
-        # The outer end of a veth pair goes with its namespace, but only after a while.
-        subprocess.run(["ip", "link", "delete", name], capture_output=True)
+    except subprocess.CalledProcessError:  # who sweeps beside us may have been quicker
+        if namespace.exists():
+            raise
 
 
 def sweep() -> list[str]:

@@ -10,5 +10,5 @@ from tests.desk import Desk, desk
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Desk]:
-    with desk(tmp_path / "home") as made:
+    with desk(tmp_path / "home", elsewhere=lambda: False) as made:
         yield made

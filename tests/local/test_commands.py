@@ -367,7 +367,7 @@ def test_init_writes_a_trainer_and_a_file_that_is_valid(home: Desk) -> None:
     assert "digits, 4 tasks on 2 hosts" in home.dtctl("validate", "new/cluster.yaml")
     again = home.run("init", "new")
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_init_writes_only_the_helper_for_a_trainer_that_is_there(home: Desk) -> None:

@@ -6,7 +6,7 @@ import json
 
 from tests.desk import Desk
 
-LINE = "not pushed: .env, keys/id_rsa (say so with !.env in .dtctlignore)"
+LINE = "not pushed: .env, keys/id_rsa (a line such as !.env in .dtctlignore pushes one)"
 
 
 def with_secrets(home: Desk) -> None:
@@ -34,7 +34,10 @@ def test_secrets_stay_at_home_and_every_command_says_so(home: Desk) -> None:
 def test_a_word_in_the_dtctlignore_sends_what_it_names(home: Desk) -> None:
     with_secrets(home)
     (home.project / ".dtctlignore").write_text("!.env\n")
-    assert "not pushed: keys/id_rsa (say so with !keys/id_rsa in .dtctlignore)" in home.run("push", "--local").stderr
+    assert (
+        "not pushed: keys/id_rsa (a line such as !keys/id_rsa in .dtctlignore pushes one)"
+        in home.run("push", "--local").stderr
+    )
     assert pushed(home) == [".env"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,29 @@ from tests.ssh.conftest import direct
 
 pytestmark = pytest.mark.usefixtures("tiny_agent")
 
-PLAIN = {kind: make_key(f"plain-{kind}", kind) for kind in KINDS}
-LOCKED = {kind: make_key(f"locked-{kind}", kind, PASSPHRASE) for kind in KINDS}
-OLD_FORMAT = {kind: make_key(f"pem-{kind}", kind, PASSPHRASE, form="PEM") for kind in ("ecdsa", "rsa")}
-STRANGER = make_key("stranger")
+OLD_FORMAT = ("ecdsa", "rsa")
+
+
+def plain(kind: str) -> Path:
+    return make_key(f"plain-{kind}", kind)
+
+
+def locked(kind: str) -> Path:
+    return make_key(f"locked-{kind}", kind, PASSPHRASE)
+
+
+def stranger() -> Path:
+    return make_key("stranger")
+
+
+def old_format(kind: str) -> Path:
+    """With the same passphrase."""
+    return make_key(f"pem-{kind}", kind, PASSPHRASE, form="PEM")
 
 
 @pytest.fixture(scope="module")
 def sshd() -> Iterator[Sshd]:
-    keys = [make_key("login"), *PLAIN.values(), *LOCKED.values(), *OLD_FORMAT.values()]
+    keys = [make_key("login"), *map(plain, KINDS), *map(locked, KINDS), *map(old_format, OLD_FORMAT)]
     with Sshd(authorized=keys) as server:
         yield server
 
@@ -46,11 +60,16 @@ def refusal(host: Host, transport: SshTransport | None = None) -> TransportError
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_key_without_passphrase_gets_in(sshd: Sshd, kind: str) -> None:
-    log_in(direct(sshd, identity_file=str(PLAIN[kind])))
+    log_in(direct(sshd, identity_file=str(plain(kind))))
 
 
-@pytest.mark.parametrize("key", [*LOCKED.values(), *OLD_FORMAT.values()], ids=lambda key: key.name)
-def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(sshd: Sshd, key: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "kind"), [*((locked, kind) for kind in KINDS), *((old_format, kind) for kind in OLD_FORMAT)]
+)
+def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(
+    sshd: Sshd, make: Callable[[str], Path], kind: str
+) -> None:
+    key = make(kind)
     asked: list[str] = []
 
     def passphrase(path: str) -> str:
@@ -66,7 +85,7 @@ def test_a_key_with_passphrase_gets_in_and_is_asked_for_once(sshd: Sshd, key: Pa
 
 def test_a_wrong_passphrase_may_be_corrected(sshd: Sshd) -> None:
     answers = iter(["wrong", PASSPHRASE])
-    log_in(direct(sshd, identity_file=str(LOCKED["ed25519"])), SshTransport(passphrase=lambda _: next(answers)))
+    log_in(direct(sshd, identity_file=str(locked("ed25519"))), SshTransport(passphrase=lambda _: next(answers)))
 
 
 def test_after_three_wrong_passphrases_nobody_is_asked_again(sshd: Sshd) -> None:
@@ -77,16 +96,16 @@ def test_after_three_wrong_passphrases_nobody_is_asked_again(sshd: Sshd) -> None
         return "wrong"
 
     transport = SshTransport(passphrase=passphrase)
-    host = direct(sshd, identity_file=str(LOCKED["ed25519"]))
+    host = direct(sshd, identity_file=str(locked("ed25519")))
     assert "the passphrase was wrong" in refusal(host, transport).detail
     assert "the passphrase was wrong" in refusal(host, transport).detail
     assert len(asked) == 3
 
 
 def test_without_a_terminal_the_locked_key_is_named(sshd: Sshd) -> None:
-    error = refusal(direct(sshd, identity_file=str(LOCKED["rsa"])))
-    assert f"{LOCKED['rsa']} needs a passphrase" in error.detail
-    assert error.hint == f"ssh-add {LOCKED['rsa']}"
+    error = refusal(direct(sshd, identity_file=str(locked("rsa"))))
+    assert f"{locked('rsa')} needs a passphrase" in error.detail
+    assert error.hint == f"ssh-add {locked('rsa')}"
 
 
 def test_a_locked_key_is_not_asked_for_when_another_gets_in(sshd: Sshd, home: Path) -> None:
@@ -94,7 +113,7 @@ def test_a_locked_key_is_not_asked_for_when_another_gets_in(sshd: Sshd, home: Pa
     config.write_text(
         f"Host a\n  HostName {sshd.address}\n  Port {sshd.port}\n  User {sshd.user}\n"
         f"  UserKnownHostsFile {sshd.known_hosts}\n"
-        f"  IdentityFile {LOCKED['rsa']}\n  IdentityFile {STRANGER}\n  IdentityFile {PLAIN['rsa']}\n"
+        f"  IdentityFile {locked('rsa')}\n  IdentityFile {make_key('stranger')}\n  IdentityFile {plain('rsa')}\n"
     )
     transport = SshTransport(ConfigFiles(config), passphrase=lambda path: pytest.fail(f"asked for {path}"))
     log_in(Host("a", SshSettings("a")), transport)
@@ -102,13 +121,13 @@ def test_a_locked_key_is_not_asked_for_when_another_gets_in(sshd: Sshd, home: Pa
 
 def test_the_default_keys_of_the_home_are_used(sshd: Sshd, home: Path) -> None:
     (home / ".ssh").mkdir()
-    (home / ".ssh" / "id_ed25519").write_bytes(PLAIN["ed25519"].read_bytes())
+    (home / ".ssh" / "id_ed25519").write_bytes(plain("ed25519").read_bytes())
     log_in(direct(sshd, identity_file=None))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_gets_in(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    with ssh_agent(STRANGER, PLAIN[kind]) as socket:
+    with ssh_agent(stranger(), plain(kind)) as socket:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         transport = SshTransport()
         outcomes = fan_out(range(4), lambda _: log_in(direct(sshd, identity_file=None), transport), name=str)
@@ -119,10 +138,10 @@ def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     unlocked = home / "key"
-    unlocked.write_bytes(PLAIN["ed25519"].read_bytes())
+    unlocked.write_bytes(plain("ed25519").read_bytes())
     unlocked.chmod(0o600)
     public = home / "only.pub"
-    public.write_text(public_text(PLAIN["ed25519"]))
+    public.write_text(public_text(plain("ed25519")))
     with ssh_agent() as socket:
         add_to_agent(socket, unlocked)
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
@@ -133,23 +152,23 @@ def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
 def test_identities_only_keeps_the_agents_other_keys_back(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    with ssh_agent(PLAIN["rsa"]) as socket:
+    with ssh_agent(plain("rsa")) as socket:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         config = home / "config"
-        config.write_text(f"Host *\n  IdentityFile {STRANGER}\n  IdentitiesOnly yes\n")
+        config.write_text(f"Host *\n  IdentityFile {make_key('stranger')}\n  IdentitiesOnly yes\n")
         transport = SshTransport(ConfigFiles(config))
         error = refusal(direct(sshd, identity_file=None), transport)
-        config.write_text(f"Host *\n  IdentityFile {STRANGER}\n")
+        config.write_text(f"Host *\n  IdentityFile {make_key('stranger')}\n")
         log_in(direct(sshd, identity_file=None), SshTransport(ConfigFiles(config)))
         config.write_text("Host *\n  IdentityAgent none\n")
         assert "no key to offer" in refusal(direct(sshd, identity_file=None), SshTransport(ConfigFiles(config))).detail
-    assert error.detail == f"offered {STRANGER}; the host accepts publickey"
+    assert error.detail == f"offered {make_key('stranger')}; the host accepts publickey"
 
 
 def test_a_refused_key_is_named_with_user_and_what_the_host_accepts(sshd: Sshd) -> None:
-    error = refusal(direct(sshd, identity_file=str(STRANGER)))
+    error = refusal(direct(sshd, identity_file=str(stranger())))
     assert error.summary == f"cannot log in to gpu-a ({sshd.address}:{sshd.port}) as {sshd.user}"
-    assert error.detail == f"offered {STRANGER}; the host accepts publickey"
+    assert error.detail == f"offered {make_key('stranger')}; the host accepts publickey"
     assert error.hint == f"ssh -p {sshd.port} {sshd.user}@{sshd.address} true    should work first"
 
 
@@ -202,7 +221,7 @@ def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd
 
 
 def test_nothing_hangs_when_all_hosts_refuse(sshd: Sshd) -> None:
-    host = direct(sshd, identity_file=str(STRANGER))
+    host = direct(sshd, identity_file=str(stranger()))
     transport = SshTransport()
     threads = threading.active_count()
     outcomes = fan_out(range(6), lambda _: log_in(host, transport), name=str)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
-
 from tests.templates import restoring
 from tests.templates.restoring import Restore
 
@@ -36,6 +34,8 @@ class Case:
     settings: tuple[str, ...] = (OFTEN,)
     """What a test sets to be quick."""
     variant: str = ""
+    cheap: bool = False
+    """`make test` has time for its losses and stops too: few starts, or of a framework that starts quickly."""
     environment: str = ""
     """Where the test's own does not do: a name of tests.environments."""
     restore: Restore = restoring.tensorflow
@@ -48,11 +48,6 @@ class Case:
     @property
     def id(self) -> str:
         return "-".join(filter(None, (self.template, self.variant)))
-
-    @property
-    def marks(self) -> tuple[pytest.MarkDecorator, ...]:
-        """`make test` leaves the variants out; `make templates` tries all."""
-        return (pytest.mark.slow,) if self.variant else ()
 
     def overrides(self, train_steps: int) -> Iterator[str]:
         for setting in (*self.settings, f"trainer.args.train_steps={train_steps}"):
@@ -70,12 +65,12 @@ CASES = [
         settings=(OFTEN, "trainer.args.placement=partitioned"),
     ),
     Case("ps-sync", "worker:1", "worker:1", 600),
-    Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS)),
+    Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS), cheap=True),
     Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0", settings=(OFTEN, ONE_PS)),
-    Case("towers", "worker:0", "worker:0", 600),
+    Case("towers", "worker:0", "worker:0", 600, cheap=True),
     Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
     Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0"),
-    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,)),
+    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,), cheap=True),
     Case(
         "multi-worker-mirrored",
         "worker:1",
@@ -93,6 +88,10 @@ CASES = [
         1200,
         environment="mxnet-1.9",
         restore=restoring.mxnet,
+        cheap=True,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch),
+    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch, cheap=True),
 ]
+
+TRAINED_ELSEWHERE = frozenset({"hello", "ps-async"})
+"""tests/local/test_hello.py and tests/training train them for `make test`."""

@@ -16,7 +16,7 @@ from tests.templates.cases import CASES, Case
 from tests.templates.project import Project
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,7 @@ def write_addresses(user: Desk, fleet: Fleet) -> None:
     file.write_text(text)
 
 
-PARAMETERS = [pytest.param(case, id=case.id, marks=case.marks) for case in CASES if not case.variant]
-
-
-@pytest.mark.parametrize("case", PARAMETERS)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
 def test_it_learns_on_separate_hosts(case: Case, fleet: Fleet, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
         (user.home / ".ssh").mkdir(mode=0o700)

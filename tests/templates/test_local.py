@@ -1,4 +1,4 @@
-"""Every template on this machine: it learns through the loss of a task, and through a stop."""
+"""Every template on this machine: it learns, through the loss of a task and through a stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.operations.init import template_names, templates_directory
 from tests.desk import desk
-from tests.templates.cases import CASES, ENDLESS, Case
+from tests.templates.cases import CASES, ENDLESS, TRAINED_ELSEWHERE, Case
 from tests.templates.project import Project
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(1200)]
@@ -25,7 +25,28 @@ def test_who_makes_an_environment_makes_it_alike() -> None:
     assert len({file.read_text() for file in templates_directory().glob("*/setup.sh")}) == 1
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=case.marks) for case in CASES])
+ONCE = [case for case in CASES if not (case.variant or case.cheap or case.template in TRAINED_ELSEWHERE)]
+
+
+def test_every_template_is_trained_before_the_night() -> None:
+    once = {case.template for case in ONCE} | {case.template for case in CASES if case.cheap}
+    assert once | TRAINED_ELSEWHERE == set(template_names())
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in ONCE])
+def test_it_learns(case: Case, tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as user:
+        project = Project(user, case)
+        project.up(case.steps, "--local")
+        project.succeed()
+        project.check_what_it_learnt(user.home, case.steps)
+
+
+def for_the_night(case: Case) -> tuple[pytest.MarkDecorator, ...]:
+    return () if case.cheap else (pytest.mark.nightly,)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=for_the_night(case)) for case in CASES])
 def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
         project = Project(user, case)

@@ -1,4 +1,7 @@
-"""The first trainer as a user starts it without dtctl: one process per task, with the same lists of addresses."""
+"""The first trainer as a user starts it without dtctl: one process per task, with the same lists of addresses.
+
+Each is forked from a nursery: of a start of the trainer only the import of TensorFlow is not its own.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +9,46 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dtctl.operations.init import write_template
-
-DEADLINE_S = 240.0
-"""Four imports of TensorFlow at once on a busy machine take a minute."""
+from tests.training.nursery import Nursery, Trainee
 
 
 class TaskByHand:
     """One task: its process, its own working directory, and what it has printed."""
 
-    def __init__(self, argv: list[str], directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, trainee: Trainee, directory: Path) -> None:
         self.directory = directory
-        self._log = directory / "log"
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                argv, cwd=directory, env=_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+        self._trainee = trainee
+        self._code: int | None = None
 
     def printed(self) -> str:
-        return self._log.read_text(errors="replace")
+        return self._trainee.printed()
 
     def find(self, pattern: str) -> list[str]:
         return re.findall(pattern, self.printed(), re.MULTILINE)
 
     def ask_to_stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
+        self._trainee.send(signal.SIGTERM)
 
     def wait(self) -> int:
-        return self.process.wait(DEADLINE_S)
+        if self._code is None:
+            self._code = self._trainee.wait()
+        return self._code
 
     def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        if self._code is None:
+            self._trainee.send(signal.SIGKILL)
+            self.wait()
 
 
 @contextmanager
-def cluster_by_hand(root: Path, *flags: str, ps: int, workers: int) -> Iterator[Mapping[str, TaskByHand]]:
+def cluster_by_hand(
+    trainers: Nursery, root: Path, *flags: str, ps: int, workers: int
+) -> Iterator[Mapping[str, TaskByHand]]:
     """Starts every task below `root/TASK`, with the code in `root/code`; ends whatever still runs at the end."""
     ports = [f"127.0.0.1:{port}" for port in free_ports(ps + workers)]
     hosts = [f"--ps_hosts={','.join(ports[:ps])}", f"--worker_hosts={','.join(ports[ps:])}"]
@@ -61,7 +60,10 @@ def cluster_by_hand(root: Path, *flags: str, ps: int, workers: int) -> Iterator[
     with ExitStack() as stack:
         for job, index in places:
             place = [f"--job_name={job}", f"--task_index={index}"]
-            task = TaskByHand([sys.executable, str(code / "train.py"), *hosts, *place, *flags], root / f"{job}-{index}")
+            own = root / f"{job}-{index}"
+            own.mkdir(parents=True, exist_ok=True)
+            words = (*hosts, *place, *flags)
+            task = TaskByHand(trainers.start(code / "train.py", *words, log=own / "log", directory=own), own)
             stack.callback(task.end)
             tasks[f"{job}:{index}"] = task
         yield tasks
@@ -87,9 +89,3 @@ def _can_bind(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _environment() -> dict[str, str]:
-    proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    return {name: value for name, value in os.environ.items() if name not in proxies} | quiet

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,13 @@ class Nursery:
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
 
-    def start(self, script: Path, *words: object, log: Path, **environment: str) -> Trainee:
+    def start(
+        self, script: Path, *words: object, log: Path, directory: Path | None = None, **environment: str
+    ) -> Trainee:
+        """`directory`: where it works, if not where the tests do."""
         log.touch()
-        argv = [str(script), *map(str, words)]
-        return Trainee(self, self.ask(argv=argv, environment=environment, log=str(log))["pid"], log)
+        argv, where = [str(script), *map(str, words)], str(directory or Path.cwd())
+        return Trainee(self, self.ask(argv=argv, environment=environment, log=str(log), directory=where)["pid"], log)
 
 
 @contextmanager
@@ -80,6 +83,10 @@ def nursery() -> Iterator[Nursery]:
 def _fork_on_request() -> None:
     import tensorflow.compat.v1  # noqa: F401
 
+    with suppress(ImportError):  # not every trainer needs it
+        import sklearn.datasets
+        import sklearn.model_selection  # noqa: F401
+
     live: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
@@ -100,13 +107,14 @@ def _fork_on_request() -> None:
     return None
 
 
-def _become(argv: list[str], environment: dict[str, str], log: str) -> None:
+def _become(argv: list[str], environment: dict[str, str], log: str, directory: str) -> None:
     """As `python SCRIPT WORD...` would be."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(environment)
+    os.chdir(directory)
     sys.argv = argv
     sys.path[0] = str(Path(argv[0]).parent)
     runpy.run_path(argv[0], run_name="__main__")

@@ -7,13 +7,15 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dtctl.operations.init import templates_directory
 from dtctl.trainer import SAVED
-from tests.training.by_hand import DEADLINE_S, TaskByHand, cluster_by_hand
+from tests.training.by_hand import TaskByHand, cluster_by_hand
+from tests.training.nursery import DEADLINE_S, Nursery, nursery
 from tests.waiting import eventually
 
 pytestmark = [
@@ -26,6 +28,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def trainers() -> Iterator[Nursery]:
+    with nursery() as made:
+        yield made
+
+
 def test_a_wrong_flag_is_reported_without_importing_tensorflow() -> None:
     # -S: no site-packages, so no TensorFlow.
     trainer = templates_directory() / "ps-async" / "train.py"
@@ -35,8 +43,8 @@ def test_a_wrong_flag_is_reported_without_importing_tensorflow() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_two_ps_and_two_workers_learn_and_only_the_chief_needs_a_disk(tmp_path: Path) -> None:
-    with cluster_by_hand(tmp_path, ps=2, workers=2) as tasks:
+def test_two_ps_and_two_workers_learn_and_only_the_chief_needs_a_disk(trainers: Nursery, tmp_path: Path) -> None:
+    with cluster_by_hand(trainers, tmp_path, "--train_steps=1500", ps=2, workers=2) as tasks:
         chief, other = tasks["worker:0"], tasks["worker:1"]
         assert chief.wait() == 0, chief.printed()
         assert other.wait() == 0, other.printed()
@@ -59,9 +67,11 @@ def test_two_ps_and_two_workers_learn_and_only_the_chief_needs_a_disk(tmp_path: 
     assert [name for name in ("ps:0", "ps:1", "worker:1") if any((tasks[name].directory / "output").iterdir())] == []
 
 
-def test_training_goes_on_where_sigterm_ended_it_even_when_its_directory_has_moved(tmp_path: Path) -> None:
+def test_training_goes_on_where_sigterm_ended_it_even_when_its_directory_has_moved(
+    trainers: Nursery, tmp_path: Path
+) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    with cluster_by_hand(before, "--train_steps=1000000", "--log_steps=50", ps=1, workers=2) as tasks:
+    with cluster_by_hand(trainers, before, "--train_steps=1000000", "--log_steps=50", ps=1, workers=2) as tasks:
         chief, other = tasks["worker:0"], tasks["worker:1"]
         eventually(lambda: len(chief.find(r"^step ")) >= 2 and other.find(r"^step "), DEADLINE_S, "steps of both")
         for worker in (chief, other):
@@ -75,7 +85,7 @@ def test_training_goes_on_where_sigterm_ended_it_even_when_its_directory_has_mov
 
     before.rename(after)
     last = stopped_at + 200
-    with cluster_by_hand(after, f"--train_steps={last}", ps=1, workers=1) as tasks:
+    with cluster_by_hand(trainers, after, f"--train_steps={last}", ps=1, workers=1) as tasks:
         chief = tasks["worker:0"]
         assert chief.wait() == 0, chief.printed()
     first = int(chief.find(r"^worker 0 starts at step (\d+)")[-1])
@@ -83,10 +93,10 @@ def test_training_goes_on_where_sigterm_ended_it_even_when_its_directory_has_mov
     assert result_of(chief)["step"] == last
 
 
-def test_starting_it_again_after_the_last_step_trains_no_further_step(tmp_path: Path) -> None:
+def test_starting_it_again_after_the_last_step_trains_no_further_step(trainers: Nursery, tmp_path: Path) -> None:
     checkpoints = []
     for _ in range(2):
-        with cluster_by_hand(tmp_path, "--train_steps=300", ps=1, workers=2) as tasks:
+        with cluster_by_hand(trainers, tmp_path, "--train_steps=300", ps=1, workers=2) as tasks:
             chief, other = tasks["worker:0"], tasks["worker:1"]
             assert chief.wait() == 0, chief.printed()
             assert other.wait() == 0, other.printed()
@@ -98,11 +108,13 @@ def test_starting_it_again_after_the_last_step_trains_no_further_step(tmp_path: 
     assert 300 <= result_of(chief)["step"] <= 300 + 2  # each of two workers may be in the midst of one more
 
 
-def test_sharded_checkpoints_are_written_by_the_ps_tasks_into_the_shared_directory(tmp_path: Path) -> None:
+def test_sharded_checkpoints_are_written_by_the_ps_tasks_into_the_shared_directory(
+    trainers: Nursery, tmp_path: Path
+) -> None:
     shared = tmp_path / "shared"
     flags = ["--sharded", f"--output_dir={shared}"]
     for last in (150, 300):
-        with cluster_by_hand(tmp_path, *flags, f"--train_steps={last}", ps=2, workers=1) as tasks:
+        with cluster_by_hand(trainers, tmp_path, *flags, f"--train_steps={last}", ps=2, workers=1) as tasks:
             chief = tasks["worker:0"]
             assert chief.wait() == 0, chief.printed()
         assert {path.name for path in shared.glob(f"model.ckpt-{last}.data-*")} == {

@@ -170,6 +170,6 @@ def test_init_writes_it_beside_a_template_or_alone_and_never_over_a_file(tmp_pat
         helper = tmp_path / project / "graceful.py"
         assert helper.read_text() == SOURCE.read_text()
         helper.write_text("mine")
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="already exists"):
             write_helper(tmp_path / project)
         assert helper.read_text() == "mine"

@@ -80,7 +80,7 @@ def _set_aside(directory: str, below: str, damaged: str, good: str, until: float
         finally:
             os.close(place.descriptor)
     except _TooLate:
-        return "it stays, as the file system was too slow"
+        return "it was left in place, because the file system was too slow"
     except OSError as error:
         return "it cannot be set aside: %s: %s" % (error.filename or directory, error.strerror)
     return "set aside"

@@ -117,7 +117,7 @@ def look(directory: str, until: float) -> CheckpointReport:
         try:
             part(looked)
         except Spent as spent:
-            looked.problem = looked.problem or f"{directory}: not all of it was looked at: {spent}"
+            looked.problem = looked.problem or f"{directory}: only part of it was searched: {spent}"
     return looked.told()
 
 

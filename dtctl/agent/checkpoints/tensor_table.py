@@ -31,7 +31,7 @@ def entries(table: bytes, check: Callable[[], None] = lambda: None) -> Iterator[
     The work is at most in proportion to the size: every block is read once, and none of them lies in another.
     """
     if len(table) < _FOOTER_SIZE or struct.unpack("<Q", table[-8:])[0] != _MAGIC:
-        raise Damaged("the index is cut short, or is no index")
+        raise Damaged("the index is cut short, or is not an index")
     try:
         footer = table[-_FOOTER_SIZE:]
         _, position = _handle(footer, 0)  # of the metaindex, which checkpoints do not use

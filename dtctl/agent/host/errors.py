@@ -21,7 +21,7 @@ class Refused(Exception):
 def damaged(problem: str) -> Refused:
     """`problem`: which file of a run does not hold what it should, and what is wrong with it."""
     hint = "dtctl down    ends what is left of the run, and removes its files"
-    return Refused("damaged", "a file of the run on this host does not hold what it should", problem, hint)
+    return Refused("damaged", "a file of the run is damaged on this host", problem, hint)
 
 
 def from_os_error(error: OSError, doing: str) -> Refused:

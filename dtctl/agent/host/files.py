@@ -41,7 +41,7 @@ def look(path: str, at: Optional[int] = None) -> os.stat_result:
 def regular(path: str, found: os.stat_result) -> os.stat_result:
     """`found` when it is that of a regular file. Raises Unfit."""
     if not stat.S_ISREG(found.st_mode):
-        raise Unfit(path, _KINDS.get(stat.S_IFMT(found.st_mode), "is no file"))
+        raise Unfit(path, _KINDS.get(stat.S_IFMT(found.st_mode), "is not a regular file"))
     return found
 
 

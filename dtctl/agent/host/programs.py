@@ -25,7 +25,8 @@ _lock: Optional[int] = None
 
 def directory() -> str:
     """The program that this process runs from."""
-    return os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    return os.path.dirname(package)
 
 
 def hold() -> None:

@@ -162,9 +162,9 @@ class Hub:
 
     def _note(self, agent: Agent, message: Any, said: Said) -> None:
         if (message["type"] == "hello") == (agent.host is not None):
-            raise Violation("hello was not said first, and once")
+            raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
-            raise Violation("it said hello as %.300a, which its certificate does not name" % message["host"])
+            raise Violation("it said hello as %.300a, but its certificate names another host" % message["host"])
         if agent.identity is not self._identity:
             self._end_past(agent, message, said)
             return

@@ -63,7 +63,7 @@ def decode(line: bytes) -> Message:
     try:
         message = json_text.parse(line)
     except ValueError:
-        raise Violation("a line that is no message was sent") from None
+        raise Violation("a line that is not a message was sent") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise Violation("a line that is no message was sent")
+        raise Violation("a line that is not a message was sent")
     return message

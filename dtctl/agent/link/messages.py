@@ -50,8 +50,8 @@ def check(message: Dict[str, Any], records: Mapping[str, Any]) -> Any:
     if name not in records:
         raise Violation("a message of an unknown type was sent")
     if name in ("hello", "welcome") and message.get("v") != PROTOCOL:
-        raise Violation("another version of the protocol is spoken, %d is wanted" % PROTOCOL)
+        raise Violation("it speaks another version of the protocol, not version %d" % PROTOCOL)
     try:
         return checked(records[name], message)
     except Wrong as wrong:
-        raise Violation("%s does not hold: %s" % (name, wrong)) from None
+        raise Violation("the message %s is invalid: %s" % (name, wrong)) from None

@@ -128,7 +128,7 @@ class Wire:
         try:
             line = self._reader.readline(LONGEST_LINE + 1)
             if len(line) > LONGEST_LINE:
-                raise Refused("bad_request", "a line of more than %d bytes is no frame" % LONGEST_LINE)
+                raise Refused("bad_request", "a line of more than %d bytes is not a frame" % LONGEST_LINE)
             if not line.endswith(b"\n"):
                 raise Gone()
             fields, size = _frame(line)
@@ -145,10 +145,12 @@ def _frame(line: bytes) -> Tuple[Dict[str, Any], int]:
     try:
         fields = json_text.parse(line)
     except ValueError as error:
-        raise Refused("bad_request", "what came is no frame", "it is not JSON: %s" % error) from None
+        raise Refused("bad_request", "what arrived is not a frame", "it is not JSON: %s" % error) from None
     if type(fields) is not dict or type(fields.get("type")) is not str:
-        raise Refused("bad_request", "what came is no frame", "it has to be an object with a type")
+        raise Refused("bad_request", "what arrived is not a frame", "it has to be an object with a type")
     size = fields.get("bytes", 0)
     if type(size) is not int or not 0 <= size <= MOST_BYTES:
-        raise Refused("bad_request", "what came is no frame", "bytes: expected a number from 0 to %d" % MOST_BYTES)
+        raise Refused(
+            "bad_request", "what arrived is not a frame", "bytes: expected a number from 0 to %d" % MOST_BYTES
+        )
     return fields, size

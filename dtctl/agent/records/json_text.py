@@ -42,7 +42,7 @@ def _finite(digits: str) -> float:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError("%s is no number of JSON" % name)
+    raise ValueError("%s is not a JSON number" % name)
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=_refuse)

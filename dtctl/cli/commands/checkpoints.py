@@ -8,7 +8,7 @@ from dtctl.cli.options import OutputOption, Scope, on_run
 
 @on_run
 def checkpoints(scope: Scope, output: OutputOption = "text") -> None:
-    """List the run's checkpoints as their files on the hosts tell them."""
+    """List the run's checkpoints, as found in the files on the hosts."""
     from dtctl.operations.status import status_of_hosts
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors

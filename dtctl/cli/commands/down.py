@@ -16,9 +16,9 @@ from dtctl.errors import UsageError
 def down(
     scope: Scope,
     grace: Grace = None,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Stop the run and remove its files: logs, states and code. What trainers wrote stays."""
+    """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
     from dtctl.operations.starting.prepare import controller_name
@@ -32,7 +32,7 @@ def down(
     record = scope.record()
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("down removes the run's logs and asks before it does", hint="dtctl down --yes")
+            raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
         console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
     by = controller_name()
     outcome = take_down(

@@ -17,7 +17,9 @@ def execute(
     scope: Scope,
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[TASK|@HOST]... -- COMMAND...", help="Where (everywhere if not said) and what to run."),
+        typer.Argument(
+            metavar="[TASK|@HOST]... -- COMMAND...", help="Where to run it (everywhere if omitted), and the command."
+        ),
     ],
     home: Annotated[bool, typer.Option("--home", help="Run in the home directory, not in the code's.")] = False,
     raw: Raw = False,
@@ -47,7 +49,7 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     else:
         where, command = words, []
     if not command:
-        raise UsageError("no command to run: it follows a --", hint="dtctl exec worker:0 -- nvidia-smi")
+        raise UsageError("no command to run: write it after --", hint="dtctl exec worker:0 -- nvidia-smi")
     return where, command
 
 

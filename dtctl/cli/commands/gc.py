@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def gc(
     scope: Scope,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Of every cluster on these hosts.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include every cluster on these hosts.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Remove what dead runs have left on the hosts, spares too: processes, old runs, code that no run uses."""
+    """Remove what dead runs have left behind on the hosts, spares included: processes, old runs, unused code."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
     from dtctl.render.machine import document
@@ -65,6 +65,6 @@ def _ask(found: GcResult) -> None:
     if not found.processes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("gc ends processes and asks before it does", hint="dtctl gc --dry-run    or dtctl gc --yes")
+        raise UsageError("gc ends processes, so it asks first", hint="dtctl gc --dry-run    or dtctl gc --yes")
     show_remains(found, dry_run=True)
     console.confirm("End these processes and remove the files?")

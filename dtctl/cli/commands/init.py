@@ -9,10 +9,13 @@ import typer
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to; this directory if not given.")] = Path(),
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where to write; this directory if omitted.")
+    ] = Path(),
     template: Annotated[str, typer.Option("--template", metavar="NAME", help="Which trainer.")] = "ps-async",
     helper: Annotated[
-        bool, typer.Option("--helper", help="Only graceful.py, by which a trainer that you have saves on SIGTERM.")
+        bool,
+        typer.Option("--helper", help="Write only graceful.py, with which a trainer of your own saves on SIGTERM."),
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="Show the templates, and when to choose which.")] = False,
 ) -> None:

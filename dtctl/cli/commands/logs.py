@@ -23,14 +23,14 @@ def logs(
         bool, typer.Option("-f", "--follow", help="Go on until the run ends; its result is the exit code.")
     ] = False,
     tail: Annotated[
-        str | None, typer.Option("-n", "--tail", metavar="N|all", help="Lines of each task; 100, or 10 with -f.")
+        str | None, typer.Option("-n", "--tail", metavar="N|all", help="Lines per task; 100, or 10 with -f.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="10m|TIME", help="Only what was written since.")
+        str | None, typer.Option("--since", metavar="10m|TIME", help="Only lines written since then.")
     ] = None,
     timestamps: Annotated[bool, typer.Option("-t", "--timestamps", help="When each line was written.")] = False,
     grep: Annotated[str | None, typer.Option("-g", "--grep", metavar="REGEX", help="Only lines that match.")] = None,
-    previous: Annotated[bool, typer.Option("-p", "--previous", help="The attempt before the present one.")] = False,
+    previous: Annotated[bool, typer.Option("-p", "--previous", help="The previous attempt.")] = False,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="Lines without the names of their tasks.")] = False,
     raw: Raw = False,
 ) -> None:

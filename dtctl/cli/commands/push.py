@@ -18,7 +18,7 @@ def push(
     local: Local = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
-    """Bring the code to the hosts and start nothing."""
+    """Send the code to the hosts and start nothing."""
     from dtctl.operations.memory.record import record_of_cluster
     from dtctl.operations.push import push as bring
     from dtctl.operations.starting.prepare import make_local, scan_code
@@ -38,7 +38,7 @@ def push(
     for host, sent in outcome.sent_files.items():
         alike.setdefault(sent, []).append(host)
     for sent, hosts in alike.items():
-        what = f"{count(sent, 'file')} sent" if sent else "had everything"
+        what = f"{count(sent, 'file')} sent" if sent else "already had everything"
         console.say(f"{fold(hosts)}: {what}")
     errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
     errors.show_host_errors(outcome.errors)

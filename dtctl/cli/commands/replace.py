@@ -23,10 +23,11 @@ def replace(
     scope: Scope,
     host: Annotated[str, typer.Argument(metavar="HOST", help="The host whose tasks are to move.")],
     new: Annotated[
-        str | None, typer.Argument(metavar="[NEWHOST]", help="Where to; the first of spares: if not given.")
+        str | None,
+        typer.Argument(metavar="[NEWHOST]", help="The host that takes them; the first of spares: if omitted."),
     ] = None,
     overrides: Overrides = None,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
@@ -72,7 +73,7 @@ def _ask(exchange: Replacement, runs: Collection[str], quietly: AbstractContextM
     from dtctl.render.terminal import console
 
     if not sys.stdin.isatty():
-        raise UsageError("replace stops the run and asks before it does", hint="dtctl replace HOST NEWHOST --yes")
+        raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
     moved = ", ".join(map(str, exchange.tasks))
     what = f"stop {', '.join(runs)} and start again" if runs else "start again"
     with quietly:

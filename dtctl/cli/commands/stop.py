@@ -13,13 +13,13 @@ from dtctl.errors import ExitCode
 
 Grace = Annotated[
     str | None,
-    typer.Option("--grace", metavar="30s", help="Between SIGTERM and SIGKILL; as in the cluster file if not given."),
+    typer.Option("--grace", metavar="30s", help="Between SIGTERM and SIGKILL; as in the cluster file if omitted."),
 ]
 
 
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
-    """End tasks, all if none is named, and make sure that nothing of them is left."""
+    """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end

@@ -18,7 +18,7 @@ def trust(
     scope: Scope,
     hosts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[HOST]...", help="Hosts of the cluster file; all, spares too, if none."),
+        typer.Argument(metavar="[HOST]...", help="Hosts of the cluster file; all, spares included, if none is named."),
     ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Pin what is found without asking.")] = False,
 ) -> None:

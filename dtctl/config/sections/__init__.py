@@ -88,7 +88,7 @@ class ClusterFile(Section):
 
     name: v.Name = Field(
         default="",
-        description="the cluster's name, by which hosts that several clusters share tell them apart",
+        description="the cluster's name; hosts that serve several clusters tell them apart by it",
         examples=["digits"],
         json_schema_extra=REQUIRED,
     )
@@ -103,8 +103,8 @@ class ClusterFile(Section):
     checkpoint: CheckpointEntry = Field(default=CheckpointEntry(), description="where checkpoints are looked for")
     strategy: v.Strategy = Field(
         default="auto",
-        description="the way of training, from which follow the order of the start and what is started again when a "
-        "task is lost: [recovery.md](recovery.md). `auto`: `kvstore` with the dialect `mxnet`, "
+        description="the way of training; it decides the order of the start and what is restarted when a task is "
+        "lost: [recovery.md](recovery.md). `auto`: `kvstore` with the dialect `mxnet`, "
         "`async-ps` where there is a `ps` job, else a collective (as `mirrored` and `ddp` are) where more than one "
         "task trains",
         examples=["ps-strategy"],
@@ -150,7 +150,7 @@ class ClusterFile(Section):
         default=10, description="how many runs that have ended are kept, with their logs", examples=["3"]
     )
     ttl: v.DurationOrNone = Field(
-        default=None, description="how long a run that has ended is kept at the most", examples=["7d"]
+        default=None, description="how long a run that has ended is kept at most", examples=["7d"]
     )
     coordinator: CoordinatorEntry = Field(
         default=CoordinatorEntry(), description="the agent that decides for the whole run"

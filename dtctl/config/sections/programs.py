@@ -128,7 +128,7 @@ class TrainerEntry(LaunchKeys):
     )
     keep_proxy: v.Flag = Field(
         default=False,
-        description="keep `http_proxy` and its like in the trainers' environment; they are dropped by default, for "
-        "they come between the tasks",
+        description="keep `http_proxy` and its like in the trainers' environment; they are dropped by default, "
+        "because they get in the way of the tasks' own traffic",
         examples=["true"],
     )

@@ -35,7 +35,7 @@ class RecoveryEntry(Section):
         examples=["5s..2m"],
     )
     reset_after: v.Duration = Field(
-        default=600.0, description="an attempt that lived this long sets delay and count back", examples=["30m"]
+        default=600.0, description="an attempt that lives this long resets the delay and the count", examples=["30m"]
     )
     allow_scratch: v.Flag = Field(
         default=False,

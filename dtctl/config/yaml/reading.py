@@ -52,7 +52,7 @@ def _expected(details: ErrorDetails) -> str:
         return "a mapping of flags, or a list of words"
     name = details.get("ctx", {}).get("class_name")
     short = next((section.short for section in SECTIONS if section.__name__ == name), None)
-    return _TYPES[details["type"]] + (f", or one text for the key '{short}'" if short else "")
+    return _TYPES[details["type"]] + (f", or text for the key '{short}'" if short else "")
 
 
 def _hint(key: str, siblings: list[str]) -> str:

@@ -155,15 +155,15 @@ def said(
                 raise TimeoutError  # so much comes that there is always a frame to be had
         except TimeoutError:
             raise TransportError(
-                f"{host} gives no whole answer within {within_s:g} s",
-                detail="dtctl's agent there is at work on it all the time, or says so",
-                hint=f"dtctl ssh {host}    shows what is the matter there",
+                f"{host} did not finish its answer within {within_s:g} s",
+                detail="dtctl's agent there keeps saying that it is at work on it",
+                hint=f"dtctl ssh {host}    shows what is wrong there",
             ) from None
         size += message.size + _OVERHEAD_BYTES
         if most_bytes is not None and size > most_bytes:
-            raise untrue(host, f"answers with more than {most_bytes >> 20} MiB")
+            raise untrue(host, f"answered with more than {most_bytes >> 20} MiB")
         if message.type != "result" and message.type not in frames:
-            raise untrue(host, f"sends a `{message.type}` that was not asked for")
+            raise untrue(host, f"sent a `{message.type}` that nobody asked for")
         yield message
         if message.type == "result":
             return
@@ -189,7 +189,7 @@ def final(
     """The `result` frame of a request as its record. Raises TransportError when it does not hold."""
     host = session.host.name
     answer = checked_result(host, kind, message, record)
-    with about(host, f"answers `{kind}` with a record that does not hold"):
+    with about(host, f"answered `{kind}` with an invalid record"):
         check(answer)
     return answer
 

@@ -46,7 +46,7 @@ class _Needs:
 
     def serve(self, session: Session, message: Message, report: Report) -> None:
         if self._sender is None:
-            raise untrue(self._host, "needs files that it has been given")
+            raise untrue(self._host, "asks again for files that it was given")
         indexes = message.of(answers.Need)["files"]
         known = len(self._sender.bundle.manifest.files)
         self._needs += 1
@@ -54,7 +54,7 @@ class _Needs:
         if any(index >= known for index in indexes):
             raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {known}")
         if self._needs > MOST_NEEDS or self._files > 2 * known:
-            raise untrue(self._host, "needs the same files again and again")
+            raise untrue(self._host, "keeps asking for the same files")
         self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
 
 
@@ -85,5 +85,5 @@ class _Telling:
             return
         self._text_bytes += len(told.text)
         if self._text_bytes > SETUP_TEXT_BYTES:
-            told = Progress(self._host, told.phase, text="(what more the setup prints is not shown)\n")
+            told = Progress(self._host, told.phase, text="(further output of the setup is not shown)\n")
         self._report(told)

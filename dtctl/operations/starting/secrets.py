@@ -50,7 +50,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         if not equals or not name.strip().isidentifier():
             raise PreflightError(f"{path}:{number}: not a line of the form NAME=VALUE")
         if "\0" in value:
-            raise PreflightError(f"{path}:{number}: the value holds a NUL, which no variable can")
+            raise PreflightError(f"{path}:{number}: the value contains a NUL, which no variable can hold")
         value = value.strip()
         quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
         values[name.strip()] = value[1:-1] if quoted else value
@@ -71,7 +71,7 @@ def exposure(cluster: Cluster) -> Exposure | None:
         what = f"can be {verb} by other users (mode {stat.S_IMODE(mode):04o})"
         return Exposure(path, what, f"chmod 600 {path}")
     if above & 0o022 and not above & stat.S_ISVTX:
-        what = f"can be exchanged by other users, who may write to its directory (mode {stat.S_IMODE(above):04o})"
+        what = f"can be replaced by other users, who may write to its directory (mode {stat.S_IMODE(above):04o})"
         return Exposure(path, what, f"chmod go-w {path.parent}")
     return None
 

@@ -109,7 +109,7 @@ def changed_key(to: Destination, name: str, key: HostKey, pinned: Pinned) -> Hos
         f"the host key of {to} {what}",
         detail=f"it shows   {key.type} {key.fingerprint}\n"
         f"pinned is  {pinned.key.type} {pinned.key.fingerprint} ({pinned})\n"
-        "somebody may be listening in, or the host was installed anew",
+        "somebody may be listening in, or the host was reinstalled",
         hint=f"if you know why: ssh-keygen -f {pinned.file} -R '{name}'; then dtctl trust {to.trust}".rstrip(),
     )
 

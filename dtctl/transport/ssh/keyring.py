@@ -140,11 +140,11 @@ def read_key_file(path: Path) -> KeyFile:
         file.problem = (error.strerror or str(error)).lower()
         return file
     except UnicodeDecodeError:
-        file.problem = "not a key in a format that is known"
+        file.problem = "not a key in a known format"
         return file
     load(file, None)
     if file.key is None and not file.locked:
-        file.problem = "not a private key of a kind that is known"
+        file.problem = "not a private key of a known kind"
     return file
 
 

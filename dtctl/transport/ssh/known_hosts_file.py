@@ -27,7 +27,7 @@ def check_place(file: Path, project: Path | None) -> None:
             file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
         )
     if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
-        raise _unwritable(file, "it holds no host key, so that nothing says what it is for")
+        raise _unwritable(file, "it holds no host key, so nothing says what it is for")
 
 
 def check_content(file: Path) -> None:
@@ -97,12 +97,12 @@ def append(descriptor: int, lines: Sequence[str]) -> None:
 
 def _text(descriptor: int, file: Path) -> str:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise TransportError(f"{file} is no regular file, so that it is not read for host keys")
+        raise TransportError(f"{file} is not a regular file, so it is not read for host keys")
     data = bytearray()
     while piece := os.pread(descriptor, MOST_BYTES + 1 - len(data), len(data)):
         data += piece
     if len(data) > MOST_BYTES:
-        raise TransportError(f"{file} has more than {MOST_BYTES} bytes, which is no list of host keys")
+        raise TransportError(f"{file} has more than {MOST_BYTES} bytes, too many for a list of host keys")
     return data.decode("utf-8", "replace")
 
 
@@ -115,7 +115,7 @@ def _check_ownership(descriptor: int, file: Path) -> None:
     """A group may write to it, as files of people with the umask 002 are; everybody may not."""
     state = os.fstat(descriptor)
     if not stat.S_ISREG(state.st_mode):
-        raise _unwritable(file, "it is no regular file")
+        raise _unwritable(file, "it is not a regular file")
     if state.st_uid != os.geteuid():
         raise _unwritable(file, "it belongs to another user")
     if state.st_mode & stat.S_IWOTH:
@@ -138,8 +138,8 @@ def _check_lines(text: str, file: Path) -> None:
         if not is_known_hosts_line(line):
             raise _unwritable(
                 file,
-                f"line {number} is not one of known host keys",
-                hint="is it really a known_hosts file? Then take the line out",
+                f"line {number} is not a line of known host keys",
+                hint="if it really is a known_hosts file, remove the line",
             )
 
 

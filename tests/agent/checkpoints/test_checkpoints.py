@@ -114,8 +114,8 @@ def empty(path: Path) -> None:
     [
         ("ckpt-2.data-00000-of-00001", cut, "ckpt-2.data-00000-of-00001 is cut short: it has 308 of 309 bytes"),
         ("ckpt-2.data-00000-of-00001", Path.unlink, "ckpt-2.data-00000-of-00001 is missing"),
-        ("ckpt-2.index", cut, "the index is cut short, or is no index"),
-        ("ckpt-2.index", empty, "the index is cut short, or is no index"),
+        ("ckpt-2.index", cut, "the index is cut short, or is not an index"),
+        ("ckpt-2.index", empty, "the index is cut short, or is not an index"),
         ("ckpt-2.index", flip, "the index does not match its checksum"),
         ("ckpt-2.index", Path.unlink, "the index is missing: the save has not ended, or was interrupted"),
     ],

@@ -161,7 +161,7 @@ def test_when_not_everything_can_be_read_the_newest_is_not_known(output: Path) -
     for number in range(3):
         (output / f"model.ckpt-{1000 + number}.index").write_bytes(bytes(8 * 1024 * 1024) + tables.MAGIC)
     [found] = reading.report([str(output)])
-    assert found["problem"] == f"{output}: not all of it was looked at: the newest indexes are too large"
+    assert found["problem"] == f"{output}: only part of it was searched: the newest indexes are too large"
     assert reading.newest([str(output)]) is reading.NOT_KNOWN
 
 
@@ -170,12 +170,12 @@ def test_of_names_without_end_only_so_many_are_looked_at(output: Path, monkeypat
     for number in range(3000):
         (output / f"any{number}").touch()
     [found] = reading.report([str(output)])
-    assert found["problem"] == f"{output}: not all of it was looked at: there are more than 2000 names"
+    assert found["problem"] == f"{output}: only part of it was searched: there are more than 2000 names"
 
 
 def test_a_look_ends_when_its_time_is_over(output: Path) -> None:
     found = reading.look(str(output), time.monotonic() - 1)
-    assert found["problem"] == f"{output}: not all of it was looked at: it took too long"
+    assert found["problem"] == f"{output}: only part of it was searched: it took too long"
     assert found["newest_complete"] is None
 
 

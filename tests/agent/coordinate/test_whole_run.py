@@ -274,7 +274,7 @@ def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
     monkeypatch.setattr(coordinated, "BIRTH_LIMIT_S", 0.2)
     whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
-    with pytest.raises(Refused, match="does not hold what it should") as refused:
+    with pytest.raises(Refused, match="is damaged on this host") as refused:
         whole.view()
     assert refused.value.code == "damaged"
     assert "cluster.json is damaged: restarts: expected a whole number, 0 or more, found 'many'" in refused.value.detail

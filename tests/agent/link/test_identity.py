@@ -14,7 +14,7 @@ from tests.agent.link.forgery import FORGERIES, signed
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import Links, hello, mark_of, state, write_credentials
 
-LIE = "it said hello as 'h2', which its certificate does not name"
+LIE = "it said hello as 'h2', but its certificate names another host"
 
 
 def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(links: Links) -> None:

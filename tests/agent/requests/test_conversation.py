@@ -35,7 +35,7 @@ def kept_program(host: AgentHost) -> Path:
 def test_the_program_is_kept_once_and_is_private(host: AgentHost) -> None:
     host.open().close()
     kept = kept_program(host)
-    session = kept / "dtctl_agent" / "session.py"
+    session = kept / "dtctl_agent" / "requests" / "session.py"
     first = session.stat()
     host.open().close()
     assert {name: (kept / name).read_text() for name in agent_program().files} == agent_program().files
@@ -47,11 +47,11 @@ def test_the_program_is_kept_once_and_is_private(host: AgentHost) -> None:
 
 def test_a_program_that_was_cut_short_is_mended(host: AgentHost) -> None:
     host.open().close()
-    session = kept_program(host) / "dtctl_agent" / "session.py"
+    session = kept_program(host) / "dtctl_agent" / "requests" / "session.py"
     session.write_text("x")
     (session.parent / "stop.py").unlink()
     host.open().close()
-    assert session.read_text() == agent_program().files["dtctl_agent/session.py"]
+    assert session.read_text() == agent_program().files["dtctl_agent/requests/session.py"]
     assert (session.parent / "stop.py").exists()
 
 

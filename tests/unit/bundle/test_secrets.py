@@ -222,7 +222,7 @@ def test_an_env_file_that_says_nothing_takes_no_file_along(code: Path, tmp_path:
 def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {".env": "X", "keys/id_rsa": KEY})))
     said = capsys.readouterr()
-    assert said.err == "not pushed: .env, keys/id_rsa (say so with !.env in .dtctlignore)\n"
+    assert said.err == "not pushed: .env, keys/id_rsa (a line such as !.env in .dtctlignore pushes one)\n"
     assert said.out == ""
     show_left_out(scan(write(code, {f".env.{number}": "X" for number in range(15)})))
     assert capsys.readouterr().err.count("\n") == 1
@@ -230,7 +230,7 @@ def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: 
 
 def test_a_long_list_is_folded(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {f".env.{number:02}": "X" for number in range(17)})))
-    assert ".env.04 and 12 more (say so with !.env.00 in .dtctlignore)" in capsys.readouterr().err
+    assert ".env.04 and 12 more (to push them, write !.env.00 in .dtctlignore)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["[a]*?\\.env", ".env.a b", ".env.[x]", "keys [1]/id_rsa"])

@@ -32,11 +32,11 @@ def trainer(lines: str) -> str:
 
 DURATION = "a duration such as 500ms, 30s, 5m or 2h, or a number of seconds"
 MAPPING = "a mapping (lines of KEY: VALUE)"
-SINGLE = "a text, a number, true or false"
+SINGLE = "text, a number, true or false"
 VARIABLE = "the name of a variable: letters, digits and _, not starting with a digit"
 NAME = "at most 63 letters, digits, '.', '_' or '-', the first of them a letter or digit"
-HOST_NAMES = "one or more names of hosts: a list, or one text; ranges as in gpu-[1-4] are names too"
-WORDS = "one or more words: a list, or one text that is split as a shell would"
+HOST_NAMES = "one or more names of hosts: a list, or text; ranges as in gpu-[1-4] are names too"
+WORDS = "one or more words: a list, or text that is split as a shell would split it"
 TARGET = "[USER@]HOST[:PORT], of letters, digits and .-_:%@[]"
 USER = "a user's name, of letters, digits, '.', '_', '-', '+', '@' and '\\'"
 
@@ -100,7 +100,7 @@ KINDS = [
     ("2:14: target_step is 1.5, expected a whole number of 0 or more", top("target_step: 1.5")),
     ("2:21: coordinator.port is 0, expected a whole number from 1 to 65535", top("coordinator: {port: 0}")),
     (
-        "6:33: jobs.ps.depends_on is a mapping, expected names of jobs: a list, which may be empty, or one text",
+        "6:33: jobs.ps.depends_on is a mapping, expected names of jobs: a list, which may be empty, or text",
         swap("ps-a}", "ps-a, depends_on: {worker: 1}}"),
     ),
     (f"2:8: grace is 'soon', expected {DURATION}", top("grace: soon")),
@@ -133,7 +133,7 @@ KINDS = [
         f"2:8: hosts is a list, expected {MAPPING}",
         swap('hosts:\n  ps-a: 10.0.0.10\n  gpu-[1-4]: {ssh: "10.0.0.2[1-4]", gpus: 2}\n', "hosts: [ps-a]\n"),
     ),
-    (f"3:9: hosts.ps-a is a list, expected {MAPPING}, or one text for the key 'ssh'", swap("10.0.0.10", "[10.0.0.10]")),
+    (f"3:9: hosts.ps-a is a list, expected {MAPPING}, or text for the key 'ssh'", swap("10.0.0.10", "[10.0.0.10]")),
     (f"3:9: hosts.ps-a is true, expected {TARGET}", swap("10.0.0.10", "true")),
     (
         "3:19: hosts.ps-a.address is '1.2.3.4:22', expected a name or an IP address, without a port",
@@ -166,7 +166,7 @@ KINDS = [
 
 HOSTS = [
     ("4:3: hosts: 'gpu-[1-x]': '[1-x]' is not a range", swap("  gpu-[1-4]:", "  gpu-[1-x]:")),
-    ("4:3: hosts: 'gpu-[1-4' has a bracket without its partner", swap("  gpu-[1-4]:", "  gpu-[1-4:")),
+    ("4:3: hosts: 'gpu-[1-4' has an unmatched bracket", swap("  gpu-[1-4]:", "  gpu-[1-4:")),
     ("4:3: hosts: 'gpu-[4-1]': the range 4-1 runs backwards", swap("  gpu-[1-4]:", "  gpu-[4-1]:")),
     ("4:3: hosts: 'gpu-[1-20000]' stands for more than 10000 names", swap("  gpu-[1-4]:", "  gpu-[1-20000]:")),
     (
@@ -220,7 +220,7 @@ JOBS = [
         "6:22: jobs.ps.hosts[1] names gpu-[5-6], which are not in hosts",
         swap("hosts: ps-a", 'hosts: [ps-a, "gpu-[3-6]"]'),
     ),
-    ("6:16: jobs.ps.hosts[0]: 'gpu-[1' has a bracket without its partner", swap("hosts: ps-a", 'hosts: ["gpu-[1"]')),
+    ("6:16: jobs.ps.hosts[0]: 'gpu-[1' has an unmatched bracket", swap("hosts: ps-a", 'hosts: ["gpu-[1"]')),
     (
         "6:15: jobs.ps.hosts is 'ps a', expected the name of a host, or of several with a range as in gpu-[1-4]",
         swap("hosts: ps-a", "hosts: ps a"),
@@ -289,11 +289,11 @@ TRAINER = [
         trainer("args: {a b: 1}"),
     ),
     (
-        "10:13: trainer.args.x is a mapping, expected a text, a number, true, false or a list of such",
+        "10:13: trainer.args.x is a mapping, expected text, a number, true, false, or a list of these",
         trainer("args: {x: {y: 1}}"),
     ),
     (
-        "10:13: trainer.args.x is a list, expected a text, a number, true, false or a list of such",
+        "10:13: trainer.args.x is a list, expected text, a number, true, false, or a list of these",
         trainer("args: {x: [1, [2]]}"),
     ),
     (f"10:13: trainer.args[1] is a mapping, expected {SINGLE}", trainer("args: [a, {b: 1}]")),
@@ -340,7 +340,7 @@ ORDER = [
         "2:11: strategy is sync-ps, but there is no job 'ps'",
         top("strategy: sync-ps").replace("  ps: {hosts: ps-a}\n", ""),
     ),
-    ("2:11: strategy is ddp, which knows no ps, but there is a job 'ps'", top("strategy: ddp")),
+    ("2:11: strategy is ddp, which uses no ps, but there is a job 'ps'", top("strategy: ddp")),
     (
         "2:11: strategy is ps-strategy, whose workers are led by a chief, but there is no job 'chief'",
         top("strategy: ps-strategy"),
@@ -351,11 +351,11 @@ ORDER = [
     ),
     ("6:33: jobs.ps.depends_on is ps itself", swap("hosts: ps-a", "hosts: ps-a, depends_on: ps")),
     (
-        "6:21: jobs.ps.depends_on closes a circle: worker:0 waits for ps, ps waits for worker:0",
+        "6:21: jobs.ps.depends_on closes a cycle: worker:0 waits for ps, ps waits for worker:0",
         swap("hosts: ps-a", "hosts: ps-a, depends_on: worker"),
     ),
     (
-        "7:12: jobs.worker.depends_on closes a circle: worker:0 waits for ps, ps waits for worker:0",
+        "7:12: jobs.worker.depends_on closes a cycle: worker:0 waits for ps, ps waits for worker:0",
         swap("hosts: ps-a}\n  worker: {", "hosts: ps-a, depends_on: [worker]}\n  worker: {depends_on: [ps], "),
     ),
 ]
@@ -377,7 +377,7 @@ SPARES = [
         "2:17: spares[1] names gpu-2, which jobs.worker uses",
         top("spares: [gpu-9, gpu-2]").replace("  ps-a", "  gpu-9:\n  ps-a"),
     ),
-    ("2:9: spares: 'gpu-[1' has a bracket without its partner", top('spares: "gpu-[1"')),
+    ("2:9: spares: 'gpu-[1' has an unmatched bracket", top('spares: "gpu-[1"')),
 ]
 
 COORDINATOR = [

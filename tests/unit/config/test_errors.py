@@ -237,7 +237,7 @@ def test_a_file_that_is_not_utf_8_is_told_where() -> None:
 def test_a_file_that_is_much_too_large_is_not_read_whole() -> None:
     with FILE.open("wb") as stream:
         stream.truncate(1_000_001)
-    assert messages() == ["cluster.yaml: this is no cluster file: it has more than 1000000 bytes"]
+    assert messages() == ["cluster.yaml: this is not a cluster file: it has more than 1000000 bytes"]
 
 
 def test_a_missing_file_is_told() -> None:
@@ -268,7 +268,7 @@ def test_a_socket_is_told() -> None:
 def test_a_file_without_permission_is_told() -> None:
     FILE.write_text(GOOD)
     FILE.chmod(0)
-    assert messages() == ["cluster.yaml: the file may not be read by you"]
+    assert messages() == ["cluster.yaml: you may not read this file"]
 
 
 def test_a_file_elsewhere_is_named_as_it_was_given(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def test_a_range_stands_for_names_in_the_order_written(text: str, names: list[st
     [
         ("", "'' has an empty name"),
         ("a,,b", "'a,,b' has an empty name"),
-        ("n[1-2", "'n[1-2' has a bracket without its partner"),
-        ("n1-2]", "'n1-2]' has a bracket without its partner"),
+        ("n[1-2", "'n[1-2' has an unmatched bracket"),
+        ("n1-2]", "'n1-2]' has an unmatched bracket"),
         ("n[]", "'n[]': '[]' is not a range"),
         ("n[a-b]", "'n[a-b]': '[a-b]' is not a range"),
         ("n[1-2-3]", "'n[1-2-3]': '[1-2-3]' is not a range"),

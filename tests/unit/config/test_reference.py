@@ -37,7 +37,8 @@ def schema_accepts(text: str) -> bool:
 
 
 def test_the_reference_in_docs_is_in_step_with_the_models() -> None:
-    assert (ROOT / "docs/cluster-yaml.md").read_text() == reference_markdown()
+    # word by word: docs/generate.py fills the lines
+    assert (ROOT / "docs/cluster-yaml.md").read_text().split() == reference_markdown().split()
 
 
 def test_the_smallest_file_of_the_reference_loads(tmp_path: Path) -> None:

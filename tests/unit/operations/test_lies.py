@@ -99,7 +99,7 @@ def test_a_record_that_does_not_hold_is_one_error_that_names_host_and_field(
     error = found.errors["d"]
     assert isinstance(error, TransportError)
     assert error.exit_code is ExitCode.UNREACHABLE
-    assert error.summary.startswith(f"d answers `status` with a record that does not hold: {field}")
+    assert error.summary.startswith(f"d answered `status` with an invalid record: {field}")
     assert "tampered" in error.hint
     states = {str(task): status.state for task, status in found.tasks.items()}
     assert states == {

@@ -14,7 +14,7 @@ from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine.document import checkpoints
 from tests.unit.render.test_safe_output import FOUND, run_status
 
-PROBLEM = "/dir: not all of it was looked at: there are more than 100000 names"
+PROBLEM = "/dir: only part of it was searched: there are more than 100000 names"
 UNKNOWN = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(), problem=PROBLEM)
 
 

@@ -63,4 +63,4 @@ def test_a_key_whose_type_is_no_text_is_none(tmp_path: Path) -> None:
     blob = b"\0\0\0\2\xff\xfe"
     body = base64.b64encode(raw + len(blob).to_bytes(4, "big") + blob).decode()
     key.write_text(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
-    assert read_key_file(key).problem == "not a key in a format that is known"
+    assert read_key_file(key).problem == "not a key in a known format"

@@ -111,7 +111,7 @@ def test_a_file_of_anything_else_is_not_added_to(project: Path, text: str, aroun
     file = project / "known_hosts"
     before = around.format(text.replace("{", "(").replace("}", ")"))
     file.write_text(before)
-    with pytest.raises(TransportError, match=r"cannot write .*known_hosts: line \d is not one of known host keys"):
+    with pytest.raises(TransportError, match=r"cannot write .*known_hosts: line \d is not a line of known host keys"):
         accept(file, project)
     with pytest.raises(TransportError, match="cannot write"):
         KnownHosts().pin("gpu-a", [key(1)], file)
@@ -234,7 +234,7 @@ def test_what_the_users_own_configuration_names_lies_where_they_like(home: Path)
     HostKeys(TO, "gpu-a", KnownHosts(), [file], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
     assert file.read_text() == line("gpu-a", 1) + "\n"
     (home / ".bashrc").write_text("alias ls=ls\n")
-    with pytest.raises(TransportError, match="line 1 is not one of known host keys"):
+    with pytest.raises(TransportError, match="line 1 is not a line of known host keys"):
         HostKeys(TO, "gpu-a", KnownHosts(), [home / ".bashrc"], accept_new=True).check(key(1), None)  # type: ignore[arg-type]
 
 

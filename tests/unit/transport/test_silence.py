@@ -131,7 +131,7 @@ def test_who_beats_and_gives_no_answer_is_given_up_all_the_same() -> None:
         while True:
             yield from (b"", encode({"type": "beat"}))
 
-    with pytest.raises(TransportError, match=r"gpu-3 gives no whole answer within 1 s"):
+    with pytest.raises(TransportError, match=r"gpu-3 did not finish its answer within 1 s"):
         list(said(greeted(beats()), within_s=1.0))
 
 
@@ -172,11 +172,11 @@ def test_a_flood_of_beats_does_not_outlast_a_look_for_news() -> None:
 @pytest.mark.parametrize(
     ("frame", "why"),
     [
-        ({"type": "progress", "phase": 7}, "sends a `progress` that does not hold: phase: expected"),
+        ({"type": "progress", "phase": 7}, "sent an invalid `progress`: phase: expected"),
         ({"type": "log", "task": "../x", "attempt": 1, "offset": 0, "end": 1, "time": 1.0}, "`log`.* task: expected"),
-        ({"type": "error", "code": 7, "summary": "x"}, "`error` that does not hold: code"),
+        ({"type": "error", "code": 7, "summary": "x"}, "invalid `error`: code"),
         ({"type": "surprise"}, "sends a frame `surprise`, which no agent sends"),
-        ({"type": "need", "files": [-1]}, "`need` that does not hold: files.0"),
+        ({"type": "need", "files": [-1]}, "invalid `need`: files.0"),
     ],
 )
 def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object], why: str) -> None:
@@ -186,14 +186,14 @@ def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object
 
 def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
     script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
-    with pytest.raises(TransportError, match="gpu-3 sends a `greeting` that does not hold: pid"):
+    with pytest.raises(TransportError, match="gpu-3 sent an invalid `greeting`: pid"):
         StreamSession(Host("gpu-3", None), Scripted(script)).greet(b"")
 
 
 def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "ANSWER_BYTES", 1 << 20)
     frame = encode({"type": "event", "time": 1.0, "reason": "x" * 4000})
-    with pytest.raises(TransportError, match="answers with more than 1 MiB"):
+    with pytest.raises(TransportError, match="answered with more than 1 MiB"):
         for _ in said(greeted(again(frame)), "event", most_bytes=1 << 20):
             pass
 
@@ -201,7 +201,7 @@ def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytes
 def test_an_answer_of_which_there_is_always_more_is_given_up() -> None:
     frames = encode({"type": "event", "time": 1.0}) * 1000
     begun = time.monotonic()
-    with pytest.raises(TransportError, match=r"gives no whole answer within 0.3 s"):
+    with pytest.raises(TransportError, match=r"did not finish its answer within 0.3 s"):
         for _ in said(greeted(again(frames)), "event", most_bytes=None, within_s=0.3):
             pass
     assert time.monotonic() - begun < 3

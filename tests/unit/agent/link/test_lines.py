@@ -96,7 +96,7 @@ def test_unknown_fields_are_no_fault_and_unknown_types_are() -> None:
     "wrong", [{"state": None}, {"state": []}, {"kept": 1}, {"kept": None}, {"lost_session": "no"}], ids=str
 )
 def test_a_field_has_to_be_of_its_kind(wrong: dict[str, Any]) -> None:
-    with pytest.raises(Violation, match=f"state does not hold: {next(iter(wrong))}: expected"):
+    with pytest.raises(Violation, match=f"the message state is invalid: {next(iter(wrong))}: expected"):
         check({**STATE, **wrong}, FROM_AGENT)
 
 

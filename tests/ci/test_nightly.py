@@ -1,0 +1,93 @@
+"""The page of the nightly, and what its parts make of pyproject.toml and of a ledger."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.ci.ledger import FAILED, PASSED, Ledger, Test
+from tests.nightly import __main__ as nightly
+from tests.nightly import page
+from tests.nightly.page import Row
+from tests.nightly.parts import PARTS
+from tests.nightly.pythons import lower_bounds
+from tests.nightly.running import Seen, judged
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    file = tmp_path / "nightly.md"
+    file.write_text(f"# The nightly\n\n{page.BEGIN}\n\n{page.END}\n\nThe end.\n")
+    return file
+
+
+def test_a_part_keeps_its_last_result_while_others_run(empty: Path) -> None:
+    first = Row("wheel", "passed", "2026-01-02 03:04", "abc", "1.0 min", "a | b\nc")
+    page.write(["wheel", "fuzz"], {"wheel": first}, empty)
+    page.write(["wheel", "fuzz"], {"fuzz": Row("fuzz", "**failed**", "now", "def", "2 min", "")}, empty)
+    rows = page.rows(empty)
+    assert rows["wheel"] == Row("wheel", "passed", "2026-01-02 03:04", "abc", "1.0 min", "a / b c")
+    assert rows["fuzz"].result == "**failed**"
+    assert empty.read_text().endswith("\n\nThe end.\n")
+
+
+def test_a_part_that_never_ran_says_so(empty: Path) -> None:
+    page.write(["wheel", "fuzz"], {}, empty)
+    assert page.rows(empty) == {"wheel": Row("wheel"), "fuzz": Row("fuzz")}
+    assert Row("wheel").result == "not run"
+
+
+def test_the_page_describes_and_has_a_row_for_every_part() -> None:
+    text = page.PAGE.read_text()
+    assert list(page.rows()) == list(PARTS)
+    assert [name for name in PARTS if f"| `{name}` | " not in text] == []
+
+
+def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> Seen:
+        raise RuntimeError("no wheel")
+
+    parts = {"first": breaks, "second": lambda: Seen(False, "1 failed"), "third": lambda: Seen(True, "2 passed")}
+    monkeypatch.setattr(nightly, "PARTS", parts)
+    monkeypatch.setattr(page, "PAGE", empty)
+    monkeypatch.setattr("sys.argv", ["nightly"])
+    assert nightly.main() == 1
+    rows = page.rows(empty)
+    assert [row.result for row in rows.values()] == ["**failed**", "**failed**", "passed"]
+    assert rows["first"].seen == "broke: RuntimeError: no wheel"
+
+
+def test_a_commit_tells_whether_files_differ_from_it(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "code.py").write_text("1")
+    git("add", "code.py")
+    git("commit", "-m", "first")
+    name = page.commit(tmp_path)
+    assert name.isalnum()
+    (tmp_path / "code.py").write_text("2")
+    assert page.commit(tmp_path) == f"{name} and changes"
+
+
+def test_nothing_at_all_is_no_success() -> None:
+    assert not Seen.of_all({}).passed
+    assert not Seen.of_all({"3.8": Seen(True, "ok"), "3.9": Seen(False, "no")}).passed
+    assert not judged(Ledger()).passed
+
+
+def test_a_ledger_is_judged_by_what_failed_and_what_never_ran() -> None:
+    good = Ledger(["a", "b"], {"a": Test(PASSED), "b": Test(PASSED)})
+    assert judged(good) == Seen(True, "2 passed")
+    assert judged(Ledger(["a", "b"], {"a": Test(PASSED), "b": Test(FAILED)}, exit_code=1)).text.endswith("failed: b")
+    assert not judged(Ledger(["a", "b", "c"], good.tests)).passed
+
+
+def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
+    assert list(lower_bounds(["typer>=0.19", "PyYAML>=6.0.1"])) == ["typer==0.19", "PyYAML==6.0.1"]
+    with pytest.raises(ValueError, match="has no lower bound"):
+        list(lower_bounds(["typer"]))

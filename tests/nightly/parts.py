@@ -1,0 +1,103 @@
+"""The parts of the nightly."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.nightly import wheel
+from tests.nightly.pythons import AGENT, CONTROLLER, interpreter, lower_bounds
+from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest, run
+
+CASES = os.environ.get("FUZZ", "20000")
+"""Of each test that makes up its own."""
+
+WITHOUT_TENSORFLOW = ("tests/unit", "tests/local", "tests/ssh")
+BESIDE = ("-n", JOBS, "--dist", "loadgroup")
+
+
+def templates() -> Seen:
+    """Every template with its variants: a loss and a stop on this machine, and on separate hosts."""
+    return pytest(sys.executable, "-m", "nightly", "tests/templates", DTCTL_NIGHTLY="1")
+
+
+def faults() -> Seen:
+    """Everything that breaks, and the soak; writes docs/faults.md."""
+    return pytest(sys.executable, "tests/faults", DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
+
+
+def lies() -> Seen:
+    """Every lie of a host on every command that it reaches."""
+    return pytest(sys.executable, *BESIDE, "-m", "nightly", "tests/hostile", DTCTL_NIGHTLY="1")
+
+
+def fuzz() -> Seen:
+    """Every test with cases of its own making, with a hundred times as many."""
+    files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
+    seen = pytest(sys.executable, *BESIDE, "--timeout=7200", *files, FUZZ=CASES)
+    return Seen(seen.passed, f"{CASES} cases each; {seen.text}")
+
+
+def _is_fuzzed(file: Path) -> bool:
+    return "from tests.fuzz import" in file.read_text()
+
+
+def lowest() -> Seen:
+    """The oldest Python of the controller with the oldest dependencies that pyproject.toml allows."""
+    python = interpreter(CONTROLLER[0])
+    if python is None:
+        return Seen(False, f"no Python {CONTROLLER[0]} here")
+    told = run([sys.executable, "-c", _TELL_DEPENDENCIES], cwd=ROOT)
+    bounds = list(lower_bounds(json.loads(told)))
+    with tempfile.TemporaryDirectory() as directory:
+        constraints = Path(directory, "lowest.txt")
+        constraints.write_text("\n".join(bounds) + "\n")
+        with environment(python, ["-e", f"{ROOT}[dev]"], "-c", str(constraints)) as own:
+            seen = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
+    return Seen(seen.passed, f"{seen.text}; Python {CONTROLLER[0]}, {', '.join(bounds)}")
+
+
+_TELL_DEPENDENCIES = (
+    "import importlib.metadata, json;"
+    "told = importlib.metadata.requires('dtctl');"
+    "print(json.dumps([one for one in told if ';' not in one]))"
+)
+
+
+def agents(python: str) -> Seen:
+    """The tests that otherwise run on the oldest Python."""
+    words = (*BESIDE, "-k", "oldest", "tests/agent")
+    return pytest(sys.executable, *words, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
+
+
+def pythons() -> Seen:
+    """Agents on every Python of theirs, and the rest on every one of its own, as far as they are to be had."""
+    pieces: dict[str, Seen] = {}
+    absent = []
+    for version in AGENT:
+        python = interpreter(version)
+        if python is None:
+            absent.append(version)
+            continue
+        pieces[f"agents on {version}"] = agents(python)
+        if version in CONTROLLER:
+            with environment(python, ["-e", f"{ROOT}[dev]"]) as own:
+                pieces[f"the rest on {version}"] = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
+    seen = Seen.of_all(pieces)
+    return Seen(seen.passed, seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
+
+
+PARTS: dict[str, Callable[[], Seen]] = {
+    "wheel": wheel.works,
+    "lowest": lowest,
+    "pythons": pythons,
+    "fuzz": fuzz,
+    "lies": lies,
+    "templates": templates,
+    "faults": faults,
+}
+"""The short ones first."""

@@ -1,0 +1,67 @@
+"""What users read is in one table, tests/golden.txt, and stays there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import golden
+
+
+def found_in(code: str, tmp_path: Path) -> list[str]:
+    file = tmp_path / "module.py"
+    file.write_text(code)
+    return list(golden.of_file(file))
+
+
+def test_every_sentence_of_the_code_is_in_the_table() -> None:
+    assert golden.changes() == [], "read them, then: make golden"
+
+
+def test_the_table_is_large() -> None:
+    found = golden.sentences()
+    assert sum(map(len, found.values())) > 1000
+    assert len(found) > 100
+
+
+@pytest.mark.parametrize(
+    ("code", "sentences"),
+    [
+        ('raise Refused("no_run", "there is no run")', ["there is no run"]),
+        ('f"{host} is away"', ["{host} is away"]),
+        ('x = "%s is away after %.0f s" % (host, now - since)', ["{host} is away after {now - since} s"]),
+        ('x = "%(type)s it is, 100 %% of it" % told', ["{type} it is, 100 % of it"]),
+        ('x = "this is " + what', ["this is {what}"]),
+        (
+            "x = f\"it is {'not here' if far else 'here'} now\"",
+            ["it is {'not here' if far else 'here'} now", "not here"],
+        ),
+        ('say("one") if "-" in x else say("a whole sentence")', ["a whole sentence"]),
+        ('@app.command()\ndef up() -> None:\n    """Start every task."""', ["Start every task."]),
+    ],
+)
+def test_a_sentence_is_found(code: str, sentences: list[str], tmp_path: Path) -> None:
+    assert found_in("_ = " + code if code.startswith("f") else code, tmp_path) == sentences
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""A docstring of two lines."""',
+        'def up() -> None:\n    """Not a command."""',
+        'assert x, "never shown to anybody"',
+        're.compile("two words")',
+        'x = f"{name}: {what}"',
+        'x = f"tasks.{name}"',
+        'x = "bold red"',
+        'x: "list of things" = 1',
+    ],
+)
+def test_what_nobody_reads_is_no_sentence(code: str, tmp_path: Path) -> None:
+    assert found_in(code, tmp_path) == []
+
+
+def test_a_move_within_a_file_changes_nothing() -> None:
+    one, two = golden.page({"a.py": ["first one", "second one"]}), golden.page({"a.py": ["second one", "first one"]})
+    assert golden.read(one) == golden.read(two) == {"a.py": {"first one", "second one"}}
