@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import multiprocessing
 import os
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from tests.mutants.equivalent import Equivalents
@@ -40,22 +38,20 @@ MODULES = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE")
-    parser.add_argument("-j", "--jobs", type=int, default=1, help="modules that are tried at the same time")
-    chosen = parser.parse_args()
-    modules = _chosen(chosen.modules)
+    modules = _chosen(parser.parse_args().modules)
     if isinstance(modules, str):
         parser.error(modules)
     os.chdir(ROOT)
     equivalents = Equivalents.read()
     tried = found = 0
     problems = []
-    with multiprocessing.get_context("fork").Pool(chosen.jobs, maxtasksperchild=1) as pool:
-        for result in pool.imap(partial(_try, root=ROOT), modules, chunksize=1):
-            left = equivalents.left_of(result.module, [*result.unseen, *result.survivors])
-            counted = result.tried - result.survived + len(left)
-            tried, found = tried + counted, found + counted - len(left)
-            _show(result, left, counted)
-            problems += [f"{result.module}: {result.problem}"] if result.problem else []
+    for module in modules:
+        result = try_module("dtctl." + module.replace("/", "."), tests_of(module, ROOT))
+        left = equivalents.left_of(result.module, [*result.unseen, *result.survivors])
+        counted = result.tried - result.survived + len(left)
+        tried, found = tried + counted, found + counted - len(left)
+        _show(result, left, counted)
+        problems += [f"{result.module}: {result.problem}"] if result.problem else []
     if tried:
         print(f"{found} of {tried} found ({found / tried:.1%})")
     problems += [f"equivalent.txt: no such survivor any more: {text}" for text in equivalents.stale()]
@@ -72,10 +68,6 @@ def _chosen(words: Sequence[str]) -> list[str] | str:
             return f"{word} is none of {', '.join(MODULES)}"
         chosen += named
     return chosen or list(MODULES)
-
-
-def _try(module: str, root: Path) -> Result:
-    return try_module("dtctl." + module.replace("/", "."), tests_of(module, root))
 
 
 def tests_of(module: str, root: Path) -> list[str]:

@@ -29,6 +29,8 @@ _MEMORY_BYTES = 4 << 30
 _LONGEST_S = 60.0
 """Of a mutant for which the tests wait; one that computes for ever is ended by its own limit."""
 
+MODULE_LIMIT_S = 3600.0
+
 
 @dataclass
 class Seen:
@@ -57,7 +59,12 @@ class Result:
 
 
 def try_module(module: str, tests: Sequence[str]) -> Result:
-    """Best in a process of its own: the tests stay imported."""
+    result = in_a_fork(lambda: _try_module(module, tests), MODULE_LIMIT_S)
+    return result if isinstance(result, Result) else Result(module, problem="it took too long, or broke")
+
+
+def _try_module(module: str, tests: Sequence[str]) -> Result:
+    """In a process of its own, because the tests stay imported."""
     began = time.monotonic()
     trial = _Trial(module)
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as output:
@@ -91,7 +98,7 @@ class _Trial:
         self._items = session.items
         module = importlib.import_module(self.result.module)
         file = Path(str(module.__file__))
-        seen = _in_a_fork(lambda: self._watch(str(file)), _LONGEST_S * 10)
+        seen = in_a_fork(lambda: self._watch(str(file)), _LONGEST_S * 10)
         if not isinstance(seen, list):
             self.result.problem = f"its tests fail without any fault: {seen}"
             return True
@@ -127,7 +134,7 @@ class _Trial:
             graft(importlib.import_module(self.result.module), mutant.source)
             return all(_passes(self._items[one.index]) for one in chosen)
 
-        return _in_a_fork(run, _LONGEST_S + 5 * cpu_s) is True
+        return in_a_fork(run, _LONGEST_S + 5 * cpu_s) is True
 
 
 def _chosen(seen: Iterable[Seen], mutant: Mutant) -> list[Seen]:
@@ -165,7 +172,7 @@ class _Watched:
         return self._trace
 
 
-def _in_a_fork(work: Callable[[], object], limit_s: float) -> object:
+def in_a_fork(work: Callable[[], object], limit_s: float) -> object:
     """What it returns; None when it died, raised, or took too long."""
     reading, writing = os.pipe()
     pid = os.fork()

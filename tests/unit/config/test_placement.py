@@ -167,6 +167,13 @@ def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
     assert ports(jobs, hosts, Noted()) == {"ps": [2222, 2223], "worker": [2222], "other": [2224, 2223]}
 
 
+def test_what_is_free_for_the_address_may_be_taken_on_the_machine() -> None:
+    hosts = inventory(b="10.0.0.1", c="10.0.0.1")
+    hosts["d"] = Host(name="d", ssh=SshSettings(target="c"), address=None)
+    jobs = {"ps": job("b", "b"), "worker": job("d", port=2224), "other": job("c")}
+    assert ports(jobs, hosts, Noted()) == {"worker": [2224], "ps": [2222, 2223], "other": [2225]}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -174,6 +181,7 @@ def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
         (SshSettings(target="x"), SshSettings(target="x", port=23), False),
         (SshSettings(target="x"), SshSettings(target="y"), False),
         (SshSettings(target="x"), SshSettings(target="x", jump="gate"), False),
+        (SshSettings(target="x", jump="one"), SshSettings(target="x", jump="other"), False),
         (SshSettings(target="x"), None, False),
         (None, None, True),
     ],

@@ -92,6 +92,7 @@ def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
         assert [found.line for found in file.of("gpu-a.lan")] == [1, 2, 3]
         assert [found.line for found in file.of("10.0.0.2")] == [2]
         assert [found.line for found in file.of("other")] == [4]
+        assert [found.line for found in file.of("xy")] == [4]
         assert file.of("none") == []
 
 

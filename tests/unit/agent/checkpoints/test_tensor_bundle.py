@@ -173,6 +173,34 @@ def test_a_tensor_in_a_shard_that_cannot_be_is_named_the_first_of_them(tmp_path:
     assert index.problem() == f"{'b' * 200} lies in shard 2, and there are 2"
 
 
+def test_a_step_in_a_shard_that_cannot_be_is_not_looked_for(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("global_step", 1234, in_shard=1)
+    (tmp_path / "model.ckpt-7.data-00001-of-00001").write_bytes(struct.pack("<q", 1234))
+    assert bundle.index().step() == 7
+
+
+def test_a_single_byte_that_is_missing_is_missed(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("a", 1, size=1)
+    index = bundle.index()
+    os.truncate(bundle.shard(0), 0)
+    assert index.problem() == "model.ckpt-7.data-00000-of-00001 is cut short: it has 0 of 1 bytes"
+
+
+def test_a_shard_that_is_no_file_is_said_to_be_none(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("a", 1)
+    index = bundle.index()
+    bundle.shard(0).unlink()
+    bundle.shard(0).mkdir()
+    assert index.problem() == "model.ckpt-7.data-00000-of-00001 is a directory"
+
+
+def test_a_number_that_is_text_counts_as_zero(tmp_path: Path) -> None:
+    text = tables.varint(3 << 3 | 2) + tables.varint(1) + b"9"
+    (tmp_path / "odd.index").write_bytes(tables.index(1, tables.entry(b"a", text)))
+    (tmp_path / "odd.data-00000-of-00001").touch()
+    assert Index(str(tmp_path / "odd")).problem() is None
+
+
 def test_a_tensor_may_end_with_the_largest_file_and_not_after_it(tmp_path: Path) -> None:
     index = Bundle(tmp_path).tensor("a", 1, offset=LARGEST - 8).index()
     assert index.problem() == f"model.ckpt-7.data-00000-of-00001 is cut short: it has 8 of {LARGEST} bytes"
