@@ -128,4 +128,4 @@ def test_frozen_is_counted_anew_after_a_pause_and_after_a_look_without() -> None
 
 def test_signs_are_none_unless_they_are_seen() -> None:
     signs = Signs(ready=True)
-    assert not (signs.frozen or signs.grew or signs.stepped or signs.saved or signs.excused)
+    assert not any((signs.frozen, signs.grew, signs.stepped, signs.saved, signs.excused))
