@@ -85,6 +85,8 @@ def tests_of(module: str, root: Path) -> list[str]:
 def _show(result: Result, left: Sequence[Mutant], counted: int) -> None:
     share = f"{counted - len(left):4} of {counted:4}"
     print(f"{result.module:42} {share}   {result.seconds:5.1f} s", flush=True)
+    for test in result.left_out:
+        print(f"  without {test}, which fails by itself")
     for mutant in left:
         unseen = "  (no test runs this line)" if mutant in result.unseen else ""
         print(f"{_file(result.module)}:{mutant}{unseen}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -38,6 +39,7 @@ class Seen:
 
     index: int
     seconds: float
+    fails: bool = False
     lines: set[int] = field(default_factory=set)
 
 
@@ -50,6 +52,8 @@ class Result:
     survivors: list[Mutant] = field(default_factory=list)
     unseen: list[Mutant] = field(default_factory=list)
     """Survivors in a line that no test runs."""
+    left_out: list[str] = field(default_factory=list)
+    """Tests that fail without any fault, most likely because they are slower while they are watched."""
     problem: str = ""
     seconds: float = 0.0
 
@@ -96,12 +100,16 @@ class _Trial:
         if session.testsfailed:
             return None
         self._items = session.items
+        gc.collect()
+        gc.freeze()  # or every fork would copy what the collector touches
         module = importlib.import_module(self.result.module)
         file = Path(str(module.__file__))
         seen = in_a_fork(lambda: self._watch(str(file)), _LONGEST_S * 10)
         if not isinstance(seen, list):
-            self.result.problem = f"its tests fail without any fault: {seen}"
+            self.result.problem = "its tests break without any fault"
             return True
+        self.result.left_out = [self._items[one.index].nodeid for one in seen if one.fails]
+        seen = [one for one in seen if not one.fails]
         mutants = mutants_of(file.read_text())
         self.result.tried = len(mutants)
         for mutant in mutants:
@@ -110,16 +118,14 @@ class _Trial:
                 (self.result.survivors if chosen else self.result.unseen).append(mutant)
         return True
 
-    def _watch(self, file: str) -> list[Seen] | str:
-        """The tests in the order of their time, with the lines of the file that each has run; or one that failed."""
+    def _watch(self, file: str) -> list[Seen]:
+        """The tests in the order of their time, with the lines of the file that each has run."""
         seen = []
         for index, item in enumerate(self._items):
             one = Seen(index, 0.0)
             began = time.process_time()
             with _Watched(file, one.lines):
-                passes = _passes(item)
-            if not passes:
-                return item.nodeid
+                one.fails = not _passes(item)
             one.seconds = time.process_time() - began
             seen.append(one)
         return sorted(seen, key=lambda one: one.seconds)

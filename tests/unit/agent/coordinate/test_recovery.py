@@ -169,7 +169,7 @@ def test_a_task_that_must_not_be_tried_again_fails_the_run_at_once() -> None:
     world = async_ps()
     world.die("worker:1", code=2)
     world.until(lambda: world.data["phase"] == "ended")
-    assert world.data["condition"]["reason"] == "worker:1 failed: exit code 2"
+    assert world.data["condition"]["reason"] == "worker:1 failed: exit code 2, which is not tried again"
     assert max(world.attempts.values()) == 1
 
 
@@ -233,11 +233,12 @@ def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody(
     world = async_ps()
     for name in ("chief:0", "worker:0", "worker:1"):
         world.tell_step(name, 100)
-    world.die("worker:0", why="stalled: no sign of progress for 5 min")
+    world.hang("worker:0")
     world.until(lambda: world.attempts["worker:0"] == 2)
     world.run_for(100)
     assert world.attempts["ps:0"] == 1
     world.until(lambda: world.attempts["ps:0"] == 2)
+    world.until(lambda: set(world.states.values()) == {"running"})
     world.tell_step("worker:1", 101)
     world.until(lambda: recovered(world))
     others = {name: attempt for name, attempt in world.attempts.items() if name != "worker:0"}
