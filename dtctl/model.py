@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
+from dtctl.agent.run.policy import FINAL
 from dtctl.errors import UsageError
 
 LEAD_JOBS = ("chief", "master")
@@ -62,7 +63,7 @@ class TaskState(str, Enum):
     @property
     def final(self) -> bool:
         """Nothing more happens to the task unless somebody asks."""
-        return self in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED)
+        return self.value in FINAL
 
 
 @dataclass(frozen=True)

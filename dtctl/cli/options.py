@@ -95,7 +95,8 @@ class Scope:
 
         `for_its_hosts`: for something that needs no run: where there is none those of the cluster file are meant.
         """
-        from dtctl.operations.memory.record import record_of_cluster
+        from dtctl.operations.memory.record import record_of
+        from dtctl.plan.roster import plan_roster
 
         record = self.memory.load(self.run) if self.run else None
         if record is not None:
@@ -106,7 +107,7 @@ class Scope:
         if record is None and file and not for_its_hosts:
             record = self.memory.place_of(file)
         if record is None and file:
-            record = record_of_cluster(self.cluster(file))
+            record = record_of(plan_roster(self.cluster(file)))
         if record is None:
             raise UsageError(
                 "there is no cluster.yaml here and no run is remembered",

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from dtctl.config.suggest import did_you_mean
 from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError
 from dtctl.model import Cluster, TaskId
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.status import status
+from dtctl.plan.roster import plan_roster
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
 
@@ -23,17 +24,14 @@ class Replacement:
     new: str
     cluster: Cluster
     tasks: tuple[TaskId, ...]
+    moves_the_lead: bool
     was_spare: bool
     """The new host is listed among the spares of the file."""
-
-    @property
-    def moves_the_lead(self) -> bool:
-        return self.cluster.lead in self.tasks
 
 
 def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement:
     """`new` None: the first of the spares. Raises UsageError for hosts that cannot give or take tasks."""
-    record = record_of_cluster(cluster)
+    record = record_of(plan_roster(cluster))
     if old not in record.hosts:
         hint = did_you_mean(old, list(record.hosts)) or f"hosts with tasks: {', '.join(record.hosts)}"
         raise UsageError(f"{old} has no task in {cluster.name}", hint=hint)
@@ -44,7 +42,9 @@ def plan_replacement(cluster: Cluster, old: str, new: str | None) -> Replacement
     }
     spares = tuple(name for name in cluster.spares if name != new)
     exchanged = dataclasses.replace(cluster, jobs=jobs, spares=spares)
-    return Replacement(old, new, exchanged, record.tasks_on(old), was_spare=new in cluster.spares)
+    return Replacement(
+        old, new, exchanged, record.tasks_on(old), record.coordinator == old, was_spare=new in cluster.spares
+    )
 
 
 def taken_places(error: DtctlError, record: RunRecord, transport: Transport) -> Mapping[str, str]:
@@ -57,7 +57,7 @@ def taken_places(error: DtctlError, record: RunRecord, transport: Transport) -> 
 
 def check_same(cluster: Cluster, run: RunRecord) -> None:
     """Raises PreflightError unless the run has the tasks of the cluster, on the same hosts."""
-    wanted = record_of_cluster(cluster).roster
+    wanted = record_of(plan_roster(cluster)).roster
     if dict(run.roster) == dict(wanted):
         return
     differing = [task for task in {**wanted, **run.roster} if wanted.get(task) != run.roster.get(task)]

@@ -14,9 +14,9 @@ from dtctl.operations.asking.agreement import agreed, dissenters
 from dtctl.operations.asking.conversation import Request, ask, knows_no_run
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.asking.outcome import Outcome, Verdict, judge
 from dtctl.operations.asking.plausible import check_status
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.asking.verdict import Verdict, judge
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -149,10 +149,13 @@ def status_of_hosts(
         for host, error in dissenters(inventory, answers).items():
             del answers[host]
             errors[host] = error
-    return _put_together(known, answers, errors)
+    nothing = Verdict(Outcome.CREATED, "no host has a run")
+    return _put_together(known, answers, errors, judge(inventory, answers) if inventory is not None else nothing)
 
 
-def _put_together(known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]) -> RunStatus:
+def _put_together(
+    known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError], verdict: Verdict
+) -> RunStatus:
     told = {host: answer for host, answer in answers.items() if answer["run"] is not None}
     silent = {host for host, answer in answers.items() if answer["run"] is None}
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
@@ -163,7 +166,7 @@ def _put_together(known: RunRecord, answers: Mapping[str, StatusResult], errors:
     return RunStatus(
         record=known,
         tasks=tasks,
-        verdict=judge(tasks, known.lead, known.success),
+        verdict=verdict,
         checkpoints=tuple(
             checkpoints
             for host in sorted(told, key=lambda name: name != known.coordinator)

@@ -14,9 +14,10 @@ from dtctl.plan.local import LOOPBACK
 from dtctl.plan.neighbours import VARIABLES, Neighbourhood
 from dtctl.plan.order import stages
 from dtctl.plan.platform import platform_env, platform_words
-from dtctl.plan.success import decides, known_target_step, success_rule
-from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
-from dtctl.ways import EVALUATOR, PS, Role, Way, role_of, scope_of, serves, settle_s, way_of
+from dtctl.plan.roster import plan_roster
+from dtctl.plan.success import known_target_step
+from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
+from dtctl.ways import EVALUATOR, PS, Role, Way, settle_s
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
@@ -25,6 +26,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
     `hostnames` holds the name that SSH connects to for each host without an `address` of its own;
     `local_python` is the interpreter of this machine's trainers where the file names none.
     """
+    roster = plan_roster(cluster)
     addresses = {name: _address(host, cluster, hostnames) for name, host in cluster.hosts.items()}
     spec = {
         job.name: tuple(_join(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
@@ -32,22 +34,21 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
     }
     gpus = visible_gpus(cluster)
     dirs = {name: directories(cluster, host) for name, host in cluster.hosts.items()}
-    way = way_of(cluster)
     tasks = tuple(
-        _plan_task(cluster, task, way, spec, gpus[task], dirs[cluster.host_of(task).name], local_python=local_python)
-        for task in cluster.tasks()
+        _plan_task(roster, part, spec, gpus[part.id], dirs[part.host], local_python=local_python)
+        for part in roster.tasks
     )
-    leading = cluster.host_of(cluster.lead).name
+    leading = cluster.host_of(roster.lead).name
     checkpoint_dirs = {name: checkpoint_directories(cluster, each) for name, each in dirs.items()}
     return RunPlan(
         cluster=cluster,
         tasks=tasks,
-        lead=cluster.lead,
-        success=success_rule(cluster),
-        way=way,
+        lead=roster.lead,
+        success=roster.success,
+        way=roster.way,
         stages=stages(cluster),
         coordinator=Coordinator(leading, _join(addresses[leading], cluster.coordinator_port), cluster.coordinator_port),
-        needs_checkpoint=way.keeps_parameters_on_ps
+        needs_checkpoint=roster.way.keeps_parameters_on_ps
         and PS in cluster.jobs
         and bool(checkpoint_dirs[leading])
         and not cluster.recovery.allow_scratch,
@@ -59,20 +60,19 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
 
 
 def _plan_task(
-    cluster: Cluster,
-    task: TaskId,
-    way: Way,
+    roster: Roster,
+    part: Part,
     spec: ClusterSpec,
     gpus: tuple[int, ...] | None,
     dirs: Directories,
     *,
     local_python: str,
 ) -> TaskPlan:
-    job = cluster.jobs[task.job]
-    host = cluster.host_of(task)
+    cluster, task = roster.cluster, part.id
+    job, host = cluster.jobs[task.job], cluster.hosts[part.host]
     # Flags name no evaluator: it reads checkpoints and talks to nobody.
     seen = {name: addresses for name, addresses in spec.items() if name != EVALUATOR}
-    address, lead = spec[task.job][task.index], spec[cluster.lead.job][cluster.lead.index]
+    address, lead = spec[task.job][task.index], spec[roster.lead.job][roster.lead.index]
     fields = {
         **{f"{name}_hosts": ",".join(addresses) for name, addresses in spec.items()},
         "job_name": task.job,
@@ -89,12 +89,10 @@ def _plan_task(
         **{f"{name}_dir": dirs[name] for name in DIRECTORY_NAMES if name in dirs},
     }
     launch = job.launch
-    role = role_of(task, cluster.lead)
     command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
     own_words = (fill(word, fields) for word in (*command, *launch.args))
     return TaskPlan(
-        id=task,
-        host=host.name,
+        **vars(part),
         address=address,
         port=job.ports[task.index],
         gpus=gpus,
@@ -102,12 +100,7 @@ def _plan_task(
         env=_environment(cluster, host, task, launch, spec, gpus, fields),
         secrets=cluster.trainer.secrets,
         keep_proxy=cluster.trainer.keep_proxy,
-        role=role,
-        scope=scope_of(role, way, cluster.recovery),
-        vital=role != "evaluator",
-        decides=decides(task, cluster),
-        serves=serves(role, way),
-        ready="listening" if _listens(role, way, launch, cluster) else "started",
+        ready="listening" if _listens(part.role, roster.way, launch, cluster) else "started",
     )
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
-from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec
+from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec, comes_back_alone
 from dtctl.model import Cluster
 from dtctl.plan.directories import brought_along
 from dtctl.plan.values import RunPlan, TaskPlan
@@ -113,7 +113,7 @@ def _task(task: TaskPlan) -> TaskSpec:
         "code": True,
         "keep_proxy": task.keep_proxy,
         "ready": task.ready,
-        "own": task.own,
+        "own": comes_back_alone(task.role, task.scope),
     }
 
 

@@ -19,11 +19,9 @@ def success_rule(cluster: Cluster) -> SuccessRule:
     return "lead" if PS in cluster.jobs or WORKER not in cluster.jobs else "all-workers"
 
 
-def decides(task: TaskId, cluster: Cluster) -> bool:
+def decides(task: TaskId, lead: TaskId, rule: SuccessRule) -> bool:
     """Its success is, with that of the others that decide, the run's."""
-    if task == cluster.lead:
-        return True
-    return success_rule(cluster) == "all-workers" and task.job in (WORKER, *LEAD_JOBS)
+    return task == lead or (rule == "all-workers" and task.job in (WORKER, *LEAD_JOBS))
 
 
 def known_target_step(cluster: Cluster) -> int | None:

@@ -15,11 +15,25 @@ SuccessRule = Literal["lead", "all-workers"]
 
 
 @dataclass(frozen=True)
-class TaskPlan:
-    """One trainer process: where it runs and what it is given. Strings may hold marks (agent.records.marks)."""
+class Part:
+    """What a task is to its run: where it is, and what its end, its loss and its success mean to the others."""
 
     id: TaskId
     host: str
+    role: Role
+    scope: Scope
+    vital: bool
+    """Its failure for good is that of the run."""
+    decides: bool
+    """Its success is, with that of the others that decide, the run's."""
+    serves: bool
+    """It ends when it is told to, after those whom it serves."""
+
+
+@dataclass(frozen=True)
+class TaskPlan(Part):
+    """One trainer process: what it is given. Strings may hold marks (agent.records.marks)."""
+
     address: str
     """host:port, as the other tasks reach it."""
     port: int
@@ -29,21 +43,8 @@ class TaskPlan:
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     keep_proxy: bool
-    role: Role
-    scope: Scope
-    vital: bool
-    """Its failure for good is that of the run."""
-    decides: bool
-    """Its success is, with that of the others that decide, the run's."""
-    serves: bool
-    """It ends when it is told to, after those whom it serves."""
     ready: Literal["listening", "started"]
     """When those that wait for it may start: its port listens, or it runs."""
-
-    @property
-    def own(self) -> bool:
-        """Its agent may start it again without asking the coordinator: it comes back alone and holds no state."""
-        return self.scope == "task" and self.role not in ("lead", "ps")
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,28 @@ class Coordinator:
 
 
 @dataclass(frozen=True)
-class RunPlan:
-    """Everything that one `dtctl up` would start."""
+class Roster:
+    """Who does what in the runs of a cluster: all of a plan that needs no word of how hosts are reached."""
 
     cluster: Cluster
-    tasks: tuple[TaskPlan, ...]
+    tasks: tuple[Part, ...]
+    """In the order of the file."""
     lead: TaskId
     success: SuccessRule
     way: Way
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that have a task, in the order of the file."""
+        used = {task.host for task in self.tasks}
+        return tuple(name for name in self.cluster.hosts if name in used)
+
+
+@dataclass(frozen=True)
+class RunPlan(Roster):
+    """Everything that one `dtctl up` would start."""
+
+    tasks: tuple[TaskPlan, ...]
     stages: tuple[Stage, ...]
     """In an order in which they may start."""
     coordinator: Coordinator
@@ -79,9 +94,3 @@ class RunPlan:
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         return tuple(task for task in self.tasks if task.host == host)
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Hosts that have a task, in the order of the file."""
-        used = {task.host for task in self.tasks}
-        return tuple(name for name in self.cluster.hosts if name in used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.verdict import Outcome
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Story
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult

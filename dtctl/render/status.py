@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskState
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.tasks import TaskStatus, exit_words, how_it_ended
-from dtctl.operations.asking.verdict import Outcome
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.story import incident_lines

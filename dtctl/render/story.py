@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.asking.coordination import Coordination, Incident
-from dtctl.operations.asking.verdict import Outcome
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Happening
 from dtctl.render.words import duration, local_time
 

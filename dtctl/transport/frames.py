@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from dtctl.agent.records import answers
+from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.kinds import Wrong, checked
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
 
 R = TypeVar("R")
 
-PROTOCOL = 1
-
-FRAMES: Mapping[str, Any] = {
-    "greeting": answers.Greeting,
-    "error": answers.Refused,
-    "beat": answers.Alive,
-    "progress": answers.Progress,
-    "need": answers.Need,
-    "prepared": answers.Prepared,
-    "started": answers.Started,
-    "states": answers.States,
-    "log": answers.Log,
-    "output": answers.Output,
-    "event": StoryLine,
-}
-"""A `result` is checked by whoever knows what it answers."""
-
 
 def checked_frame(host: str, message: Message) -> Message:
     """The frame with the fields of its record and no others. Raises TransportError."""
-    if message.type == "result":
+    if message.type == "result":  # checked by whoever knows what it answers
         return message
     if message.type == "greeting" and message.fields.get("protocol") != PROTOCOL:
         raise TransportError(f"the agent on {host} speaks another protocol", detail=str(message.fields)[:1000])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
 
+from dtctl.agent.records.answers import FRAMES
 from dtctl.model import Host
 
 R = TypeVar("R")
@@ -29,8 +30,6 @@ class Message:
 
     def of(self, record: Type[R]) -> R:  # noqa: UP006
         """The fields of a frame that a session has received, as the record that its type has (frames.py)."""
-        from dtctl.transport.frames import FRAMES
-
         assert FRAMES[self.type] is record
         return cast("R", self.fields)
 

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dtctl.agent.records.json_text import parse
+from dtctl.agent.records.requests import START
 from dtctl.transport.seam import Message
-
-START = b"\x1e"
-"""What the agent writes before its first frame; whatever comes before it is a login shell's noise."""
 
 NOISE_BYTES = 4096
 LINE_LIMIT = 16 << 20

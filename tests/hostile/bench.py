@@ -18,7 +18,8 @@ from typing import Any
 from dtctl.config import load_cluster
 from dtctl.errors import ExitCode
 from dtctl.operations.memory.files import write_record
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.plan.roster import plan_roster
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN
@@ -98,7 +99,7 @@ class Home:
         self._remember()
 
     def _remember(self) -> None:
-        record = record_of_cluster(load_cluster(self.project / "cluster.yaml"))
+        record = record_of(plan_roster(load_cluster(self.project / "cluster.yaml")))
         self.ways = {**record.hosts, **record.others}
         state = self.path / ".local" / "state" / "dtctl"
         (state / "runs").mkdir(parents=True)

@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 ENOUGH = 0.95
 
 MODULES = (
-    *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "outcome", "quota", "recovery")),
+    *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "quota", "recovery")),
     *(f"agent/coordinate/{name}" for name in ("shutdown", "start", "view")),
-    *(f"agent/run/{name}" for name in ("exits", "intents", "policy")),
+    *(f"agent/run/{name}" for name in ("exits", "intents", "outcome", "policy")),
     *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     "agent/supervise/watchdog",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.run_state import Entry
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession
 
@@ -20,14 +22,16 @@ HOSTS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
 
 
 def record(run: str = "digits-1", created: float = 1000.0, **settings: Any) -> RunRecord:
-    import dataclasses
-
-    return dataclasses.replace(record_of_cluster(cluster(**settings)), run=run, created=created, file=Path("/p/x.yaml"))
+    value = record_of(plan_roster(cluster(**settings)), run, created)
+    return dataclasses.replace(value, file=Path("/p/x.yaml"))
 
 
 def inventory(run: RunRecord) -> dict[str, Any]:
     """As the hosts of the run tell of it."""
-    roster = [{"task": str(task), "host": host, "serves": task in run.servers} for task, host in run.roster.items()]
+    roster = [
+        {"task": str(task), "host": host, "serves": task in run.servers, "decides": task == run.lead}
+        for task, host in run.roster.items()
+    ]
     names = {"cluster": run.cluster, "run": run.run, "created": run.created, "replaced": dict(run.replaced)}
     return dict(checked(Inventory, {**names, "lead": str(run.lead), "success": run.success, "roster": roster}))
 
@@ -111,7 +115,8 @@ class Agents:
         assert self.run.run is not None
         return {
             "type": "result", "run": self.run.run, "inventory": inventory(self.run), "agent_alive": True,
-            "state": state_of(host, own, self.run.run), "checkpoints": [], "time": 1010.0, "coordination": view,
+            "state": state_of(host, own, self.run.run), "intents": {task: made(Intent) for task in own},
+            "checkpoints": [], "time": 1010.0, "coordination": view,
         }  # fmt: skip
 
     def asked_of(self, kind: str) -> list[str]:

@@ -43,10 +43,15 @@ def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-VISITED = ("dtctl.agent.records",)
-"""The agent's pure rooms, which say what both sides of a conversation have to agree on. The others are only sent."""
+VISITED = ("dtctl.agent.records", "dtctl.agent.run.policy", "dtctl.agent.run.outcome")
+"""What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
-VISITORS = {"transport", "operations", "plan", "render"}
+PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
+"""What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
+
+IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
+
+VISITORS = {"model", "transport", "operations", "plan", "render"}
 
 ROOMS = {
     "main": {"supervise", "survival", "run", "host"},
@@ -70,7 +75,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"role", "outcome"},
+    "coordinate": {"role"},
     "supervise": {"supervisor"},
     "survival": {"guard", "revival", "reboot", "logind"},
     "logs": {"serving", "tail"},
@@ -96,10 +101,10 @@ def test_imports_point_one_way(path: Path) -> None:
     assert {name for name in own if not name.startswith("__")} <= MAY_IMPORT[layer]
 
 
-def agent_imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Room and module of every import of another module of the agent, wherever in the file."""
+def agent_imports(path: Path, tree: ast.AST | None = None) -> Iterator[tuple[str, str]]:
+    """Room and module of every import of another module of the agent, wherever in the file, or in this tree of it."""
     inside = path.relative_to(PACKAGE / "agent").with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree or ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
             parts = [*inside[: len(inside) - node.level], *(node.module or "").split(".")]
             for alias in node.names:
@@ -117,6 +122,42 @@ def test_the_agents_rooms_use_each_other_one_way_and_by_their_entries(path: Path
     used = {(room, module) for room, module in agent_imports(path) if room != own}
     assert {room for room, _ in used} <= ROOMS[own]
     assert [f"{room}.{module}" for room, module in sorted(used) if module not in ENTRIES.get(room, {module})] == []
+
+
+def visited_modules() -> list[Path]:
+    names = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in agent_modules()}
+    return [path for path, name in names.items() if f"{name}.".startswith(tuple(f"{room}." for room in VISITED))]
+
+
+@pytest.mark.parametrize("path", visited_modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_a_controller_visits_in_the_agent_is_pure(path: Path) -> None:
+    tree = _WithoutTypeChecking().visit(ast.parse(path.read_text()))
+    nodes = list(ast.walk(tree))
+    absolute = {name.split(".")[0] for node in nodes for name in _absolute(node)}
+    relative = {f"{room}.{module}" for room, module in agent_imports(path, tree)}
+    assert absolute <= PURE
+    assert {f"dtctl.agent.{name}" for name in relative if not name.startswith("records.")} <= set(VISITED)
+    assert not {node.id for node in nodes if isinstance(node, ast.Name)} & IMPURE
+    assert _used_of("signal", nodes) <= {"Signals"}  # the names of signals alone
+
+
+class _WithoutTypeChecking(ast.NodeTransformer):
+    """What is there at run time."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return node.orelse if typing else node
+
+
+def _absolute(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+
+
+def _used_of(module: str, nodes: list[ast.AST]) -> set[str]:
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    return {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id == module}
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in modules()}), ids=lambda path: path.name)

@@ -14,8 +14,9 @@ from __future__ import annotations
 from ..records.kinds import made
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
 from ..records.words import brief
-from ..run import intents
-from . import incidents, outcome, start
+from ..run import intents, outcome
+from ..run.outcome import Judgement
+from . import incidents, start
 from .contacts import Contacts
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..records.run_state import How, Intent, State
     from ..records.spec import Spec
     from ..records.whole_run import Contact, PostedRequest, RunView
-    from ..records.words import Outcome
+    from ..run.outcome import Facts
     from .services import Services
 
 LONGEST_GAP_S = 60.0
@@ -181,9 +182,9 @@ class Coordinator:
             self._stop_everything(stop_run, now)
 
     def _stop_everything(self, how: How, now: float) -> None:
-        """The outcome of a run that has one stays as it is."""
+        """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
         if not self.decided:
-            self._decide("Stopped", how["reason"] or "stopped")
+            self._decide(outcome.decided(self.view.facts()) or Judgement("Stopped", how["reason"] or "stopped"))
         if self._shutdown is None:
             self._shutdown = Shutdown(self.view, now)
         self._shutdown.hurry(how, now)
@@ -264,33 +265,20 @@ class Coordinator:
                 self._tell("request", host=host, task=task, reason=intent["reason"], by=intent["by"])
 
     def _judge(self, now: float, wall: float) -> None:
-        view = self.view
-        if outcome.all_stop(view):
-            last = max(view.intents.values(), key=lambda intent: intent["version"])
-            self._decide("Stopped", last["reason"] or "stopped")
-        elif outcome.has_succeeded(view):
-            self._succeed()
+        facts = self.view.facts()
+        end = outcome.decided(facts) or self._failure(now, wall)
+        if end is not None:
+            self._decide(end)
         else:
-            failure = self._failure(now, wall)
-            if failure is not None:
-                self._decide("Failed", failure.reason, failure.task)
-            else:
-                view.wanted(start.released(view, self._blocked()), want="run")
-                self._describe(now)
+            self.view.wanted(start.released(self.view, self._blocked()), want="run")
+            self._describe(facts)
 
-    def _succeed(self) -> None:
-        warning = outcome.target_warning(self.view, self._services.newest_checkpoint())
-        if warning is not None:
-            self.view.data["warnings"].append(warning)
-        self._decide("Succeeded", outcome.success_reason(self.view))
-
-    def _failure(self, now: float, wall: float) -> Optional[Failure]:
-        task = outcome.first_failure(self.view)
-        if task is not None:
-            return Failure(task, outcome.failure_reason(self.view, task))
+    def _failure(self, now: float, wall: float) -> Optional[Judgement]:
+        """What fails a run though no task has failed for good."""
         if self._lost_sessions:
-            return Failure(None, "the controller was lost before the start was complete")
-        return self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+            return Judgement("Failed", "the controller was lost before the start was complete")
+        found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+        return Judgement("Failed", found.reason, found.task) if found is not None else None
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
@@ -324,36 +312,33 @@ class Coordinator:
             return None
         return Failure(late[0], "not ready after %.0f s: %s" % (limit_s, start.missing(self.view)))
 
-    def _describe(self, now: float) -> None:
+    def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that goes on."""
-        view, data = self.view, self.view.data
-        missing = start.missing(view)
+        data, missing = self.view.data, start.missing(self.view)
         data["missing"] = None if missing is None else brief(missing)
-        stopped = outcome.was_stopped(view)
-        lost = list(incidents.still_open(view))
-        running = sum(view.state(task) in ("running", "stalled") for task in view.tasks)
-        if stopped is not None:
-            reason = view.intents[stopped]["reason"] or "%s was stopped" % stopped
-            self._set_condition("Stopped", reason)
-        elif lost:
-            self._set_condition("Restarting", "%s: %s" % (lost[0]["task"], lost[0]["reason"]))
-        elif running:
-            self._set_condition("Running", "%d of %d tasks run" % (running, len(view.tasks)))
+        lost = next(incidents.still_open(self.view), None)
+        now = outcome.standing(facts, "%s: %s" % (lost["task"], lost["reason"]) if lost else None)
+        if now is not None:
+            self._set_condition(now)
         if data["phase"] != "starting" or not self._held_back():
             data["phase"] = "recovering" if lost else "running"
 
     def _held_back(self) -> bool:
         return any(intent["want"] == "hold" for intent in self.view.intents.values())
 
-    def _decide(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
-        self.view.data["phase"] = "finishing"
-        self.view.data["missing"] = None
+    def _decide(self, end: Judgement) -> None:
+        data = self.view.data
+        if end.kind == "Succeeded":
+            warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
+            data["warnings"] += [warning] if warning is not None else []
+        data["phase"] = "finishing"
+        data["missing"] = None
         for one in incidents.still_open(self.view):
-            one["closed"] = "the run has %s" % kind.lower()
-        self._set_condition(kind, reason, cause)
+            one["closed"] = "the run has %s" % end.kind.lower()
+        self._set_condition(end)
 
-    def _set_condition(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
-        data, reason = self.view.data, brief(reason)
+    def _set_condition(self, now: Judgement) -> None:
+        data, kind, reason, cause = self.view.data, now.kind, brief(now.reason), now.cause
         before = data["condition"]
         if before["type"] == kind:
             before.update({"reason": reason, "cause": cause})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..records.whole_run import tells_steps
 from ..records.words import brief
 
 TYPE_CHECKING = False
@@ -68,11 +69,6 @@ def begin(view: View, incident: Incident, wall: float) -> None:
 def is_back(view: View, incident: Incident) -> bool:
     """Its tasks are there again, as far as anybody can see from outside."""
     return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
-
-
-def tells_steps(incident: Incident) -> bool:
-    """Whether its run had told steps. If not, nobody can say from outside that it trains."""
-    return any(step is not None for step in (incident["step"], *incident["told"].values()))
 
 
 def trains_again(view: View, incident: Incident) -> bool:

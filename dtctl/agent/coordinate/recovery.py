@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..records.whole_run import tells_steps
 from ..run import policy
 from . import incidents
 
@@ -276,7 +277,7 @@ def _plan(task: str, tasks: List[str]) -> str:
 
 
 def _recovered(one: Incident) -> str:
-    verb = "training" if incidents.tells_steps(one) else "running"
+    verb = "training" if tells_steps(one) else "running"
     text = "%s again after %.1f s" % (verb, max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"]))
     if one["back_to"] is None:
         return text

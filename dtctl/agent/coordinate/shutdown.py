@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from . import outcome
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
@@ -64,7 +62,7 @@ class Shutdown:
     def _others(self) -> List[str]:
         """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
         view = self._view
-        return [task for task in outcome.going_on(view) if not view.serves(task) and view.reached(task)]
+        return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.run_state import Entry
+from ..records.spec import comes_back_alone
 from ..records.whole_run import RunView
-from ..run import intents, policy
+from ..run import intents, outcome, policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class View:
 
     def own(self, task: str) -> bool:
         """Its agent restarts it without asking."""
-        return self.roster[task]["scope"] == "task" and self.role(task) not in ("lead", "ps")
+        return comes_back_alone(self.role(task), self.roster[task]["scope"])
 
     def serves(self, task: str) -> bool:
         """Others need it to their end."""
@@ -142,6 +143,18 @@ class View:
 
     def final(self, task: str) -> bool:
         return self.state(task) in policy.FINAL
+
+    def facts(self) -> outcome.Facts:
+        """What the outcome follows from. Tasks of a host that was never heard are lost."""
+        entries = {
+            task: state["tasks"][task]
+            for host, tasks in self._on.items()
+            for state in [self.hosts[host]["state"]]
+            if state is not None
+            for task in tasks
+            if task in state["tasks"]
+        }
+        return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents)
 
     def awaited_by(self, task: str) -> List[str]:
         """The tasks that have to be ready before this one starts."""

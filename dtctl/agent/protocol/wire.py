@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     Frame = Tuple[Dict[str, Any], bytes]
 
-START = b"\x1e"
-"""Written once, before the greeting: what comes before it is the noise of a login shell."""
-
 LONGEST_LINE = 16 * 1024 * 1024
 MOST_BYTES = 256 * 1024 * 1024
 """Of what follows a line."""

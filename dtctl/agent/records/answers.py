@@ -1,7 +1,7 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from .kinds import AtMost, Dict, List, Optional, Record, Usual
-from .run_state import Entries, State
+from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .whole_run import RunView, StoryLine
 from .words import (
@@ -174,6 +174,8 @@ class StatusResult(Record):
     agent_alive: Usual[bool, False]
     inventory: Usual[Optional[Inventory], None]
     state: Usual[Optional[State], None]
+    intents: Usual[Intents, {}]
+    """What is wanted of this host's tasks; none where a whole run is told, which holds them all."""
     coordination: Usual[Optional[RunView], None]
     checkpoints: Usual[Reports, []]
 

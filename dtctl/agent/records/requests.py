@@ -4,6 +4,12 @@ from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Wit
 from .spec import Spec, refuse_unfit
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Reason, Seconds, TaskName, Tasks, Variables
 
+PROTOCOL = 1
+"""Of the conversation between a controller and a session; the greeting tells it."""
+
+START = b"\x1e"
+"""What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
+
 
 class Request(Record):
     """What every request about a run says; `run` null means the cluster's current run on this host."""

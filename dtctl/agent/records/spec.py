@@ -160,6 +160,7 @@ class Inventory(Record):
     created: Epoch
     lead: TaskName
     success: SuccessRule
+    fail_fast: Usual[bool, True]
     roster: AtMost[List[Member], MOST_TASKS]
     replaced: AtMost[Dict[Name, Name], 4096]
 
@@ -225,6 +226,11 @@ class _Unfit:
         return "one with a NUL or half a character"
 
 
+def comes_back_alone(role: Role, scope: Scope) -> bool:
+    """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
+    return scope == "task" and role not in ("lead", "ps")
+
+
 def inventory_of(spec: Spec) -> Inventory:
     """Of a run with a coordinator."""
     assert spec["lead"] is not None
@@ -234,6 +240,7 @@ def inventory_of(spec: Spec) -> Inventory:
         "created": spec["created"],
         "lead": spec["lead"],
         "success": spec["success"],
+        "fail_fast": spec["fail_fast"],
         "roster": spec["roster"],
         "replaced": spec["replaced"],
     }

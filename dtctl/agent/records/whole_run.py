@@ -84,6 +84,11 @@ class Incident(Record):
     """Why nobody waits for that any more."""
 
 
+def tells_steps(incident: Incident) -> bool:
+    """Whether its run had told steps. If not, nobody can say from outside that it trains."""
+    return any(step is not None for step in (incident["step"], *incident["told"].values()))
+
+
 class RunView(Record):
     """cluster.json: the run as its coordinator sees it."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 
-from ..coordinate import outcome
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
 from ..records.answers import MOST_PROCESSES
 from ..records.spec import inventory_of
 from ..records.whole_run import MOST_REQUESTS, RequestBook, RunView
-from ..run import policy
+from ..run import outcome, policy
 from . import runs
 from .seen import SeenRecord
 

@@ -11,8 +11,9 @@ from importlib import import_module
 from ..host import machine, paths, programs
 from ..host.errors import Refused, damaged, from_os_error
 from ..protocol.conversation import Aborted, Conversation, held
-from ..protocol.wire import START, Gone, Wire
+from ..protocol.wire import Gone, Wire
 from ..records import requests
+from ..records.requests import PROTOCOL, START
 from ..run.runfiles import RunRemoved
 
 TYPE_CHECKING = False
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from typing import Any, Mapping
 
     from ..records import answers
-
-PROTOCOL = 1
 
 LONGEST_TEXT = 65_536
 """Of an error, as records.answers.Text says."""

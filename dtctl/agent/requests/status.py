@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..protocol.conversation import Conversation
     from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
     from ..records.requests import LogsRequest, RunsRequest, StatusRequest, WatchRequest
-    from ..records.run_state import State
+    from ..records.run_state import Intents, State
 
 
 def status(talk: Conversation, request: StatusRequest) -> StatusResult:
@@ -35,9 +35,18 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         "agent_alive": run.supervised(),
         "inventory": inventory_of(run.spec) if run.spec["coordinator"] is not None else None,
         "state": run.state(),
+        "intents": {} if as_a_whole else _intents(run),
         "coordination": coordinated.WholeRun(talk, run).view() if as_a_whole else None,
         "checkpoints": _checkpoints(talk, run),
     }
+
+
+def _intents(run: runs.Run) -> Intents:
+    """None where a run that has ended cannot tell them any more: its supervisor would have mended the file."""
+    try:
+        return run.intent()["tasks"]
+    except paths.Damaged:
+        return {}
 
 
 def _none(problem: str) -> StatusResult:
@@ -48,6 +57,7 @@ def _none(problem: str) -> StatusResult:
         "agent_alive": False,
         "inventory": None,
         "state": None,
+        "intents": {},
         "coordination": None,
         "checkpoints": [],
     }

@@ -19,9 +19,10 @@ def push(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
 ) -> None:
     """Send the code to the hosts and start nothing."""
-    from dtctl.operations.memory.record import record_of_cluster
+    from dtctl.operations.memory.record import record_of
     from dtctl.operations.push import push as bring
     from dtctl.operations.starting.prepare import make_local, scan_code
+    from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.left_out import show_left_out
     from dtctl.render.progress import UpProgress
@@ -29,7 +30,7 @@ def push(
     from dtctl.render.words import count, fold, size
 
     cluster = scope.cluster(cluster_file, overrides)
-    record = record_of_cluster(make_local(cluster) if local else cluster)
+    record = record_of(plan_roster(make_local(cluster) if local else cluster))
     bundle = scan_code(cluster)
     show_left_out(bundle)
     with UpProgress(record.hosts, quiet=quiet) as progress:

@@ -23,16 +23,17 @@ def trust(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Pin what is found without asking.")] = False,
 ) -> None:
     """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
-    from dtctl.operations.memory.record import record_of_cluster
+    from dtctl.operations.memory.record import record_of
     from dtctl.operations.selection import select_hosts
     from dtctl.operations.trust import look, pin
+    from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.terminal import console
     from dtctl.render.words import count, fold
 
     cluster = scope.cluster()
     spares = {name: cluster.hosts[name] for name in cluster.spares}
-    record = record_of_cluster(cluster)
+    record = record_of(plan_roster(cluster))
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
     wanted = [record.hosts[name] for name in select_hosts(record, hosts or [])]
     trusted = scope.transport.trust()

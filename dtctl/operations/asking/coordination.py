@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.asking.verdict import Outcome, Verdict
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ class Coordination:
 
 
 def _condition(entry: records.Condition) -> Condition:
-    cause = TaskId.parse(entry["cause"]) if entry["cause"] else None
-    return Condition(Verdict(Outcome(entry["type"]), entry["reason"], cause), entry["since"])
+    return Condition(Verdict.of(entry["type"], entry["reason"], entry["cause"]), entry["since"])
 
 
 def _contact(entry: records.Contact) -> Contact:
@@ -136,7 +135,7 @@ def _incident(entry: records.Incident) -> Incident:
         step=entry["step"],
         back_to=entry["back_to"],
         begun=entry["begun"],
-        tells_steps=any(step is not None for step in (entry["step"], *entry["told"].values())),
+        tells_steps=records.tells_steps(entry),
         recovered=entry["recovered"],
         closed=entry["closed"],
     )

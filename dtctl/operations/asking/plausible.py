@@ -60,6 +60,7 @@ def check_status(cluster: str, asked: str | None, host: str, answer: StatusResul
         raise wrong("state", f"that of {host}", None)
     check_inventory(inventory, cluster, run)
     check_state("state", state, run, host, tasks_of(inventory).get(host, ()))
+    check_tasks("intents", answer["intents"], tasks_of(inventory).get(host, ()))
     if answer["coordination"] is not None:
         check_coordinator(host, inventory)
         check_view(answer["coordination"], run, tasks_of(inventory))

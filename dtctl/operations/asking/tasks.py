@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.run_state import Entry
+from dtctl.agent.run.policy import signal_name
 from dtctl.model import TaskId, TaskState
 
 
@@ -18,10 +19,6 @@ class Exit:
     code: int | None
     signal: int | None
     asked: bool
-
-    @property
-    def failed(self) -> bool:
-        return not self.asked and self.code != 0
 
 
 @dataclass(frozen=True)
@@ -84,11 +81,5 @@ def how_it_ended(task: TaskStatus) -> str:
 def exit_words(code: int | None, signal: int | None) -> str:
     """As shells count (128 + n), and by name."""
     if signal is not None:
-        import signal as signals
-
-        try:
-            name = signals.Signals(signal).name
-        except ValueError:
-            name = f"signal {signal}"
-        return f"killed by {name} ({128 + signal})"
+        return f"killed by {signal_name(signal)} ({128 + signal})"
     return "exit code unknown" if code is None else f"exit code {code}"

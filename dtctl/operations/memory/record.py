@@ -14,10 +14,8 @@ from typing import Any, cast
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Cluster, Host, SshSettings, TaskId
-from dtctl.plan.success import success_rule
-from dtctl.plan.values import RunPlan, SuccessRule
-from dtctl.ways import PS, role_of, serves, way_of
+from dtctl.model import Host, SshSettings, TaskId
+from dtctl.plan.values import Roster, SuccessRule
 
 RECORD_VERSION = 1
 
@@ -137,46 +135,39 @@ class RunRecord:
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
         """Of this machine's own memory."""
         hosts = [_host(entry) for entry in data["hosts"]]
-        others = [_host(entry) for entry in data.get("others", [])]
-        roster = {TaskId.parse(task): host for task, host in data["roster"]}
-        # Earlier versions, which did not say who serves, knew ps alone.
-        servers = data.get("servers", [str(task) for task in roster if task.job == PS])
+        others = [_host(entry) for entry in data["others"]]
         return cls(
             cluster=data["cluster"],
             run=data["run"],
             file=Path(data["file"]) if data["file"] else None,
             hosts={host.name: host for host in hosts},
-            roster=roster,
+            roster={TaskId.parse(task): host for task, host in data["roster"]},
             lead=TaskId.parse(data["lead"]),
             success=cast("SuccessRule", data["success"]),
-            servers=frozenset(map(TaskId.parse, servers)),
+            servers=frozenset(map(TaskId.parse, data["servers"])),
             created=data["created"],
-            replaced=data.get("replaced", {}),
+            replaced=data["replaced"],
             others={host.name: host for host in others},
-            grace_s=data.get("grace_s", 30.0),
+            grace_s=data["grace_s"],
         )
 
 
-def record_of_cluster(cluster: Cluster) -> RunRecord:
-    """The record that stands for whatever run of the cluster its hosts have."""
-    roster = {task: cluster.host_of(task).name for task in cluster.tasks()}
-    used, way = set(roster.values()), way_of(cluster)
+def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
+    """What is remembered of a plan; without `run` it stands for whatever run of the cluster its hosts have."""
+    hosts = plan.cluster.hosts
     return RunRecord(
-        cluster=cluster.name,
-        run=None,
-        file=cluster.file,
-        hosts={name: host for name, host in cluster.hosts.items() if name in used},
-        roster=roster,
-        lead=cluster.lead,
-        success=success_rule(cluster),
-        servers=frozenset(task for task in roster if serves(role_of(task, cluster.lead), way)),
-        others={name: host for name, host in cluster.hosts.items() if name not in used},
-        grace_s=cluster.grace_s,
+        cluster=plan.cluster.name,
+        run=run,
+        file=plan.cluster.file,
+        hosts={name: hosts[name] for name in plan.hosts},
+        roster={task.id: task.host for task in plan.tasks},
+        lead=plan.lead,
+        success=plan.success,
+        servers=frozenset(task.id for task in plan.tasks if task.serves),
+        created=created,
+        others={name: host for name, host in hosts.items() if name not in plan.hosts},
+        grace_s=plan.cluster.grace_s,
     )
-
-
-def record_of_plan(plan: RunPlan, run: str, created: float) -> RunRecord:
-    return dataclasses.replace(record_of_cluster(plan.cluster), run=run, created=created)
 
 
 def _host(entry: Mapping[str, Any]) -> Host:

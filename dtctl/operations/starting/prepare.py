@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.model import Cluster, SshSettings
-from dtctl.operations.memory.record import record_of_plan
+from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.secrets import find_secrets
 from dtctl.operations.up import Start
@@ -57,7 +57,7 @@ def prepare_launch(
     run = run_id(cluster.name, created)
     return Start(
         plan=plan,
-        record=record_of_plan(plan, run, created),
+        record=record_of(plan, run, created),
         bundle=bundle,
         digest=said,
         controller=controller_name(),

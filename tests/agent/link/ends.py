@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.protocol.wire import Wire
+from dtctl.agent.records.requests import START
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.model import Host
 from dtctl.transport import wire
@@ -31,7 +32,7 @@ class PipeSession:
         self.received: list[Message] = []
         self._connection = connection
         self._decoder = wire.Decoder()
-        self._decoder.feed(wire.START)
+        self._decoder.feed(START)
         self._arrived: list[Message] = []
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:

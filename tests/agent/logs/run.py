@@ -12,7 +12,7 @@ from typing import Any
 from dtctl.agent.logs import serving
 from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.requests import LogsRequest
+from dtctl.agent.records.requests import START, LogsRequest
 from dtctl.agent.records.run_state import State
 from dtctl.transport import wire as frames
 from dtctl.transport.seam import Message
@@ -93,7 +93,7 @@ class Following:
 
 
 def decoded(data: bytes) -> list[Message]:
-    return frames.Decoder().feed(frames.START + data)
+    return frames.Decoder().feed(START + data)
 
 
 def text(messages: list[Message]) -> bytes:

@@ -13,8 +13,9 @@ from dtctl.cli import options
 from dtctl.cli.options import Scope
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.memory.store import Memory
+from dtctl.plan.roster import plan_roster
 from tests.unit.coordinated import inventory
 
 TEXT = """
@@ -38,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(run: str = "digits-1") -> RunRecord:
-    return dataclasses.replace(record_of_cluster(Scope().cluster()), run=run, created=1.0)
+    return record_of(plan_roster(Scope().cluster()), run, created=1.0)
 
 
 def moved(record: RunRecord, to: str) -> RunRecord:

@@ -11,8 +11,8 @@ import pytest
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations.asking import streams
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.verdict import Outcome
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dtctl.errors import DtctlError, PreflightError, UsageError
 from dtctl.operations.memory.files import DamagedRecord, read_record
-from dtctl.operations.memory.record import RunRecord, record_of_plan
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.memory.store import Memory
 from dtctl.places import check_private, make_private, open_regular
 from dtctl.plan.run import plan_run
@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def record(run: str = "digits-1", created: float = 1.0) -> RunRecord:
-    return record_of_plan(plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3"), run, created)
+    return record_of(plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3"), run, created)
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import pytest
 
 from dtctl.errors import AgentError, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.verdict import Outcome
-from dtctl.operations.memory.record import record_of_cluster
+from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.memory.record import record_of
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, down, stop
+from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, entry, inventory, record, told
 from tests.unit.fakes import FakeTransport
@@ -145,7 +146,7 @@ def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> Non
 def test_workers_that_serve_the_chief_come_last_too() -> None:
     jobs = {"chief": "c", "worker": "d", "ps": "a", "evaluator": "e"}
     made = cluster(*(job(name, [host], [2222]) for name, host in jobs.items()), strategy="ps-strategy")
-    asked = dataclasses.replace(record_of_cluster(made), run="digits-1")
+    asked = dataclasses.replace(record_of(plan_roster(made)), run="digits-1")
     agents = Agents(run=asked)
     stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ORDER)
     first, *rest = agents.asked_of("stop")

@@ -8,8 +8,9 @@ import pytest
 
 from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Cluster, TaskId
-from dtctl.operations.memory.record import record_of_cluster
+from dtctl.operations.memory.record import record_of
 from dtctl.operations.replace import check_same, plan_replacement
+from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, ssh_host
 
 
@@ -56,8 +57,8 @@ def test_without_a_spare_a_host_has_to_be_named() -> None:
 
 
 def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
-    run = record_of_cluster(plan_replacement(with_spares(), "b", "e").cluster)
+    run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
     with pytest.raises(PreflightError, match="does not agree") as refused:
         check_same(with_spares(), run)
     assert "ps:1: b in the file, e in the run" in refused.value.detail
-    check_same(with_spares(), record_of_cluster(with_spares()))
+    check_same(with_spares(), record_of(plan_roster(with_spares())))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dtctl.errors import UsageError
-from dtctl.operations.memory.record import RunRecord, record_of_cluster
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
+from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 
-RECORD = record_of_cluster(
-    cluster(job("ps", ["n1", "n2"], [1, 1]), job("worker", ["n1", "n2", "n3", "n3"], [2, 2, 2, 3]))
+RECORD = record_of(
+    plan_roster(cluster(job("ps", ["n1", "n2"], [1, 1]), job("worker", ["n1", "n2", "n3", "n3"], [2, 2, 2, 3])))
 )
 
 
@@ -56,9 +57,3 @@ def test_hosts_are_named_plainly_or_by_their_tasks() -> None:
 
 def test_a_record_goes_through_json_unchanged() -> None:
     assert RunRecord.from_json(RECORD.to_json()) == RECORD
-
-
-def test_a_record_of_an_earlier_version_takes_ps_for_the_servers() -> None:
-    data = RECORD.to_json()
-    del data["servers"]
-    assert RunRecord.from_json(data) == RECORD

@@ -13,7 +13,7 @@ import pytest
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.operations.asking.conversation import Progress, silent
-from dtctl.operations.memory.record import RunRecord, record_of_plan
+from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.up import Start, up
 from dtctl.plan.run import plan_run
@@ -41,7 +41,7 @@ def launch(tmp_path: Path) -> Start:
     plan = plan_run(cluster(), names, local_python="python3")
     return Start(
         plan=plan,
-        record=record_of_plan(plan, "digits-1", time.time()),
+        record=record_of(plan, "digits-1", time.time()),
         bundle=scan(tmp_path),
         digest="d",
         controller="me@here",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.spec import comes_back_alone
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Job, Launch, Recovery
 from dtctl.plan.order import Stage, stages
@@ -190,9 +191,11 @@ def test_roles_tell_who_decides_and_whose_failure_counts() -> None:
 
 
 def test_an_agent_restarts_by_itself_only_what_comes_back_alone_and_holds_no_state() -> None:
-    found = places(planned(of(*WITH_PS)))
-    assert {task for task, place in found.items() if place.own} == {"worker:0", "worker:1", "evaluator:0"}
-    assert not any(place.own for place in planned(of("worker")).tasks)
+    def alone(plan: RunPlan) -> set[str]:
+        return {str(task.id) for task in plan.tasks if comes_back_alone(task.role, task.scope)}
+
+    assert alone(planned(of(*WITH_PS))) == {"worker:0", "worker:1", "evaluator:0"}
+    assert alone(planned(of("worker"))) == set()
 
 
 def ready(value: Cluster) -> dict[str, str]:

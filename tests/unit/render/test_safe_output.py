@@ -30,9 +30,9 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.asking.verdict import Outcome, Verdict
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -128,7 +128,7 @@ RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
 REMAINS = GcResult(
     {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
 )
-EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True)
+EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
 
 def happenings() -> list[Happening]:

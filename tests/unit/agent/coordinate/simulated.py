@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
-from dtctl.agent.records.spec import Member, Spec, TaskSpec
+from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
 from dtctl.agent.supervise import task as supervised
 from dtctl.agent.supervise.surroundings import Surroundings
 from dtctl.agent.supervise.task import Task
@@ -85,7 +85,7 @@ class SimTask:
         self.intent = made(Intent, want="hold")
         self.stubborn = False
         self.entry = made(Entry, since=wall)
-        own = place["scope"] == "task" and place["role"] not in ("lead", "ps")
+        own = comes_back_alone(place["role"], place["scope"])
         described = made(TaskSpec, id=place["task"], argv=["x"], env={}, secrets=[], code=False, own=own)
         around = _Around(self, spec)
         self._task = Task(described, self.entry, around, now, wall)

@@ -1,0 +1,153 @@
+"""What has become of a run, as the states of its tasks say: pure functions of records.
+
+The coordinator decides by them, and so does a controller that cannot ask it: both say the same of the same facts.
+"""
+
+from __future__ import annotations
+
+from . import policy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Mapping, Optional
+
+    from ..records.answers import Checkpoint
+    from ..records.run_state import Entry, Intent
+    from ..records.spec import Member
+    from ..records.words import Outcome, TaskState
+
+DECIDED = ("Succeeded", "Failed", "Stopped")
+"""The last conditions of a run, by TFJob's words (kubeflow training-operator, JobConditionType), and Stopped."""
+
+
+class Facts:
+    """A run's tasks, as far as they are known; in the order of the roster.
+
+    A task of a host that was never heard, or cannot be asked, is lost: it has no entry, or no intent, and counts as
+    neither succeeded nor failed nor stopped.
+    """
+
+    __slots__ = ("deciding", "entries", "fail_fast", "intents", "roster")
+
+    def __init__(
+        self,
+        roster: Mapping[str, Member],
+        fail_fast: bool,
+        entries: Mapping[str, Entry],
+        intents: Mapping[str, Intent],
+    ) -> None:
+        self.roster = roster
+        self.fail_fast = fail_fast
+        self.entries = {task: entries[task] for task in roster if task in entries and task in intents}
+        self.intents = intents
+        self.deciding = [task for task, member in roster.items() if member["decides"]]
+
+    def in_state(self, *states: TaskState) -> List[str]:
+        return [task for task, entry in self.entries.items() if entry["state"] in states]
+
+    def current(self, task: str) -> bool:
+        """Its entry is of the generation that is wanted. An end of an older one means nothing, not even exit 0."""
+        return self.entries[task]["generation"] >= self.intents[task]["generation"]
+
+
+class Judgement:
+    """What holds of a run, and why in one line. `cause`: the task whose failure came first, of a failed run only."""
+
+    __slots__ = ("cause", "kind", "reason")
+
+    def __init__(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
+        self.kind = kind
+        self.reason = reason
+        self.cause = cause
+
+    def __repr__(self) -> str:
+        return "Judgement(%r, %r, %r)" % (self.kind, self.reason, self.cause)
+
+
+def decided(facts: Facts) -> Optional[Judgement]:
+    """The outcome that is certain, whatever follows. An end that a task came to by itself was before any stop."""
+    if _has_succeeded(facts):
+        return Judgement("Succeeded", _success_reason(facts))
+    failed = _first_failure(facts)
+    if failed is not None:
+        return Judgement("Failed", "%s failed: %s" % (failed, _how(facts.entries[failed])), failed)
+    if all(task in facts.intents and _want(facts, task) == "stop" for task in facts.roster):
+        last = max((facts.intents[task] for task in facts.roster), key=lambda intent: intent["version"])
+        return Judgement("Stopped", last["reason"] or "stopped")
+    return None
+
+
+def standing(facts: Facts, restarting: Optional[str]) -> Optional[Judgement]:
+    """What holds of a run that is not decided; None when nothing of it runs. `restarting`: what is being mended."""
+    for task in facts.deciding:  # stopped by a person: without it the run comes to no end of its own
+        if task in facts.entries and _want(facts, task) == "stop" and facts.entries[task]["state"] == "stopped":
+            return Judgement("Stopped", facts.intents[task]["reason"] or "%s was stopped" % task)
+    if restarting:
+        return Judgement("Restarting", restarting)
+    running = len(facts.in_state("running", "stalled"))
+    return Judgement("Running", "%d of %d tasks run" % (running, len(facts.roster))) if running else None
+
+
+def waits_for_restart(facts: Facts) -> Optional[str]:
+    """The first task that is to start again, and why: of losses nothing else is known outside the coordinator."""
+    return next(("%s: %s" % (task, _how(facts.entries[task])) for task in facts.in_state("backoff")), None)
+
+
+def target_warning(target: Optional[int], newest: Optional[Checkpoint]) -> Optional[str]:
+    """What is odd about a success: the checkpoint does not reach the step that was asked for."""
+    if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
+        return None
+    return "the newest complete checkpoint is of step %d, short of the %d that were asked for" % (
+        newest["step"],
+        target,
+    )
+
+
+def _has_succeeded(facts: Facts) -> bool:
+    """Every task that decides came to its own end: an exit that dtctl asked for is in no entry a success."""
+    return bool(facts.deciding) and all(_succeeded(facts, task) for task in facts.deciding)
+
+
+def _succeeded(facts: Facts, task: str) -> bool:
+    return task in facts.entries and facts.entries[task]["state"] == "succeeded" and facts.current(task)
+
+
+def _success_reason(facts: Facts) -> str:
+    return "%s came to its end" % facts.deciding[0] if len(facts.deciding) == 1 else "every worker came to its end"
+
+
+def _first_failure(facts: Facts) -> Optional[str]:
+    """The task whose failure for good fails the run: of several the one that has failed the longest."""
+    fatal = [task for task in facts.in_state("failed") if facts.current(task) and _is_fatal(facts, task)]
+    return min(fatal, key=lambda task: failing_since(facts.entries[task]), default=None)
+
+
+def _is_fatal(facts: Facts, task: str) -> bool:
+    """Without `fail_fast` the others go on as long as the run can still succeed."""
+    member = facts.roster[task]
+    if not member["vital"] or not (facts.fail_fast or member["decides"]):
+        return False
+    return _want(facts, task) in ("run", "hold") or _cannot_have_succeeded(facts)
+
+
+def _cannot_have_succeeded(facts: Facts) -> bool:
+    """Some deciding task is known not to have; else what is told to end may have failed after the success."""
+    return any(task in facts.entries and not _succeeded(facts, task) for task in facts.deciding)
+
+
+def failing_since(entry: Entry) -> float:
+    """When the unbroken row of failures began that ended in the final one: a cause fails before its followers do."""
+    since = entry["since"] or 0.0
+    for past in reversed(entry["history"]):
+        if past["asked"] or past["code"] == 0:
+            break
+        since = past["ended"]
+    return since
+
+
+def _how(entry: Entry) -> str:
+    return entry["reason"] or (policy.describe_exit(entry["exit"]) if entry["exit"] else "its exit is unknown")
+
+
+def _want(facts: Facts, task: str) -> str:
+    return facts.intents[task]["want"]

@@ -1,0 +1,64 @@
+"""What has become of a run: the coordinator's word, or the same decider's where only its hosts can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.run_state import Entry, Intent
+from dtctl.agent.records.spec import Inventory
+from dtctl.agent.run import outcome
+from dtctl.model import TaskId
+
+
+class Outcome(str, Enum):
+    """TFJob's words for a run (kubeflow training-operator, pkg/apis JobConditionType), and Stopped."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def decided(self) -> bool:
+        return self.value in outcome.DECIDED
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What has become of a run, and why in one line."""
+
+    outcome: Outcome
+    reason: str
+    cause: TaskId | None = None
+    """The task whose failure came first; of a failed run only."""
+
+    @classmethod
+    def of(cls, kind: str, reason: str, cause: str | None) -> Verdict:
+        """As records have it."""
+        return cls(Outcome(kind), reason, TaskId.parse(cause) if cause else None)
+
+
+def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
+    """What the hosts' own states say of the run; the tasks of hosts without an answer about it are lost."""
+    facts = _facts(run, answers)
+    found = outcome.decided(facts) or outcome.standing(facts, outcome.waits_for_restart(facts))
+    if found is not None:
+        return Verdict.of(found.kind, found.reason, found.cause)
+    if len(facts.in_state("pending", "starting")) == len(facts.roster):
+        return Verdict(Outcome.CREATED, "no task runs yet")
+    return Verdict(Outcome.RUNNING, f"0 of {len(facts.roster)} tasks run")
+
+
+def _facts(run: Inventory, answers: Mapping[str, StatusResult]) -> outcome.Facts:
+    entries: dict[str, Entry] = {}
+    intents: dict[str, Intent] = {}
+    for answer in answers.values():
+        if answer["run"] == run["run"] and answer["state"] is not None:
+            entries.update(answer["state"]["tasks"])
+            intents.update(answer["intents"])
+    return outcome.Facts({member["task"]: member for member in run["roster"]}, run["fail_fast"], entries, intents)

@@ -1,0 +1,27 @@
+"""Who does what in the runs of a cluster. Pure."""
+
+from __future__ import annotations
+
+from dtctl.model import Cluster, TaskId
+from dtctl.plan.success import decides, success_rule
+from dtctl.plan.values import Part, Roster, SuccessRule
+from dtctl.ways import Way, role_of, scope_of, serves, way_of
+
+
+def plan_roster(cluster: Cluster) -> Roster:
+    """The first half of every plan, and all that is to be known of a run that somebody else has started."""
+    way, rule = way_of(cluster), success_rule(cluster)
+    return Roster(cluster, tuple(_part(cluster, task, way, rule) for task in cluster.tasks()), cluster.lead, rule, way)
+
+
+def _part(cluster: Cluster, task: TaskId, way: Way, rule: SuccessRule) -> Part:
+    role = role_of(task, cluster.lead)
+    return Part(
+        id=task,
+        host=cluster.host_of(task).name,
+        role=role,
+        scope=scope_of(role, way, cluster.recovery),
+        vital=role != "evaluator",
+        decides=decides(task, cluster.lead, rule),
+        serves=serves(role, way),
+    )

@@ -1,0 +1,237 @@
+"""What the states of all tasks say of a run: the one decider, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.answers import Checkpoint
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
+from dtctl.agent.records.spec import Member
+from dtctl.agent.run import outcome
+from dtctl.agent.run.outcome import Facts, Judgement
+
+ROSTER = ("ps:0", "worker:0", "worker:1", "evaluator:0")
+LEAD, COLLECTIVE = ("worker:0",), ("worker:0", "worker:1")
+"""Who decides."""
+
+
+def failed(*ends: float, **fields: Any) -> dict[str, Any]:
+    """An entry that has failed for good after attempts that ended then."""
+    history = [past(number, end) for number, end in enumerate(ends, 1)]
+    how = made(Exit, code=1)
+    return {"state": "failed", "since": ends[-1] if ends else 9.0, "history": history, "exit": how, **fields}
+
+
+def past(attempt: int, ended: float, code: int | None = 1, *, asked: bool = False) -> Past:
+    return made(Past, attempt=attempt, started=ended - 1, ended=ended, asked=asked, code=code)
+
+
+def facts(
+    tasks: Mapping[str, str | dict[str, Any] | None],
+    wants: Mapping[str, str | dict[str, Any]] | None = None,
+    deciding: tuple[str, ...] = LEAD,
+    *,
+    fail_fast: bool = True,
+) -> Facts:
+    """Tasks that are not named run; those that are None are lost."""
+    roster = {
+        task: made(Member, task=task, host="h", vital=task != "evaluator:0", decides=task in deciding)
+        for task in ROSTER
+    }
+    known = {**dict.fromkeys(ROSTER, "running"), **tasks}
+    entries = {
+        task: made(Entry, **(told if isinstance(told, dict) else {"state": told}))
+        for task, told in known.items()
+        if told is not None
+    }
+    intents = {
+        task: made(Intent, **(want if isinstance(want, dict) else {"want": want}))
+        for task, want in {**dict.fromkeys(entries, "run"), **(wants or {})}.items()
+    }
+    return Facts(roster, fail_fast, entries, intents)
+
+
+def told(judgement: Judgement | None) -> tuple[str, str | None] | None:
+    return (judgement.kind, judgement.cause) if judgement is not None else None
+
+
+EVERYTHING = dict.fromkeys(ROSTER, "stop")
+BEFORE = {"want": "run", "generation": 2}
+"""What is wanted of a task whose entry is of the generation before."""
+
+TABLE: dict[str, tuple[Facts, tuple[str, str | None] | None]] = {
+    "nothing is decided while all run": (facts({}), None),
+    "the lead decides, whatever the others do": (facts({"worker:0": "succeeded"}), ("Succeeded", None)),
+    "the exit of another worker is no success": (facts({"worker:1": "succeeded"}), None),
+    "collectives need every worker": (facts({"worker:0": "succeeded"}, deciding=COLLECTIVE), None),
+    "collectives succeed with all workers": (
+        facts({"worker:0": "succeeded", "worker:1": "succeeded"}, deciding=COLLECTIVE),
+        ("Succeeded", None),
+    ),
+    "an end of the generation before means nothing": (facts({"worker:0": "succeeded"}, {"worker:0": BEFORE}), None),
+    "nor does a failure of it": (facts({"worker:1": failed()}, {"worker:1": BEFORE}), None),
+    "a vital task that has failed for good fails the run": (facts({"ps:0": failed(7.0)}), ("Failed", "ps:0")),
+    "an evaluator that has failed fails nobody": (facts({"evaluator:0": failed(7.0)}), None),
+    "without fail_fast the others go on": (facts({"worker:1": failed(7.0)}, fail_fast=False), None),
+    "but not without a task that decides": (
+        facts({"worker:0": failed(7.0)}, fail_fast=False),
+        ("Failed", "worker:0"),
+    ),
+    "nor for an evaluator that decides": (
+        facts({"evaluator:0": failed(7.0)}, deciding=("evaluator:0",), fail_fast=False),
+        None,
+    ),
+    "the first failure in time is the cause, even if it gave up last": (
+        facts({"ps:0": failed(10.0, 20.0, 30.0), "worker:1": failed(11.0, 12.0)}),
+        ("Failed", "ps:0"),
+    ),
+    "of two that failed at once the first of the roster is": (
+        facts({"worker:1": failed(5.0), "ps:0": failed(5.0)}),
+        ("Failed", "ps:0"),
+    ),
+    "failures before an exit that was asked for are not the cause": (
+        facts(
+            {
+                "ps:0": failed(20.0),
+                "worker:1": {
+                    **failed(30.0),
+                    "history": [past(1, 5.0), past(2, 8.0, None, asked=True), past(3, 30.0)],
+                },
+            }
+        ),
+        ("Failed", "ps:0"),
+    ),
+    "nor are those before a success": (
+        facts({"ps:0": failed(20.0), "worker:1": {**failed(30.0), "history": [past(1, 5.0), past(2, 8.0, 0)]}}),
+        ("Failed", "ps:0"),
+    ),
+    "a success stays one whatever fails after it": (
+        facts({"worker:0": "succeeded", "worker:1": failed(9.0)}),
+        ("Succeeded", None),
+    ),
+    "and when all is stopped after it": (
+        facts({**dict.fromkeys(ROSTER, "stopped"), "worker:0": "succeeded"}, EVERYTHING),
+        ("Succeeded", None),
+    ),
+    "a failure stays the outcome when all is stopped after it": (
+        facts({**dict.fromkeys(ROSTER, "stopped"), "ps:0": failed(7.0)}, EVERYTHING),
+        ("Failed", "ps:0"),
+    ),
+    "a run of which everything is told to stop is stopped": (facts({}, EVERYTHING), ("Stopped", None)),
+    "one of which something is not goes on": (facts({}, {**EVERYTHING, "ps:0": "run"}), None),
+    "a lost lead has not succeeded": (facts({"worker:0": None, "worker:1": "succeeded"}), None),
+    "a lost worker has not succeeded either": (
+        facts({"worker:0": "succeeded", "worker:1": None}, deciding=COLLECTIVE),
+        None,
+    ),
+    "a lost task is never the one that failed": (facts({"worker:0": None, "ps:0": None}), None),
+    "a failure is one though the lead is lost": (facts({"worker:0": None, "ps:0": failed(7.0)}), ("Failed", "ps:0")),
+    "but not of a task that was to end: the lead may have succeeded": (
+        facts({"worker:0": None, "worker:1": failed(7.0)}, {"worker:1": "finish"}),
+        None,
+    ),
+    "nor of one that was to stop": (facts({"worker:0": None, "worker:1": failed(7.0)}, {"worker:1": "stop"}), None),
+    "where it is known not to have, they count": (
+        facts({"worker:0": "stopped", "worker:1": failed(7.0)}, {"worker:1": "stop", "worker:0": "stop"}),
+        ("Failed", "worker:1"),
+    ),
+    "nobody knows that a run is stopped of which a host is lost": (facts({"ps:0": None}, {
+        "worker:0": "stop", "worker:1": "stop", "evaluator:0": "stop"}), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda name: name.replace(" ", "_"))
+def test_the_outcome(case: str) -> None:
+    known, expected = TABLE[case]
+    assert told(outcome.decided(known)) == expected
+
+
+def test_a_success_says_whose() -> None:
+    alone = outcome.decided(facts({"worker:0": "succeeded"}))
+    every = outcome.decided(facts(dict.fromkeys(COLLECTIVE, "succeeded"), deciding=COLLECTIVE))
+    assert alone is not None
+    assert every is not None
+    assert (alone.reason, every.reason) == ("worker:0 came to its end", "every worker came to its end")
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (failed(7.0), "ps:0 failed: exit code 1"),
+        (failed(7.0, reason="stalled: no step"), "ps:0 failed: stalled: no step"),
+        (failed(7.0, exit=made(Exit, signal=9)), "ps:0 failed: killed by SIGKILL"),
+        (failed(7.0, exit=None), "ps:0 failed: its exit is unknown"),
+    ],
+)
+def test_a_failure_says_how_the_task_ended(entry: dict[str, Any], reason: str) -> None:
+    found = outcome.decided(facts({"ps:0": entry}))
+    assert found is not None
+    assert found.reason == reason
+
+
+def test_a_stop_says_what_the_last_of_those_who_asked_said() -> None:
+    wants = {task: {"want": "stop", "version": 2, "reason": "first"} for task in ROSTER}
+    last = {**wants, "worker:1": {"want": "stop", "version": 5, "reason": "last"}}
+    silent = {**wants, "worker:1": {"want": "stop", "version": 5}}
+    found = [outcome.decided(facts({}, each)) for each in (last, silent)]
+    assert [each.reason for each in found if each is not None] == ["last", "stopped"]
+
+
+STANDING = {
+    "some run": (facts({"ps:0": "pending", "worker:1": "stalled"}), None, ("Running", "3 of 4 tasks run")),
+    "none run": (facts(dict.fromkeys(ROSTER, "pending")), None, None),
+    "a lost task is not said to run": (facts({"worker:0": None}), None, ("Running", "3 of 4 tasks run")),
+    "something is mended": (facts({}), "ps:0: lost", ("Restarting", "ps:0: lost")),
+    "the lead is stopped": (
+        facts({"worker:0": "stopped"}, {"worker:0": {"want": "stop", "reason": "by me"}}),
+        "ps:0: lost",
+        ("Stopped", "by me"),
+    ),
+    "the lead is stopped without a word": (
+        facts({"worker:0": "stopped"}, {"worker:0": "stop"}),
+        None,
+        ("Stopped", "worker:0 was stopped"),
+    ),
+    "the lead is being stopped": (facts({}, {"worker:0": "stop"}), None, ("Running", "4 of 4 tasks run")),
+    "the lead is to start again": (facts({"worker:0": "stopped"}), None, ("Running", "3 of 4 tasks run")),
+    "another is stopped": (facts({"ps:0": "stopped"}, {"ps:0": "stop"}), None, ("Running", "3 of 4 tasks run")),
+}
+
+
+@pytest.mark.parametrize("case", STANDING, ids=lambda name: name.replace(" ", "_"))
+def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
+    known, restarting, expected = STANDING[case]
+    found = outcome.standing(known, restarting)
+    assert (found and (found.kind, found.reason)) == expected
+
+
+def test_what_waits_for_its_restart_is_told_with_its_end() -> None:
+    backoff = {"state": "backoff", "exit": made(Exit, code=3)}
+    assert outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff})) == "ps:0: exit code 3"
+    assert outcome.waits_for_restart(facts({})) is None
+
+
+def reached(step: int | None) -> Checkpoint:
+    fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
+    return made(Checkpoint, step=step, **fields)
+
+
+@pytest.mark.parametrize(
+    ("target", "newest", "warned"),
+    [
+        (None, reached(1), False),
+        (9, None, False),
+        (9, reached(None), False),
+        (9, reached(9), False),
+        (9, reached(8), True),
+    ],
+)
+def test_a_success_short_of_its_target_is_odd(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
+    words = outcome.target_warning(target, newest)
+    assert words == (
+        "the newest complete checkpoint is of step 8, short of the 9 that were asked for" if warned else None
+    )

@@ -1,0 +1,210 @@
+"""What a controller says of a run whose coordinator cannot be asked: the coordinator's own answer, from the states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from dtctl.agent.coordinate.coordinator import Coordinator
+from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.messages import PROTOCOL, Hello
+from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
+from dtctl.agent.records.spec import Spec, inventory_of
+from dtctl.agent.run.outcome import DECIDED
+from dtctl.agent.run.policy import FINAL
+from dtctl.errors import TransportError
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.outcome import Outcome, Verdict, judge
+from dtctl.operations.asking.tasks import exit_words
+from dtctl.operations.status import RunStatus, status
+from tests.fuzz import cases
+from tests.unit.agent.coordinate.world import spec_of
+from tests.unit.coordinated import Agents, entry, record, state_of
+from tests.unit.fakes import FakeTransport
+
+PLACES = {
+    "async-ps": {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "a", "evaluator:0": "d"},
+    "collective": {"worker:0": "a", "worker:1": "b", "worker:2": "c", "evaluator:0": "b"},
+}
+ENDLESS = {"max_restarts": 10**6, "max_run_restarts": 10**6}
+"""Budgets, of which no controller knows."""
+
+STATES = ("pending", "starting", "running", "backoff", "stalled", *FINAL)
+moments = st.integers(1, 5).map(float)
+ends = st.builds(
+    lambda ended, code, asked: made(Past, attempt=1, started=0.0, ended=ended, code=code, asked=asked),
+    moments,
+    st.sampled_from([0, 1, None]),
+    st.booleans(),
+)
+entries = st.builds(
+    lambda state, generation, since, history, reason, code: made(
+        Entry,
+        state=state,
+        generation=generation,
+        since=since,
+        history=history,
+        reason=reason,
+        exit=None if code is None else made(Exit, code=code),
+    ),
+    st.sampled_from([*STATES, *FINAL, *FINAL]),
+    st.integers(1, 2),
+    moments,
+    st.lists(ends, max_size=3),
+    st.sampled_from(["", "stalled: no step"]),
+    st.sampled_from([None, 0, 3]),
+)
+intents = st.builds(
+    lambda want, generation, version, reason: made(
+        Intent, want=want, generation=generation, version=version, reason=reason, by="me"
+    ),
+    st.sampled_from(["run", "run", "hold", "finish", "stop", "stop"]),
+    st.sampled_from([1, 1, 2]),
+    st.integers(2, 9),
+    st.sampled_from(["", "by me"]),
+)
+
+Tasks = Mapping[str, tuple[Entry, Intent]]
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[Spec, Tasks]:
+    strategy = draw(st.sampled_from(sorted(PLACES)))
+    places = PLACES[strategy]
+    fields = {"fail_fast": draw(st.booleans()), "needs_checkpoint": False, "recovery": ENDLESS}
+    everything_stops = draw(st.booleans())
+    tasks = {task: (draw(entries), draw(intents)) for task in places}
+    for _, intent in tasks.values():
+        intent["want"] = "stop" if everything_stops else intent["want"]
+    return spec_of(strategy, places, **fields), tasks
+
+
+def told(spec: Spec, tasks: Tasks, host: str) -> tuple[dict[str, Any], dict[str, Intent]]:
+    """A host's state.json and what is wanted of its tasks."""
+    own = [member["task"] for member in spec["roster"] if member["host"] == host]
+    return state_of(host, {task: tasks[task][0] for task in own}, spec["run"]), {task: tasks[task][1] for task in own}
+
+
+def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
+    """What the coordinator makes of it that hears these hosts for the first time."""
+    coordinator = Coordinator(spec, first_view(spec, 1.0), Services(lambda: None, list, lambda: 0.0), now=1.0)
+    for host in hosts:
+        state, wanted = told(spec, tasks, host)
+        agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
+        known = {"state": state, "intents": wanted, "kept": True, "lost_session": False, "stop_run": None}
+        hello = {"type": "hello", "v": PROTOCOL, "run": spec["run"], "host": host, "agent": agent, "events": 0, **known}
+        coordinator.hear(host, checked(Hello, json.loads(json.dumps(hello))), 1.0, 1.0)
+    coordinator.step(1.0, 1.0)
+    found = coordinator.view.data["condition"]
+    return Verdict.of(found["type"], found["reason"], found["cause"])
+
+
+def of_the_controller(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
+    answers = {}
+    for host in hosts:
+        state, wanted = told(spec, tasks, host)
+        answer = {"run": spec["run"], "time": 1.0, "inventory": inventory_of(spec), "state": state, "intents": wanted}
+        answers[host] = checked(StatusResult, json.loads(json.dumps(answer)))
+    return judge(inventory_of(spec), answers)
+
+
+@cases
+@given(run=runs(), lost=st.sets(st.sampled_from("abcd"), max_size=2))
+def test_where_either_decides_both_say_the_same_of_the_same_facts(run: tuple[Spec, Tasks], lost: set[str]) -> None:
+    spec, tasks = run
+    hosts = [host for host in dict.fromkeys(member["host"] for member in spec["roster"]) if host not in lost]
+    coordinator, controller = (of(spec, tasks, hosts) for of in (of_the_coordinator, of_the_controller))
+    event(controller.outcome.value)
+    if controller.outcome.decided or coordinator.outcome.decided:
+        assert controller == coordinator
+
+
+@cases
+@given(run=runs(), lost=st.sets(st.sampled_from("abcd"), min_size=1, max_size=3))
+def test_what_is_said_of_a_run_with_lost_hosts_is_no_guess(run: tuple[Spec, Tasks], lost: set[str]) -> None:
+    spec, tasks = run
+    every = list(dict.fromkeys(member["host"] for member in spec["roster"]))
+    here = of_the_controller(spec, tasks, [host for host in every if host not in lost])
+    known = of_the_controller(spec, tasks, every)
+    deciders = {member["host"] for member in spec["roster"] if member["decides"]}
+    event(here.outcome.value)
+    if here.outcome is Outcome.SUCCEEDED:
+        assert known == here
+    elif here.outcome is Outcome.STOPPED:
+        assert known.outcome in (Outcome.STOPPED, Outcome.FAILED)  # a lost task is not guessed to have failed
+    elif here.outcome is Outcome.FAILED:
+        assert {member["task"]: member["host"] for member in spec["roster"]}[str(here.cause)] not in lost
+        assert known.outcome is Outcome.FAILED or lost & deciders
+
+
+class Told(Agents):
+    """Every host answers for itself, with these tasks in place of running ones."""
+
+    def __init__(self, tasks: Mapping[str, dict[str, Any]], beside: str) -> None:
+        super().__init__()
+        self._tasks = tasks
+        self._beside = beside
+
+    def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
+        answer = super().status(host, view)
+        for member in answer["inventory"]["roster"]:
+            member["vital"] = member["task"] != self._beside
+        own = {task: self._tasks.get(task, known) for task, known in answer["state"]["tasks"].items()}
+        return {**answer, "state": state_of(host, own)}
+
+
+def asked(tasks: Mapping[str, dict[str, Any]], *unreachable: str, beside: str = "") -> RunStatus:
+    """Of a run without a coordinator; `beside`: a task that nobody trains with."""
+    transport = FakeTransport(Told(tasks, beside), dict.fromkeys(unreachable, TransportError("no route")))
+    return status(record(), transport)
+
+
+def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
+    failed = {"worker:1": entry("failed", reason="exit code 1")}
+    assert asked(failed).verdict == Verdict(Outcome.FAILED, "worker:1 failed: exit code 1", TaskId("worker", 1))
+    found = asked(failed, beside="worker:1")
+    assert found.verdict == Verdict(Outcome.RUNNING, "3 of 4 tasks run")
+    assert found.tasks[TaskId("worker", 1)].state is TaskState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("states", "unreachable", "verdict"),
+    [
+        ("running running succeeded running", "", Verdict(Outcome.SUCCEEDED, "worker:0 came to its end")),
+        ("running running running succeeded", "", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
+        ("pending pending pending starting", "", Verdict(Outcome.CREATED, "no task runs yet")),
+        ("pending pending pending starting", "d", Verdict(Outcome.RUNNING, "0 of 4 tasks run")),
+        ("running backoff running running", "", Verdict(Outcome.RESTARTING, "ps:1: exit code 3")),
+        ("running running running running", "c", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
+        ("running failed running running", "b", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
+    ],
+)
+def test_the_words_of_a_run(states: str, unreachable: str, verdict: Verdict) -> None:
+    how = {"backoff": {"exit": made(Exit, code=3)}}
+    tasks = {
+        task: entry(state, **how.get(state, {}))
+        for task, state in zip(("ps:0", "ps:1", "worker:0", "worker:1"), states.split(), strict=True)
+    }
+    assert asked(tasks, *unreachable).verdict == verdict
+
+
+def test_what_is_final_and_decided_is_said_once() -> None:
+    assert {state.value for state in TaskState if state.final} == set(FINAL)
+    assert {state.value for state in TaskState} == {*STATES, "lost"}
+    assert {outcome.value for outcome in Outcome if outcome.decided} == set(DECIDED)
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "words"),
+    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL (137)"), (None, None, "exit code unknown")],
+)
+def test_an_exit_in_words(code: int | None, signal: int | None, words: str) -> None:
+    assert exit_words(code, signal) == words
