@@ -71,15 +71,17 @@ def _chosen(words: Sequence[str]) -> list[str] | str:
 
 
 def tests_of(module: str, root: Path) -> list[str]:
-    """Of the nearest folder of unit tests that mirrors its room those that import it, or all where none does."""
+    """The nearest folder of unit tests that mirrors its room; of that those that import it, where there are any."""
     room, unit = Path(module).parent, root / "tests" / "unit"
     while not (unit / room / "__init__.py").exists():
         room = room.parent
     *rooms, name = ("dtctl", *Path(module).parts)
     package = re.escape(".".join(rooms))
     imports = re.compile(rf"^from {package}(\.{name} import|.* import .*\b{name}\b)", re.MULTILINE)
-    own = [test for test in sorted((unit / room).glob("test_*.py")) if imports.search(test.read_text())]
-    return [str(path.relative_to(root)) for path in own or [unit / room]]
+    tests = sorted((unit / room).glob("test_*.py"))
+    own = [test for test in tests if imports.search(test.read_text())]
+    named = [test for test in tests if f"{test.stem}_".startswith(f"test_{name}_")]
+    return [str(path.relative_to(root)) for path in (sorted({*own, *named}) if own else [unit / room])]
 
 
 def _show(result: Result, left: Sequence[Mutant], counted: int) -> None:
