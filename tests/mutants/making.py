@@ -223,10 +223,10 @@ def _of_expression(source: _Source, node: ast.expr) -> Iterator[Change]:
             yield start, end, source.text(start, end).replace("not", "", 1).lstrip()
         case ast.IfExp() if not isinstance(node.test, ast.Compare | ast.BoolOp | ast.UnaryOp):
             yield source.start(node.test), source.end(node.test), f"not ({source.of(node.test)})"
-        case ast.Constant(value=bool()):
-            yield source.start(node), source.end(node), str(not node.value)
-        case ast.Constant(value=int() | float()):
-            yield source.start(node), source.end(node), str(node.value + 1)
+        case ast.Constant(value=bool() as value):
+            yield source.start(node), source.end(node), str(not value)
+        case ast.Constant(value=int() | float() as value):
+            yield source.start(node), source.end(node), str(value + 1)
         case ast.Call():
             yield from _of_call(source, node)
 

@@ -62,7 +62,7 @@ def test_a_gap_as_long_as_the_limit_is_regular_and_a_longer_one_is_not() -> None
 def test_what_was_regular_begins_anew_after_an_excuse(state: dict[str, bool]) -> None:
     watched = Watched(20)
     watched.seconds(15, grows_every=5)
-    watched.seconds(1, **state)  # type: ignore[arg-type]
+    watched.seconds(1, **state)
     watched.seconds(10, grows_every=5)
     assert watched.seconds(3600) is None
 
