@@ -10,6 +10,7 @@ from typing import Literal
 
 from dtctl.agent.run.policy import FINAL
 from dtctl.errors import UsageError
+from dtctl.reach import Local, Reach
 
 LEAD_JOBS = ("chief", "master")
 """Jobs whose task 0 leads the run; without one of them `worker:0` leads."""
@@ -67,30 +68,12 @@ class TaskState(str, Enum):
 
 
 @dataclass(frozen=True)
-class SshSettings:
-    """How a host is reached; None leaves the choice to ~/.ssh/config and then to the defaults of SSH."""
-
-    target: str
-    """A name or address, or an alias of ~/.ssh/config."""
-    user: str | None = None
-    port: int | None = None
-    identity_file: str | None = None
-    jump: str | None = None
-    """[USER@]HOST[:PORT], as for ssh -J."""
-    host_keys: Literal["strict", "accept-new"] = "strict"
-    known_hosts: str | None = None
-    project: str | None = None
-    """The directory of the cluster file: new keys are written to `known_hosts` only here and in ~/.ssh."""
-    connect_timeout_s: float = 15.0
-
-
-@dataclass(frozen=True)
 class Host:
     """A machine of the inventory. Its address is how other hosts reach it, not how SSH does."""
 
     name: str
-    ssh: SshSettings | None
-    """None: this machine, without SSH."""
+    reach: Reach
+    """How the controller reaches it."""
     address: str | None = None
     """None: the host name that SSH connects to."""
     gpus: int = 0
@@ -102,7 +85,8 @@ class Host:
 
     @property
     def is_local(self) -> bool:
-        return self.ssh is None
+        """Its agents and trainers run on this machine."""
+        return isinstance(self.reach, Local)
 
 
 Dialect = Literal["tensorflow", "flags", "tf_config", "template", "pytorch", "jax", "mxnet", "cluster_spec", "none"]

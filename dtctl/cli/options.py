@@ -145,6 +145,7 @@ class Scope:
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
         from dtctl.config.names import check_names
+        from dtctl.reach import SshSettings
 
         own: dict[str, Any] = {
             "user": self.user,
@@ -153,7 +154,9 @@ class Scope:
         }
         check_names(own)
         given = {name: value for name, value in own.items() if value is not None}
-        return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, **given)) if host.ssh and given else host
+        if not given or not isinstance(host.reach, SshSettings):
+            return host
+        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
 
 
 class _Late(Mapping[str, "Host"]):

@@ -14,7 +14,8 @@ from dtctl.config.reach import local_path, over, ssh_settings
 from dtctl.config.sections import ClusterFile, HostEntry, SshDefaults
 from dtctl.config.yaml.document import Findings
 from dtctl.errors import UsageError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import Local, Other, Reach, SshSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 MOST_HOSTS = 10_000
@@ -97,40 +98,65 @@ def _names(key: str, findings: Findings) -> list[str]:
 def _entry_hosts(
     key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
 ) -> list[Host]:
-    local = entry.transport == "local"
-    if local and "ssh" in entry.model_fields_set:
-        summary = f"hosts.{key} has both transport: local and ssh, expected one of them"
-        findings.add(("hosts", key, "ssh"), summary, "a local host is this machine, reached without SSH", at_key=True)
     _check_directories(key, entry, content, findings)
     addresses = _over(names, entry.address, ("hosts", key, "address"), findings)
-    ranged = {
-        field: _over(names, getattr(entry.ssh, field), ("hosts", key, "ssh", field), findings) for field in _RANGED
-    }
-    reached: list[SshSettings | None] = [None] * len(names)
     _check_addresses(addresses, ("hosts", key, "address"), findings)
-    if not local and not findings.has("hosts", key, "ssh"):
-        try:
-            for index, name in enumerate(names):
-                values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
-                own = entry.ssh.model_copy(update=values)
-                reached[index] = ssh_settings(name, own, content.ssh, home)
-                if not findings.has("hosts", key, "ssh"):
-                    _check_known_hosts(("hosts", key, "ssh"), over(own, content.ssh), own, home, findings)
-        except UsageError as error:
-            path = ("hosts", key, "ssh")
-            findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
     return [
         Host(
             name=name,
-            ssh=ssh,
+            reach=reach,
             address=address,
             gpus=entry.gpus,
             python=entry.python,
             env=entry.env,
             dirs=entry.dirs.model_dump(exclude_none=True),
         )
-        for name, ssh, address in zip(names, reached, addresses, strict=True)
+        for name, reach, address in zip(
+            names, _entry_reaches(key, names, entry, content, home, findings), addresses, strict=True
+        )
     ]
+
+
+def _entry_reaches(
+    key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
+) -> Sequence[Reach]:
+    """How each of the entry's hosts is reached."""
+    chosen = entry.transport
+    if chosen.transport == SshSettings.transport:
+        return _ssh_reaches(key, names, entry, content, home, findings)
+    if "ssh" in entry.model_fields_set:
+        summary = f"hosts.{key} has both transport: {chosen.transport} and ssh, expected one of them"
+        findings.add(("hosts", key, "ssh"), summary, "`ssh` says how a host is reached by SSH", at_key=True)
+    if chosen.transport == Local.transport:
+        return [Local()] * len(names)
+    if entry.address is None:
+        summary = f"hosts.{key} has no address, by which the other hosts reach it; only SSH knows one"
+        findings.add(("hosts", key, "transport"), summary, "write, for example, address: 10.0.0.10", at_key=True)
+    path = ("hosts", key, "transport", chosen.transport)
+    rows = {name: _over(names, text, (*path, name), findings) for name, text in chosen.settings.items()}
+    return [
+        Other(chosen.transport, {name: row[index] or "" for name, row in rows.items()}) for index in range(len(names))
+    ]
+
+
+def _ssh_reaches(
+    key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
+) -> Sequence[SshSettings]:
+    path = ("hosts", key, "ssh")
+    ranged = {field: _over(names, getattr(entry.ssh, field), (*path, field), findings) for field in _RANGED}
+    reached = [SshSettings(name) for name in names]
+    if findings.has(*path):
+        return reached
+    try:
+        for index, name in enumerate(names):
+            values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
+            own = entry.ssh.model_copy(update=values)
+            reached[index] = ssh_settings(name, own, content.ssh, home)
+            if not findings.has(*path):
+                _check_known_hosts(path, over(own, content.ssh), own, home, findings)
+    except UsageError as error:
+        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+    return reached
 
 
 def _check_addresses(addresses: Sequence[str | None], path: tuple[str, ...], findings: Findings) -> None:

@@ -111,8 +111,8 @@ def give_ports(
 
 
 def _claims(host: Host) -> tuple[Claim, ...]:
-    """Two hosts of an inventory are one machine if SSH goes to the same server for both, or to none."""
-    machine = ("here",) if host.ssh is None else ("ssh", host.ssh.target, str(host.ssh.port or 22), host.ssh.jump or "")
+    """Two hosts of an inventory are one machine if they are reached in the same way."""
+    machine = host.reach.machine
     return (machine,) if host.address is None else (machine, ("address", host.address))
 
 

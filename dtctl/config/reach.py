@@ -8,7 +8,7 @@ from typing import Any
 from dtctl.config.names import check_names, split_place
 from dtctl.config.sections import HostSsh, SshDefaults
 from dtctl.errors import UsageError
-from dtctl.model import SshSettings
+from dtctl.reach import SshSettings
 
 
 def ssh_settings(name: str, own: HostSsh, defaults: SshDefaults, home: Path) -> SshSettings:

@@ -24,7 +24,9 @@ from dtctl.config.kinds import (
     written,
 )
 from dtctl.config.names import USER_WORDS
+from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Scalar
+from dtctl.reach import TRANSPORTS, Other
 
 _SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -78,6 +80,54 @@ def _read_arg_value(raw: Any) -> str | bool:
     if isinstance(raw, Scalar) and isinstance(raw.value, bool):
         return raw.value
     return written(raw)
+
+
+_BARE_TRANSPORTS = [name for name, kind in TRANSPORTS.items() if not kind.settings]
+_FULL_TRANSPORTS = {name: kind.settings for name, kind in TRANSPORTS.items() if kind.settings}
+
+
+def _full_form(name: str) -> str:
+    return f"{{{name}: {{{', '.join(f'{setting}: ...' for setting in _FULL_TRANSPORTS[name])}}}}}"
+
+
+_TRANSPORT_FORMS = [*_BARE_TRANSPORTS, *map(_full_form, _FULL_TRANSPORTS)]
+_TRANSPORT_WORDS = f"{', '.join(_TRANSPORT_FORMS[:-1])} or {_TRANSPORT_FORMS[-1]}"
+
+
+def _read_transport(raw: Any) -> Other:
+    if isinstance(raw, dict) and len(raw) == 1 and next(iter(raw)) in _FULL_TRANSPORTS:
+        (name, said), *_ = raw.items()
+        if not isinstance(said, dict) or set(said) != set(_FULL_TRANSPORTS[name]):
+            raise Unfit(_full_form(name))
+        return Other(name, {setting: written(said[setting]) for setting in _FULL_TRANSPORTS[name]})
+    name = written(raw)
+    if name in _FULL_TRANSPORTS:
+        raise Unfit(_full_form(name))
+    if name not in _BARE_TRANSPORTS:
+        raise Unfit(hint=did_you_mean(name, [*_BARE_TRANSPORTS, *_FULL_TRANSPORTS]))
+    return Other(name)
+
+
+def _transport_schema() -> dict[str, Any]:
+    value = {"type": ["string", "number"]}
+    full = [
+        {
+            "type": "object",
+            "properties": {
+                name: {
+                    "type": "object",
+                    "properties": dict.fromkeys(settings, value),
+                    "required": list(settings),
+                    "additionalProperties": False,
+                }
+            },
+            "required": [name],
+            "additionalProperties": False,
+        }
+        for name, settings in _FULL_TRANSPORTS.items()
+    ]
+    names = {"enum": _BARE_TRANSPORTS}
+    return {"anyOf": [names, *full]} if full else names
 
 
 _PLAIN_ENV_NAME = text(
@@ -144,7 +194,8 @@ Backoff = Annotated[
     ),
 ]
 HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
-TransportName = Annotated[Literal["ssh", "local"], choice("ssh", "local")]
+Transport = Annotated[Other, Kind(_TRANSPORT_WORDS, _read_transport, _transport_schema())]
+"""The settings of `ssh` stand elsewhere: it is an Other until they are known."""
 Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
 Strategy = Annotated[
     Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"],

@@ -19,6 +19,7 @@ from dtctl.operations.asking.plausible import check_status
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.memory.record import RunRecord
+from dtctl.reach import SshSettings
 from dtctl.transport.seam import Transport
 
 _LOST_CONNECT_S = 3.0
@@ -96,10 +97,10 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
 
 def _hurried(host: Host) -> Host:
     """One that has been lost is most often off, and nobody wants to wait for it each time."""
-    if host.ssh is None:
+    if not isinstance(host.reach, SshSettings):
         return host
-    timeout_s = min(host.ssh.connect_timeout_s, _LOST_CONNECT_S)
-    return dataclasses.replace(host, ssh=dataclasses.replace(host.ssh, connect_timeout_s=timeout_s))
+    timeout_s = min(host.reach.connect_timeout_s, _LOST_CONNECT_S)
+    return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
 def from_coordinator(record: RunRecord, transport: Transport, *, moved: bool = False) -> RunStatus:

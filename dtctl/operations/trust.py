@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
 from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def look(trust: Trust, hosts: Iterable[Host]) -> Look:
     """Scans the next unknown host on the way to each; those that are known are compared with what is pinned."""
     stations: dict[str, Station] = {}
     for host in hosts:
-        if not host.is_local:
+        if isinstance(host.reach, SshSettings):
             way = trust.way(host)
             station = next((one for one in way if not trust.pinned(one)), way[-1])
             stations[station.name] = station

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster
+from dtctl.reach import Local
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 32767
@@ -26,7 +27,7 @@ def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster
         raise PreflightError("no free port is left on this machine")
 
     hosts = {
-        name: dataclasses.replace(host, ssh=None, address=LOOPBACK, python=None, dirs={})
+        name: dataclasses.replace(host, reach=Local(), address=LOOPBACK, python=None, dirs={})
         for name, host in cluster.hosts.items()
     }
     jobs = {

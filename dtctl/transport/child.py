@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
+from dtctl.transport.silence import Silence
+from dtctl.transport.stream import RemoteExit
+
 STDERR_BYTES = 4096
+READ_BYTES = 256 * 1024
+END_TIMEOUT_S = 10.0
+"""For the session to undo what is not complete after the end of its input."""
 
 
 class Child:
@@ -57,3 +66,64 @@ class Child:
         """After `wait`."""
         self.connection.close()
         self._stderr.close()
+
+
+class ChildStream:
+    """A child's standard input and output. `close` waits for its end."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._connection = child.connection
+        self._reading = threading.Lock()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._ending: RemoteExit | None = None
+
+    def read(self, timeout_s: float | None) -> bytes:
+        with self._reading:
+            if self._closed:
+                return b""
+            readable = select.poll()
+            readable.register(self._connection, select.POLLIN)
+            if not readable.poll(None if timeout_s is None else timeout_s * 1000):
+                raise TimeoutError
+            with suppress(ConnectionError):
+                return self._connection.recv(READ_BYTES)
+            return b""
+
+    def write(self, data: bytes, silence: Silence) -> None:
+        writable = select.poll()
+        try:
+            writable.register(self._connection, select.POLLOUT)
+        except ValueError as error:
+            raise BrokenPipeError(errno.EPIPE, "it was closed here") from error
+        rest = memoryview(data)
+        while rest:
+            if writable.poll(silence.wait_s * 1000):
+                with suppress(BlockingIOError):
+                    rest = rest[self._connection.send(rest, socket.MSG_DONTWAIT) :]
+                    silence.broken()
+            else:
+                silence.look()
+
+    def ending(self) -> RemoteExit:
+        with self._closing:
+            return self._wait()
+
+    def close(self) -> None:
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or writes
+            self._wait()
+            with self._reading:
+                self._child.close()
+
+    def _wait(self) -> RemoteExit:
+        if self._ending is None:
+            code = self._child.wait(END_TIMEOUT_S)
+            name = signal.Signals(-code).name if code < 0 else ""
+            self._ending = RemoteExit(None if name else code, name, self._child.stderr())
+        return self._ending

@@ -1,31 +1,29 @@
-"""One transport for all hosts: each is reached as its own settings say."""
+"""One transport for all hosts: each is reached by the transport that its settings name."""
 
 from __future__ import annotations
 
+import pkgutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from dtctl.model import Host, SshSettings
+from dtctl.errors import TransportError
+from dtctl.model import Host
+from dtctl.reach import TRANSPORTS, SshSettings
+from dtctl.transport.means import Means
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.silence import Waiting, untold
 from dtctl.transport.ssh.config import ConfigFiles
 
 if TYPE_CHECKING:
-    from dtctl.transport.local import LocalTransport
     from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.ssh.trust import Trust
 
 
 class Transports:
-    """Opens conversations with hosts of either kind. SSH is imported when the first host needs it.
-
-    `local_root`: where agents of this machine keep their files, in place of ~/.dtctl.
-    `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config, as ssh -F.
-    `passphrase`: asked for a key file's passphrase, once per key; None where nobody can be asked.
-    `waiting`: told of hosts that are silent, before they are given up.
-    """
+    """Opens conversations with hosts of every kind. `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config,
+    as ssh -F; the others are those of Means."""
 
     def __init__(
         self,
@@ -35,38 +33,28 @@ class Transports:
         passphrase: Callable[[str], str | None] | None = None,
         waiting: Waiting = untold,
     ) -> None:
-        self._local_root = local_root
-        self._files = ConfigFiles(ssh_config)
-        self._passphrase = passphrase
-        self._waiting = waiting
+        self._means = Means(local_root, ConfigFiles(ssh_config), passphrase, waiting)
         self._lock = threading.Lock()
-        self._ssh: SshTransport | None = None
+        self._made: dict[str, Transport] = {}
 
     def open(self, host: Host) -> Session:
-        return self._transport(host).open(host)
+        if host.reach.transport not in TRANSPORTS:
+            raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
+        return self._transport(host.reach.transport).open(host)
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""
-        return self._files.hostname(settings)
+        return self._means.ssh_files.hostname(settings)
 
     def trust(self) -> Trust:
         """For looking at host keys and pinning them."""
         from dtctl.transport.ssh.trust import Trust
 
-        return Trust(self._over_ssh().logins)
+        return Trust(cast("SshTransport", self._transport("ssh")).logins)
 
-    def _transport(self, host: Host) -> Transport:
-        return self._here() if host.is_local else self._over_ssh()
-
-    def _here(self) -> LocalTransport:
-        from dtctl.transport.local import LocalTransport
-
-        return LocalTransport(self._local_root, waiting=self._waiting)
-
-    def _over_ssh(self) -> SshTransport:
-        from dtctl.transport.ssh.transport import SshTransport
-
+    def _transport(self, name: str) -> Transport:
         with self._lock:
-            if self._ssh is None:
-                self._ssh = SshTransport(self._files, self._passphrase, self._waiting)
-            return self._ssh
+            if name not in self._made:
+                make: Callable[[Means], Transport] = pkgutil.resolve_name(TRANSPORTS[name].opener)
+                self._made[name] = make(self._means)
+            return self._made[name]

@@ -16,6 +16,7 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.transport import wire
 from dtctl.transport.frames import checked_frame, untrue
+from dtctl.transport.payload import opening
 from dtctl.transport.seam import Message
 from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
 
@@ -193,6 +194,17 @@ class StreamSession:
         name = self._host.name
         summary = f"{name}: {said['summary']}"
         return AgentError(said["code"] or "internal", summary, detail=said["detail"], hint=said["hint"], host=name)
+
+
+def converse(host: Host, stream: Stream, waiting: Waiting) -> StreamSession:
+    """A conversation with the agent, which is sent over the stream and has answered."""
+    session = StreamSession(host, stream, waiting)
+    try:
+        session.greet(opening())
+    except BaseException:
+        session.close()
+        raise
+    return session
 
 
 class _Pace:

@@ -183,9 +183,9 @@ class Bench:
             {self._address(host, 0): self._address(host, lie) for host, lie in lies.items()} if self._address else {}
         )
         ways = {
-            name: {field: getattr(host.ssh, field) for field in WAY}
+            name: {field: getattr(host.reach, field) for field in WAY}
             for name, host in self._template.ways.items()
-            if host.ssh
+            if not host.is_local
         }
         return {
             "id": number, "template": str(self._template.path), "words": spoken.words,

@@ -81,15 +81,16 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
     import socket
 
     from dtctl.model import Host
+    from dtctl.reach import SshSettings
     from dtctl.transport import payload
-    from dtctl.transport.local import ChildStream
+    from dtctl.transport.child import ChildStream
     from dtctl.transport.seam import Session
     from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.stream import StreamSession
 
     def open_session(self: SshTransport, host: Host) -> Session:
-        assert host.ssh is not None
-        way = dataclasses.asdict(host.ssh)
+        assert isinstance(host.reach, SshSettings)
+        way = dataclasses.asdict(host.reach)
         assert {name: way[name] for name in WAY} == ways[host.name], f"{host.name} is dialled by {way}"
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(directory / f"{host.name}.{lies[host.name]}.sock"))

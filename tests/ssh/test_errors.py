@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import ExitCode, TransportError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport import payload, stream
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.ports import free_port, silent_port, talking_port

@@ -17,7 +17,8 @@ import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from dtctl.errors import TransportError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport import silence, stream
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import make_key

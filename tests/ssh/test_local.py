@@ -14,10 +14,11 @@ import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import Host
+from dtctl.reach import Local
 from dtctl.transport.connect import Transports
 from dtctl.transport.local import LocalTransport
 
-HERE = Host("here", None)
+HERE = Host("here", Local())
 tiny = pytest.mark.usefixtures("tiny_agent")
 
 
@@ -33,9 +34,9 @@ def test_the_real_agent_lives_below_its_root(tmp_path: Path) -> None:
 
 def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from dtctl.model import Host\n"
+        "import sys; from pathlib import Path; from dtctl.model import Host; from dtctl.reach import Local\n"
         "from dtctl.transport.connect import Transports\n"
-        "Transports(local_root=Path(sys.argv[1])).open(Host('here', None)).close()\n"
+        "Transports(local_root=Path(sys.argv[1])).open(Host('here', Local())).close()\n"
         "sys.exit(bool({'fabric', 'paramiko', 'invoke'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
@@ -213,8 +214,8 @@ def test_a_host_that_accepts_no_keys_says_what_it_does_accept() -> None:
 def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd) -> None:
     transport = SshTransport()
     host = direct(sshd)
-    assert host.ssh is not None
-    login = transport.logins.log_in(host.name, host.ssh)
+    assert isinstance(host.reach, SshSettings)
+    login = transport.logins.log_in(host.name, host.reach)
     shared = login.connection.config
     assert shared._modifications == {}
     login.close()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtctl.model import Cluster, Host, Job, Launch, SshSettings, Trainer
+from dtctl.model import Cluster, Host, Job, Launch, Trainer
+from dtctl.reach import SshSettings
 
 COMMAND = ("python", "train.py")
 
 
 def ssh_host(name: str, **settings: Any) -> Host:
-    return Host(name=name, ssh=SshSettings(target=name), **settings)
+    return Host(name=name, reach=SshSettings(target=name), **settings)
 
 
 def job(name: str, hosts: list[str], ports: list[int], **settings: Any) -> Job:

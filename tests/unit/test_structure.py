@@ -13,18 +13,19 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
-    "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
-    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
-    "operations": {"operations", "plan", "bundle", "transport", "config", "ways", "places", "model", "errors"},
-    "plan": {"plan", "config", "ways", "model", "errors"},
-    "bundle": {"bundle", "transport", "config", "places", "model", "errors"},
-    "transport": {"transport", "config", "places", "model", "errors"},
-    "config": {"config", "ways", "model", "errors"},
+    "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "reach", "errors"},
+    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "reach", "errors"},
+    "operations": {"operations", "plan", "bundle", "transport", "config", "ways", "places", "model", "reach", "errors"},
+    "plan": {"plan", "config", "ways", "model", "reach", "errors"},
+    "bundle": {"bundle", "transport", "config", "places", "model", "reach", "errors"},
+    "transport": {"transport", "config", "places", "model", "reach", "errors"},
+    "config": {"config", "ways", "model", "reach", "errors"},
     "agent": {"agent"},
     "trainer": set(),
     "ways": {"model"},
     "places": {"errors"},
-    "model": {"errors"},
+    "model": {"reach", "errors"},
+    "reach": set(),
     "errors": set(),
     "__main__": {"cli"},
 }

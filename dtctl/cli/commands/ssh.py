@@ -27,11 +27,13 @@ def ssh(
     if len(hosts) != 1:
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")
     host = record.hosts[hosts[0]]
-    if host.ssh is None:
+    if host.is_local:
         command = command[1:] if command and command[0] == "--" else command  # as ssh takes it
         argv = command or [os.environ.get("SHELL", "/bin/sh")]
-    else:
+    elif host.reach.transport == "ssh":
         argv = [*ssh_command(host, ssh_config=scope.ssh_config), *(command or [])]
+    else:
+        raise UsageError(f"{host.name} is reached by {host.reach.transport}, not by SSH")
     try:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:

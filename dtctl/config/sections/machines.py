@@ -8,6 +8,7 @@ from pydantic import Field
 
 from dtctl.config import values as v
 from dtctl.config.sections.base import Section
+from dtctl.reach import Other
 
 
 class SshDefaults(Section):
@@ -106,6 +107,6 @@ class HostEntry(Section):
         description="directories here, in place of those of `dirs`",
         examples=["{data: /ssd/digits}"],
     )
-    transport: v.TransportName = Field(
-        default="ssh", description="`local`: this machine, without SSH", examples=["local"]
+    transport: v.Transport = Field(
+        default=Other("ssh"), description="`local`: this machine, without SSH", examples=["local"]
     )

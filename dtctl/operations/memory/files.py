@@ -91,4 +91,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 @functools.cache
 def _fields(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}

@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host, SshSettings, TaskId
+from dtctl.model import Host, TaskId
 from dtctl.plan.values import Roster, SuccessRule
+from dtctl.reach import Local, Other, Reach, SshSettings
 
 RECORD_VERSION = 1
 
@@ -120,14 +121,14 @@ class RunRecord:
             "cluster": self.cluster,
             "run": self.run,
             "file": str(self.file) if self.file else None,
-            "hosts": [dataclasses.asdict(host) for host in self.hosts.values()],
+            "hosts": [_told(host) for host in self.hosts.values()],
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
             "success": self.success,
             "servers": sorted(map(str, self.servers)),
             "created": self.created,
             "replaced": dict(self.replaced),
-            "others": [dataclasses.asdict(host) for host in self.others.values()],
+            "others": [_told(host) for host in self.others.values()],
             "grace_s": self.grace_s,
         }
 
@@ -170,6 +171,20 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
     )
 
 
+def _told(host: Host) -> dict[str, Any]:
+    told = dataclasses.asdict(host)
+    return {**told, "reach": {**told["reach"], "transport": host.reach.transport}}
+
+
 def _host(entry: Mapping[str, Any]) -> Host:
-    ssh = SshSettings(**entry["ssh"]) if entry["ssh"] else None
-    return Host(**{**entry, "ssh": ssh})
+    said = dict(entry)
+    if "ssh" in said:  # of earlier versions, which wrote null for this machine
+        settings = said.pop("ssh")
+        said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
+    return Host(**{**said, "reach": _reach(**said["reach"])})
+
+
+def _reach(transport: str, **settings: Any) -> Reach:
+    if transport == Local.transport:
+        return Local(**settings)
+    return SshSettings(**settings) if transport == SshSettings.transport else Other(transport, **settings)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.model import Cluster, SshSettings
+from dtctl.model import Cluster
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.secrets import find_secrets
@@ -20,6 +20,7 @@ from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
 from dtctl.plan.values import RunPlan
+from dtctl.reach import SshSettings
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
@@ -30,7 +31,9 @@ Hostname = Callable[[SshSettings], str]
 
 def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
     names = {
-        host.name: hostname(host.ssh) for host in cluster.hosts.values() if host.ssh is not None and not host.address
+        host.name: hostname(host.reach)
+        for host in cluster.hosts.values()
+        if isinstance(host.reach, SshSettings) and not host.address
     }
     return plan_run(cluster, names, local_python=sys.executable)
 
@@ -71,7 +74,8 @@ def scan_code(cluster: Cluster) -> Bundle:
     """The cluster's code, without the files that hold secrets or keys."""
     from dtctl.bundle import scan
 
-    keys = [host.ssh.identity_file for host in cluster.hosts.values() if host.ssh and host.ssh.identity_file]
+    over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
+    keys = [settings.identity_file for settings in over_ssh if settings.identity_file]
     env_file = [cluster.trainer.env_file] if cluster.trainer.env_file else []
     return scan(
         cluster.trainer.code,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
-from dtctl.model import SshSettings
 from dtctl.places import read_regular
+from dtctl.reach import SshSettings
 
 if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from dtctl.model import SshSettings
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh.connection import StrictConnection
 from dtctl.transport.ssh.errors import Destination
 

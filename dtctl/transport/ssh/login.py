@@ -16,7 +16,7 @@ from fabric import Config
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import SshSettings
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.authentication import KeyAuthentication, LoginRefused
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target

@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from dtctl.errors import UsageError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh import known_hosts_file
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
     """Words that log in to `host`; those of a remote command may follow. `ssh_config` as for ssh -F."""
-    assert host.ssh is not None
+    assert isinstance(host.reach, SshSettings)
     files = ConfigFiles(ssh_config)
-    settings = split_target(host.ssh)
+    settings = split_target(host.reach)
     return ["ssh", *_options(settings, files), settings.target]
 
 

@@ -12,8 +12,10 @@ from paramiko.channel import Channel
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport import payload
 from dtctl.transport.child import STDERR_BYTES
+from dtctl.transport.means import Means
 from dtctl.transport.seam import Session
 from dtctl.transport.silence import Silence, Waiting, untold
 from dtctl.transport.ssh import errors
@@ -21,7 +23,7 @@ from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.gateways import Login
 from dtctl.transport.ssh.keyring import Passphrase
 from dtctl.transport.ssh.login import Logins
-from dtctl.transport.stream import RemoteExit, StreamSession
+from dtctl.transport.stream import RemoteExit, converse
 
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64
@@ -39,21 +41,19 @@ class SshTransport:
         self.logins = Logins(files or ConfigFiles(), passphrase)
         self._waiting = waiting
 
+    @classmethod
+    def of(cls, means: Means) -> SshTransport:
+        return cls(means.ssh_files, means.passphrase, means.waiting)
+
     def open(self, host: Host) -> Session:
-        assert host.ssh is not None
-        login = self.logins.log_in(host.name, host.ssh)
+        assert isinstance(host.reach, SshSettings)
+        login = self.logins.log_in(host.name, host.reach)
         try:
             channel = _run_loader(login)
         except BaseException:
             login.close()
             raise
-        session = StreamSession(host, ChannelStream(channel, login), self._waiting)
-        try:
-            session.greet(payload.opening())
-        except BaseException:
-            session.close()
-            raise
-        return session
+        return converse(host, ChannelStream(channel, login), self._waiting)
 
 
 def _run_loader(login: Login) -> Channel:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.errors import TransportError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh.connection import HostKeys
 from dtctl.transport.ssh.hostkeys import HostKey
 from dtctl.transport.ssh.login import Logins
@@ -31,9 +32,9 @@ class Trust:
 
     def way(self, host: Host) -> list[Station]:
         """The gateways, nearest first, and the host. Each must be trusted before the next can be looked at."""
-        assert host.ssh is not None
-        gateways = [Station(hop.target, hop) for hop in self._logins.hops(host.ssh)]
-        return [*gateways, Station(host.name, host.ssh)]
+        assert isinstance(host.reach, SshSettings)
+        gateways = [Station(hop.target, hop) for hop in self._logins.hops(host.reach)]
+        return [*gateways, Station(host.name, host.reach)]
 
     def pinned(self, station: Station) -> list[HostKey]:
         """Its keys that are known by now."""

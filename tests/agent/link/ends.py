@@ -15,6 +15,7 @@ from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.requests import START
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.model import Host
+from dtctl.reach import Local
 from dtctl.transport import wire
 from dtctl.transport.seam import Message
 
@@ -27,7 +28,7 @@ class PipeSession:
     """A `Session` over one end of a socket pair."""
 
     def __init__(self, connection: socket.socket, name: str = "here") -> None:
-        self.host = Host(name, ssh=None)
+        self.host = Host(name, Local())
         self.facts: Mapping[str, Any] = {}
         self.received: list[Message] = []
         self._connection = connection

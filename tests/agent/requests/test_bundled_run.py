@@ -10,6 +10,7 @@ import pytest
 
 from dtctl.bundle import Bundle, Sender, scan
 from dtctl.model import Host
+from dtctl.reach import Local
 from dtctl.transport.seam import Message
 from tests.agent.host import AgentHost, Conversation, Fields, shell
 from tests.waiting import eventually
@@ -18,7 +19,7 @@ from tests.waiting import eventually
 class Sending:
     """As much of a transport's session as sending needs."""
 
-    host = Host("h1", ssh=None)
+    host = Host("h1", Local())
     facts: Mapping[str, Any] = {}
 
     def __init__(self, talk: Conversation) -> None:

@@ -15,6 +15,7 @@ from dtctl.bundle import Bundle, FileEntry, Sender, scan
 from dtctl.bundle.chunks import CHUNK, Chunk, Chunks
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from dtctl.model import Host
+from dtctl.reach import Local
 from dtctl.transport.seam import Message
 
 
@@ -22,7 +23,7 @@ class Recorder:
     """A session whose agent only listens, or says what it is given to say."""
 
     def __init__(self, name: str = "h1", says: list[Message | Exception] | None = None, takes: int = 10**9) -> None:
-        self.host = Host(name, ssh=None)
+        self.host = Host(name, Local())
         self.facts: Mapping[str, Any] = {}
         self.sent: list[Message] = []
         self.says = says or []

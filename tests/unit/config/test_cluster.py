@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
-from dtctl.model import Cluster, Job, Recovery, SshSettings
+from dtctl.model import Cluster, Job, Recovery
+from dtctl.reach import SshSettings
 
 HEAD = """\
 name: digits
@@ -67,7 +68,7 @@ success: auto
     )
     assert list(cluster.hosts) == ["ps-a", "gpu-1", "gpu-2", "gpu-3", "gpu-4"]
     gpu_3 = cluster.hosts["gpu-3"]
-    assert gpu_3.ssh == SshSettings(target="10.0.0.23", user="train")
+    assert gpu_3.reach == SshSettings(target="10.0.0.23", user="train")
     assert (gpu_3.address, gpu_3.gpus) == ("192.168.7.23", 2)
     assert list(cluster.jobs) == ["ps", "worker", "evaluator"]
     assert cluster.jobs["ps"].hosts == ("ps-a", "ps-a")
@@ -89,7 +90,7 @@ success: auto
 
 def test_what_is_left_out_has_its_default(write: Path) -> None:
     cluster = load(write, ONE_WORKER)
-    assert cluster.hosts["a"].ssh == SshSettings(target="a")
+    assert cluster.hosts["a"].reach == SshSettings(target="a")
     assert (cluster.recovery, cluster.success, cluster.grace_s) == (Recovery(), "auto", 30.0)
     assert (cluster.checkpoint_dir, dict(cluster.dirs)) == (None, {})
     assert cluster.jobs["worker"].launch.dialect == "tensorflow"
@@ -113,13 +114,13 @@ def test_what_is_left_out_has_its_default(write: Path) -> None:
 )  # fmt: skip
 def test_a_host_overrides_the_defaults_of_ssh(write: Path, entry: str, settings: SshSettings | None) -> None:
     text = f"{HEAD}ssh: {{user: train, port: 2200}}\nhosts:\n  gpu: {entry}\njobs: {{worker: {{hosts: gpu}}}}\n"
-    assert load(write, text).hosts["gpu"].ssh == settings
+    assert load(write, text).hosts["gpu"].reach == settings
 
 
 def test_files_of_ssh_start_beside_the_cluster_file_or_at_home(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     text = ONE_WORKER + "ssh: {identity_file: ~/.ssh/id, known_hosts: keys/known, connect_timeout: 500ms}\n"
-    ssh = load(write, text).hosts["a"].ssh
+    ssh = load(write, text).hosts["a"].reach
     assert ssh == SshSettings(
         "a",
         identity_file="/home/ann/.ssh/id",
@@ -137,7 +138,7 @@ hosts:
 jobs: {{worker: {{hosts: "n[08-10]"}}}}
 """
     hosts = load(write, text).hosts
-    assert [host.ssh for host in hosts.values()] == [
+    assert [host.reach for host in hosts.values()] == [
         SshSettings("10.0.0.1", user="ann", identity_file="/keys/1"),
         SshSettings("10.0.0.2", user="ann", identity_file="/keys/2"),
         SshSettings("10.0.0.9", user="ann", identity_file="/keys/3"),
@@ -324,7 +325,7 @@ def test_code_and_env_file_start_beside_the_cluster_file(write: Path) -> None:
 
 def test_a_key_without_a_value_is_not_written(write: Path) -> None:
     cluster = load(write, ONE_WORKER + "dirs:\ngrace:\nssh: {user: , port: null}\n")
-    assert (cluster.grace_s, dict(cluster.dirs), cluster.hosts["a"].ssh) == (30.0, {}, SshSettings("a"))
+    assert (cluster.grace_s, dict(cluster.dirs), cluster.hosts["a"].reach) == (30.0, {}, SshSettings("a"))
 
 
 def test_similar_jobs_share_settings_by_merge_keys(write: Path) -> None:

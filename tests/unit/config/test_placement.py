@@ -11,7 +11,8 @@ from dtctl.config import placement
 from dtctl.config.placement import give_ports, place_tasks, read_spares
 from dtctl.config.sections import JobEntry
 from dtctl.config.yaml.document import Findings, dotted
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import Local, Reach, SshSettings
 
 
 class Noted(Findings):
@@ -45,7 +46,7 @@ def inventory(*names: str, **addresses: str) -> dict[str, Host]:
     return {
         name: Host(
             name=name,
-            ssh=None if name.startswith("here") else SshSettings(target=name),
+            reach=Local() if name.startswith("here") else SshSettings(target=name),
             address=addresses.get(name),
         )
         for name in named
@@ -162,14 +163,14 @@ def test_one_address_has_one_listener_on_a_port() -> None:
 
 def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
     hosts = inventory("a", b="10.0.0.1", c="10.0.0.1")
-    hosts["d"] = Host(name="d", ssh=SshSettings(target="c"), address=None)
+    hosts["d"] = Host(name="d", reach=SshSettings(target="c"), address=None)
     jobs = {"ps": job("b", "b"), "worker": job("d"), "other": job("c", "d")}
     assert ports(jobs, hosts, Noted()) == {"ps": [2222, 2223], "worker": [2222], "other": [2224, 2223]}
 
 
 def test_what_is_free_for_the_address_may_be_taken_on_the_machine() -> None:
     hosts = inventory(b="10.0.0.1", c="10.0.0.1")
-    hosts["d"] = Host(name="d", ssh=SshSettings(target="c"), address=None)
+    hosts["d"] = Host(name="d", reach=SshSettings(target="c"), address=None)
     jobs = {"ps": job("b", "b"), "worker": job("d", port=2224), "other": job("c")}
     assert ports(jobs, hosts, Noted()) == {"worker": [2224], "ps": [2222, 2223], "other": [2225]}
 
@@ -182,14 +183,12 @@ def test_what_is_free_for_the_address_may_be_taken_on_the_machine() -> None:
         (SshSettings(target="x"), SshSettings(target="y"), False),
         (SshSettings(target="x"), SshSettings(target="x", jump="gate"), False),
         (SshSettings(target="x", jump="one"), SshSettings(target="x", jump="other"), False),
-        (SshSettings(target="x"), None, False),
-        (None, None, True),
+        (SshSettings(target="x"), Local(), False),
+        (Local(), Local(), True),
     ],
 )
-def test_hosts_are_one_machine_when_ssh_goes_to_the_same_server(
-    one: SshSettings | None, other: SshSettings | None, same: bool
-) -> None:
-    hosts = {"a": Host(name="a", ssh=one), "b": Host(name="b", ssh=other)}
+def test_hosts_are_one_machine_when_ssh_goes_to_the_same_server(one: Reach, other: Reach, same: bool) -> None:
+    hosts = {"a": Host(name="a", reach=one), "b": Host(name="b", reach=other)}
     assert ports({"worker": job("a", "b")}, hosts, Noted()) == {"worker": [2222, 2223 if same else 2222]}
 
 

@@ -16,6 +16,7 @@ from dtctl.model import TaskId
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.memory.store import Memory
 from dtctl.plan.roster import plan_roster
+from dtctl.reach import SshSettings
 from tests.unit.coordinated import inventory
 
 TEXT = """
@@ -51,7 +52,7 @@ def moved(record: RunRecord, to: str) -> RunRecord:
 def test_a_run_that_has_moved_to_another_host_of_the_file_is_reached_there(project: Path) -> None:
     known = moved(Scope(user="me").record(), "c")
     assert list(known.hosts) == ["a", "c"] or set(known.hosts) == {"a", "c"}
-    assert known.way_to("c").ssh is not None
+    assert isinstance(known.way_to("c").reach, SshSettings)
 
 
 def test_hosts_without_a_task_are_remembered(project: Path) -> None:
@@ -69,8 +70,8 @@ def test_a_host_that_was_added_to_the_file_since_is_reached(project: Path) -> No
     assert "add d under hosts:" in refused.value.hint
     (project / "cluster.yaml").write_text(TEXT % "c: , d: {ssh: me@10.0.0.9}")
     reached = moved(Scope(identity=Path("/key")).record(), "d").way_to("d")
-    assert reached.ssh is not None
-    assert (reached.ssh.target, reached.ssh.identity_file) == ("10.0.0.9", "/key")
+    assert isinstance(reached.reach, SshSettings)
+    assert (reached.reach.target, reached.reach.identity_file) == ("10.0.0.9", "/key")
 
 
 def test_a_file_that_is_broken_now_does_not_take_the_run_away(project: Path) -> None:

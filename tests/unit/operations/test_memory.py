@@ -20,6 +20,7 @@ from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.memory.store import Memory
 from dtctl.places import check_private, make_private, open_regular
 from dtctl.plan.run import plan_run
+from dtctl.reach import Local, Other, Reach, SshSettings
 from tests.fuzz import cases
 from tests.unit.clusters import cluster
 
@@ -161,6 +162,35 @@ def test_a_record_that_was_saved_is_read_as_it_was(state: Path) -> None:
     assert (memory.current(), [one.run for one in memory.runs()]) == (None, ["digits-1"])
 
 
+def test_every_way_to_a_host_is_remembered(state: Path) -> None:
+    a, b, c, *_ = record().hosts
+    ways: dict[str, Reach] = {
+        a: Local(),
+        b: Other("tunnel", {"number": "7"}),
+        c: SshSettings("c.lan", port=2200, jump="gate"),
+    }
+    known = record("digits-1")
+    hosts = {name: replace(host, reach=ways.get(name, host.reach)) for name, host in known.hosts.items()}
+    Memory().save(replace(known, hosts=hosts))
+    loaded = Memory().load("digits-1")
+    assert loaded is not None
+    assert {name: loaded.hosts[name].reach for name in ways} == ways
+
+
+@pytest.mark.parametrize(("said", "reach"), [(None, Local()), ({"target": "a", "user": "me"}, SshSettings("a", "me"))])
+def test_a_record_of_an_earlier_version_is_read(state: Path, said: object, reach: Reach) -> None:
+    Memory().save(record("digits-1"))
+    file = state / "runs" / "digits-1.json"
+    data = json.loads(file.read_text())
+    for host in data["hosts"]:
+        del host["reach"]
+        host["ssh"] = said
+    file.write_text(json.dumps(data))
+    loaded = Memory().load("digits-1")
+    assert loaded is not None
+    assert {host.reach for host in loaded.hosts.values()} == {reach}
+
+
 def test_a_run_that_came_to_nothing_leaves_the_memory_as_it_was(state: Path) -> None:
     memory = Memory()
     memory.save(record("digits-1"))
@@ -178,14 +208,19 @@ def damaged(**changes: Any) -> str:
 HOST = record().to_json()["hosts"][0]
 
 
+def reached(**settings: object) -> str:
+    return damaged(hosts=[{**HOST, "reach": settings}])
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "", "null", "[]", "1", "{", '"x"', "[" * 100_000, "\0", "{}", '{"version": 1}', damaged(created="now"),
         damaged(created=float("nan")), damaged(roster=[["worker:0", "nowhere"]]), damaged(roster=[["nonsense", "a"]]),
         damaged(roster=5), damaged(hosts=[5]), damaged(hosts=[{**HOST, "name": ["a"]}]), damaged(lead="boss:7"),
-        damaged(hosts=[{**HOST, "ssh": {"target": 5}}]), damaged(hosts=[{**HOST, "ssh": {"target": "a", "port": "x"}}]),
-        damaged(hosts=[{**HOST, "ssh": {"target": "a", "host_keys": "off"}}]), damaged(success=["x"]),
+        reached(transport="ssh", target=5), reached(transport="ssh", target="a", port="x"), reached(transport=5),
+        reached(transport="ssh", target="a", host_keys="off"), reached(transport="local", target="a"), reached(),
+        reached(transport="other", settings={"a": 1}), damaged(success=["x"]),
         damaged(cluster=None), damaged(run=7), damaged(servers=["x:9"]), damaged(file=5), damaged(replaced=[1]),
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
     ],

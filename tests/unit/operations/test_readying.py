@@ -15,6 +15,7 @@ from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.push import push
 from dtctl.operations.starting import readying
 from dtctl.operations.starting.readying import converse
+from dtctl.reach import Local
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -30,7 +31,7 @@ def sender(tmp_path: Path) -> Sender:
 
 def conversation(frames: Frames, sender: Sender | None, until: str = "result") -> list[Progress]:
     """What is told of it."""
-    session = FakeSession(Host("gpu-3", None), lambda _, fields: frames if fields["type"] == "go" else [])
+    session = FakeSession(Host("gpu-3", Local()), lambda _, fields: frames if fields["type"] == "go" else [])
     session.send({"type": "go"})
     told: list[Progress] = []
     converse(session, sender, told.append, until=until)

@@ -17,6 +17,7 @@ from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.up import Start, up
 from dtctl.plan.run import plan_run
+from dtctl.reach import Local
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 
@@ -327,7 +328,7 @@ def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_ba
     def full(record: RunRecord) -> None:
         raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
 
-    hosts = {name: replace(host, ssh=None) for name, host in launch.record.hosts.items()}
+    hosts = {name: replace(host, reach=Local()) for name, host in launch.record.hosts.items()}
     transport = FakeTransport(willing)
     with pytest.raises(PreflightError, match="cannot be remembered"):
         up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, full)

@@ -18,6 +18,7 @@ from dtctl.plan.marks import shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec
 from dtctl.plan.values import Coordinator, RunPlan, TaskPlan
+from dtctl.reach import Local
 from tests.unit.clusters import cluster, job, ssh_host
 
 NAMES = {name: f"{name}.example" for name in "abcd"}
@@ -237,7 +238,7 @@ def test_an_address_of_its_own_is_what_the_others_are_given() -> None:
 
 def test_a_local_host_among_others_needs_an_address() -> None:
     with pytest.raises(PreflightError, match="host b is local"):
-        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a"), Host("b", None)]))
+        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a"), Host("b", Local())]))
 
 
 def test_on_this_machine_every_task_has_a_port_of_its_own_that_is_free() -> None:

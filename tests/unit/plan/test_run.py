@@ -12,6 +12,7 @@ from dtctl.model import Host, Launch, Recovery, Trainer
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.marks import shown
 from dtctl.plan.values import TaskPlan
+from dtctl.reach import Local
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.plan.test_plan import planned, task
 
@@ -46,7 +47,7 @@ def test_the_interpreter_is_the_hosts_or_the_trainers_or_the_venvs(
 
 def test_a_local_host_beside_others_has_this_machines_interpreter_and_its_own_address() -> None:
     launch = Launch(command=("python",))
-    hosts = [ssh_host("a"), Host("b", None, address="10.0.0.9")]
+    hosts = [ssh_host("a"), Host("b", Local(), address="10.0.0.9")]
     plan = planned(cluster(job("worker", ["a", "b"], [1, 2], launch=launch), hosts=hosts))
     assert [(one.argv[0], one.address) for one in plan.tasks] == [
         ("python3", "a.example:1"),
@@ -57,11 +58,11 @@ def test_a_local_host_beside_others_has_this_machines_interpreter_and_its_own_ad
 def test_a_local_host_without_an_address_is_loopback_only_among_its_like() -> None:
     plan = planned(on_this_machine(cluster(), lambda port: True))
     assert {one.address.partition(":")[0] for one in plan.tasks} == {"127.0.0.1"}
-    hosts = [Host("a", None, address="10.0.0.1"), Host("b", None)]
+    hosts = [Host("a", Local(), address="10.0.0.1"), Host("b", Local())]
     plan = planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=hosts))
     assert [one.address for one in plan.tasks] == ["10.0.0.1:1", "127.0.0.1:2"]
     with pytest.raises(PreflightError, match="host b is local"):
-        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a", address="x"), Host("b", None)]))
+        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a", address="x"), Host("b", Local())]))
 
 
 @pytest.mark.parametrize(

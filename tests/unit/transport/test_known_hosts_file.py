@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dtctl.config import load_cluster
 from dtctl.config.known_hosts import why_not_written
 from dtctl.errors import ConfigError, HostKeyError, TransportError, UsageError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh import known_hosts_file
 from dtctl.transport.ssh.connection import HostKeys
 from dtctl.transport.ssh.errors import Destination

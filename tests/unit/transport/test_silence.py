@@ -13,6 +13,7 @@ from dtctl.model import Host
 from dtctl.operations.asking import conversation
 from dtctl.operations.asking.conversation import said
 from dtctl.operations.status import status_of_hosts
+from dtctl.reach import Local
 from dtctl.transport import silence, stream
 from dtctl.transport.seam import Session
 from dtctl.transport.silence import Silence
@@ -74,7 +75,7 @@ def greeted(script: Iterator[bytes], told: Told | None = None, *, deaf: bool = F
             told.append((host, silent_s, limit_s))
 
     source = Scripted(whole())
-    session = StreamSession(Host("gpu-3", None), source, waiting)
+    session = StreamSession(Host("gpu-3", Local()), source, waiting)
     session.greet(b"")
     source._deaf = deaf
     return session
@@ -96,7 +97,7 @@ def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
 
 def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
     told: Told = []
-    session = StreamSession(Host("gpu-3", None), Scripted(iter([b"Welcome!"])), lambda *what: told.append(what))
+    session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: told.append(what))
     with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
         session.greet(b"")
     assert told == [("gpu-3", 0.1, 0.6)]
@@ -104,7 +105,7 @@ def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
 
 
 def test_noise_that_never_ends_is_no_greeting() -> None:
-    session = StreamSession(Host("gpu-3", None), Scripted(again(b"." * 1000)))
+    session = StreamSession(Host("gpu-3", Local()), Scripted(again(b"." * 1000)))
     with pytest.raises(TransportError, match="did not answer"):
         session.greet(b"")
 
@@ -187,7 +188,7 @@ def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object
 def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
     script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
     with pytest.raises(TransportError, match="gpu-3 sent an invalid `greeting`: pid"):
-        StreamSession(Host("gpu-3", None), Scripted(script)).greet(b"")
+        StreamSession(Host("gpu-3", Local()), Scripted(script)).greet(b"")
 
 
 def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

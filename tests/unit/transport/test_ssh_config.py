@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import TransportError, UsageError
-from dtctl.model import Host, SshSettings
+from dtctl.model import Host
+from dtctl.reach import SshSettings
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target, ssh_hostname
 from dtctl.transport.ssh.openssh import ssh_command
 

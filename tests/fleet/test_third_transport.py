@@ -1,0 +1,77 @@
+"""A transport that dtctl does not bring along: one file behind the seam, and its name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.desk import Desk, desk
+from tests.fleet.test_run import CLUSTER
+from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.fleet
+
+PROJECT = Path(__file__).parents[2]
+DTCTL = "import tests.hosts.nsenter; from dtctl.cli import main; main()"
+
+
+class DeskWithNsenter(Desk):
+    @staticmethod
+    def argv(*words: str) -> list[str]:
+        return [sys.executable, "-c", DTCTL, *words]
+
+
+@pytest.fixture
+def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
+    """A desk that knows no host by SSH. When the test is over nothing of ours runs on any host."""
+    with desk(tmp_path / "home", kind=DeskWithNsenter) as made:
+        made.env["PYTHONPATH"] = str(PROJECT)
+        yield made
+    for host in fleet.hosts:
+        eventually(lambda: not host.processes(), what=f"nothing to be left on {host.name}")  # noqa: B023
+
+
+def entry(host: str, fleet: Fleet) -> str:
+    made = fleet[host]
+    settings = f"{{pid: {made.box.init}, uid: {made.login.uid}, home: {made.login.home_inside}}}"
+    return f"  {host}: {{address: {made.address}, transport: {{nsenter: {settings}}}}}\n"
+
+
+def test_a_run_is_started_watched_and_stopped_over_it(user: Desk, fleet: Fleet) -> None:
+    hosts = "hosts:\n" + "".join(entry(host.name, fleet) for host in fleet.hosts)
+    file = user.write_cluster(CLUSTER, hosts=hosts)
+    user.dtctl("up")
+    assert set(user.states().values()) == {"running"}
+    file.unlink()  # the record of the run knows how its hosts are reached
+    assert all("sshd" not in line for line in fleet["gpu-3"].processes())
+    assert "worker:3 step" in user.dtctl("logs", "worker:3")
+    assert "gpu-2" in user.dtctl("exec", "@gpu-2", "--", "hostname")
+    refused = user.run("ssh", "gpu-1")
+    assert (refused.returncode, "gpu-1 is reached by nsenter, not by SSH" in refused.stderr) == (2, True)
+    user.dtctl("restart", "worker:1")
+    eventually(lambda: user.task("worker:1")["attempt"] == 2 and user.task("worker:1")["state"] == "running")
+    assert user.dtctl("stop") == "6 tasks stopped, 0 left\n"
+
+
+def test_a_host_that_cannot_be_entered_is_named(user: Desk, fleet: Fleet) -> None:
+    hosts = "".join(entry(host.name, fleet) for host in fleet.hosts[:3])
+    gone = entry("gpu-4", fleet).replace(f"pid: {fleet['gpu-4'].box.init}", "pid: 4194305")  # above any pid_max
+    user.write_cluster(CLUSTER, hosts=f"hosts:\n{hosts}{gone}")
+    done = user.run("up")
+    assert done.returncode == 4
+    assert "cannot prepare on 1 of 4 hosts" in done.stderr
+    assert "the agent does not start on gpu-4" in done.stderr
+
+
+def test_an_unfit_entry_is_told_in_its_place(user: Desk, fleet: Fleet) -> None:
+    user.write_cluster(CLUSTER, hosts="hosts:\n  gpu-1: {transport: nsenter}\n  gpu-[2-4]:\n")
+    done = user.run("validate")
+    assert done.returncode == 3
+    assert "hosts.gpu-1.transport is nsenter, expected {nsenter: {pid: ..., uid: ..., home: ...}}" in done.stderr
+    settings = "{transport: {nsenter: {pid: 1, uid: 2, home: /}}}"
+    user.write_cluster(CLUSTER, hosts=f"hosts:\n  gpu-1: {settings}\n  gpu-[2-4]:\n")
+    assert "hosts.gpu-1 has no address" in user.run("validate").stderr

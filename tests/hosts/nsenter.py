@@ -1,0 +1,33 @@
+"""A transport of the tests' own: agents on hosts of a fleet, entered as root from outside, without SSH."""
+
+from __future__ import annotations
+
+from dtctl.errors import TransportError
+from dtctl.model import Host
+from dtctl.reach import TRANSPORTS, Other, TransportKind
+from dtctl.transport.child import Child, ChildStream
+from dtctl.transport.means import Means
+from dtctl.transport.payload import LOADER
+from dtctl.transport.seam import Session
+from dtctl.transport.stream import converse
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class NsenterTransport:
+    def __init__(self, means: Means) -> None:
+        self._waiting = means.waiting
+
+    def open(self, host: Host) -> Session:
+        assert isinstance(host.reach, Other)
+        pid, uid, home = (host.reach.settings[name] for name in ("pid", "uid", "home"))
+        become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        place = ["env", "--ignore-environment", f"--chdir={home}", f"HOME={home}", f"PATH={PATH}"]
+        try:
+            child = Child(["nsenter", f"--target={pid}", "--all", *become, *place, "sh", "-c", LOADER])
+        except OSError as error:
+            raise TransportError(f"cannot enter {host.name}: nsenter: {error.strerror}") from error
+        return converse(host, ChildStream(child), self._waiting)
+
+
+TRANSPORTS["nsenter"] = TransportKind(f"{__name__}:NsenterTransport", settings=("pid", "uid", "home"))
