@@ -100,7 +100,7 @@ def test_logs_tell_when_each_line_was_written(running: Desk) -> None:
 def test_a_wait_that_is_over_before_the_run_exits_with_124(running: Desk) -> None:
     done = running.run("wait", "--timeout", "500ms")
     assert done.returncode == 124
-    assert "the run goes on" in done.stderr
+    assert "the run continues" in done.stderr
     assert set(running.states().values()) == {"running"}
     assert running.run("wait", "--timeout", "soon").returncode == 2
 
@@ -111,7 +111,7 @@ def test_a_command_that_is_told_to_terminate_exits_with_143(running: Desk) -> No
         following.send_signal(signal.SIGTERM)
         rest, _ = following.communicate()
     assert following.returncode == 143
-    assert "the run goes on" in rest
+    assert "the run continues" in rest
     assert set(running.states().values()) == {"running"}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Because, Fact
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
 from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
 from dtctl.agent.supervise import task as supervised
@@ -59,7 +60,7 @@ class SimObservation:
 
     def __init__(self, task: SimTask, began: float) -> None:
         self._task, self._began = task, began
-        self.hung: Any = None
+        self.hung: Fact | None = None
 
     def sees_ready(self, now: float) -> bool:
         entry = self._task.entry
@@ -67,7 +68,7 @@ class SimObservation:
         entry["ready"] = entry["ready"] or is_new
         return is_new
 
-    def look(self, now: float, wall: float) -> Any:
+    def look(self, now: float, wall: float) -> Fact | None:
         return self.hung
 
     def has_news(self) -> bool:
@@ -84,6 +85,7 @@ class SimTask:
         self.ready_s = 1.0
         self.intent = made(Intent, want="hold")
         self.stubborn = False
+        self.events: list[dict[str, Any]] = []
         self.entry = made(Entry, since=wall)
         own = comes_back_alone(place["role"], place["scope"])
         described = made(TaskSpec, id=place["task"], argv=["x"], env={}, secrets=[], code=False, own=own)
@@ -105,7 +107,7 @@ class SimTask:
         self._attempt.dies(ending, wall)
         self.step(now, wall)
 
-    def hang(self, verdict: Any) -> None:
+    def hang(self, verdict: Fact) -> None:
         """From now on the watchdog takes this attempt for hung."""
         self._task._observation.hung = verdict  # type: ignore[union-attr]
 
@@ -114,8 +116,11 @@ class _Around(Surroundings):
     """Nothing is launched, and what is observed is simulated."""
 
     def __init__(self, task: SimTask, spec: Spec) -> None:
-        super().__init__("/simulated", spec, {}, {}, None, lambda *_: None, lambda _: None)
+        super().__init__("/simulated", spec, {}, {}, None, self._note, lambda _: None)
         self._task = task
+
+    def _note(self, task: str, before: str, after: str, attempt: int, why: Because) -> None:
+        self._task.events.append({"task": task, "from": before, "to": after, **why})
 
     def observe(self, task: str, attempt: Any, entry: Entry, port: int | None, now: float) -> Any:
         return SimObservation(self._task, now)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dtctl.agent.coordinate import incidents
 from dtctl.agent.coordinate.view import View
+from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.whole_run import Incident
 from tests.unit.agent.coordinate import views
 
-WHY: Any = "killed by SIGKILL"
+WHY = [fact("killed", signal=9)]
 
 
 def lost(view: View, task: str, *others: str, wall: float = 1010.0) -> Incident:

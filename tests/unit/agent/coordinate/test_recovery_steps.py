@@ -11,6 +11,7 @@ from dtctl.agent.coordinate.services import Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import Past
 from tests.unit.agent.coordinate import views
 
@@ -395,7 +396,7 @@ def hung(**fields: Any) -> Run:
 
 
 def stalled(run: Run) -> None:
-    views.told(run.view, "worker:0", reason="stalled: no sign of progress for 5 min")
+    views.told(run.view, "worker:0", **because([fact("stalled", seconds=300)]))
 
 
 @pytest.mark.parametrize(("stall_s", "limit_s"), [(None, SILENCE_S), (20.0, SILENCE_S), (300.0, 300.0)])

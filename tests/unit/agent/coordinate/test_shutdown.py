@@ -9,6 +9,7 @@ import pytest
 from dtctl.agent.coordinate.shutdown import END_LIMIT_S, Shutdown
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import because, fact, headline
 from dtctl.agent.records.run_state import How
 from tests.unit.agent.coordinate import views
 
@@ -120,8 +121,8 @@ def test_a_host_is_done_when_its_tasks_have_ended_and_are_wanted_to() -> None:
 
 def test_a_success_is_told_with_its_name_and_a_failure_with_its_cause() -> None:
     view, _ = decided("Succeeded")
-    assert {intent["reason"] for intent in view.intents.values()} == {"the run has succeeded"}
+    assert {headline(intent["why"]) for intent in view.intents.values()} == {"run_succeeded"}
     view = views.running()
-    view.data["condition"].update({"type": "Failed", "reason": "worker:0 failed"})
+    view.data["condition"].update({"type": "Failed", **because([fact("task_failed", task="worker:0")])})
     Shutdown(view, 100.0).step(100.0)
-    assert view.intents["worker:0"]["reason"] == "the run has failed: worker:0 failed"
+    assert [one["kind"] for one in view.intents["worker:0"]["why"]] == ["run_failed", "task_failed"]

@@ -12,6 +12,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.reasons import Fact, sentence
 from dtctl.agent.records.run_state import Ending, How
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
@@ -147,15 +148,17 @@ class World:
         self._make_coordinator(checked(RunView, json.loads(json.dumps(self.data))))
         self.coordinator.resume(self.now, self.wall)
 
-    def die(self, *names: str, signal: int = 9, code: int | None = None) -> None:
-        """Their processes have ended by themselves."""
+    def die(self, *names: str, signal: int = 9, code: int | None = None, why: Fact | None = None) -> None:
+        """Their processes have ended by themselves; `why` as the only thing that is known of it."""
         ending = made(Ending, code=code, signal=None if code is not None else signal)
+        if why is not None:
+            ending = made(Ending, error=sentence([why]), why=[why])
         for name in names:
             self.tasks[name].die(self.now, self.wall, ending)
 
-    def hang(self, name: str) -> None:
+    def hang(self, name: str, why: Fact) -> None:
         """The watchdog takes it for hung."""
-        self.tasks[name].hang("no sign of progress for 5 min")
+        self.tasks[name].hang(why)
 
     def crash(self, host: str) -> None:
         """The machine is gone with all that runs on it."""
