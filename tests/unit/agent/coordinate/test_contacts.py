@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dtctl.agent.coordinate.contacts import DIAL_AGAIN_S, Contacts
 from dtctl.agent.coordinate.view import View
+from dtctl.agent.records.reasons import Fact, fact
 from tests.unit.agent.coordinate import views
 
 
@@ -17,8 +16,10 @@ class Told:
         self.hosts: list[str] = []
         self.contacts = Contacts(self.view, self._tell)
 
-    def _tell(self, *_: Any, host: str, **__: Any) -> None:
+    def _tell(self, kind: str, why: list[Fact], *, host: str) -> None:
+        assert kind == "contact"
         self.hosts.append(host)
+        self.last = why[0]
 
     @property
     def connected(self) -> set[str]:
@@ -57,8 +58,10 @@ def test_who_comes_is_in_touch_and_told_only_if_it_was_missed() -> None:
     assert (told.connected, told.view.hosts["a"]["over"], told.hosts) == ({"a"}, False, [])
     told.contacts.lose("a", 105.0, "no word", is_done=False)
     assert (told.connected, told.contacts.away, told.hosts) == (set(), {"a": 105.0}, ["a"])
+    assert told.last == fact("away", host="a", text="no word")
     told.contacts.greet("a", 110.0)
     assert (told.connected, told.contacts.away, told.hosts) == ({"a"}, {}, ["a", "a"])
+    assert told.last == fact("back", host="a", seconds=5.0)
     told.contacts.greet("a", 111.0)
     assert told.hosts == ["a", "a"]
 
