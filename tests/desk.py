@@ -131,12 +131,14 @@ class Desk:
 
 
 @contextmanager
-def desk(home: Path, *, name: str = "demo", elsewhere: Callable[[], object] = lambda: True) -> Iterator[Desk]:
+def desk(
+    home: Path, *, name: str = "demo", kind: type[Desk] = Desk, elsewhere: Callable[[], object] = lambda: True
+) -> Iterator[Desk]:
     """A desk whose processes must all have ended when the test is over.
 
     It takes down what still runs first; `elsewhere` tells whether something does on other machines.
     """
-    made = Desk(home, name=name)
+    made = kind(home, name=name)
     try:
         yield made
         if made.processes() or elsewhere():

@@ -144,7 +144,7 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
     assert one["begun"] is None
     run.back("worker:0")
     run.step(103.0, 1013.0)
-    assert (one["begun"], one["back_to"]) == (1013.0, None)
+    assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1013.0, None]
     views.told(run.view, "worker:0", step=501)
     run.step(104.0, 1014.0)
     assert one["recovered"] == 1014.0
@@ -188,7 +188,7 @@ def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left(
     assert one["begun"] is None
     run.view.hosts["d"]["connected"] = True
     run.step(101.0, 1012.0)
-    assert (one["begun"], one["back_to"]) == (1012.0, 100)
+    assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1012.0, 100]
     assert run.view.data["warnings"] == ["one was damaged"], "before the lead starts, damaged checkpoints go"
 
 

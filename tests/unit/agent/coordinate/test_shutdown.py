@@ -123,6 +123,7 @@ def test_a_success_is_told_with_its_name_and_a_failure_with_its_cause() -> None:
     view, _ = decided("Succeeded")
     assert {headline(intent["why"]) for intent in view.intents.values()} == {"run_succeeded"}
     view = views.running()
-    view.data["condition"].update({"type": "Failed", **because([fact("task_failed", task="worker:0")])})
+    failed: Any = {"type": "Failed", **because([fact("task_failed", task="worker:0")])}
+    view.data["condition"].update(failed)
     Shutdown(view, 100.0).step(100.0)
     assert [one["kind"] for one in view.intents["worker:0"]["why"]] == ["run_failed", "task_failed"]

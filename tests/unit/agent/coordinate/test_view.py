@@ -50,7 +50,7 @@ def test_a_host_may_speak_of_its_own_tasks_all_of_them_and_of_no_others() -> Non
     assert "state of a" in str(view.problem("d", said(view, "d", of="a")))
     for tasks, odd in ((["worker:0"], "worker:1"), (["worker:0", "worker:1", "ps:0"], "ps:0")):
         assert odd in str(view.problem("d", said(view, "d", tasks=tasks)))
-    other = {**said(view, "d"), "intents": said(view, "d", tasks=["worker:0"])["intents"]}
+    other: Any = {**said(view, "d"), "intents": said(view, "d", tasks=["worker:0"])["intents"]}
     assert "intents" in str(view.problem("d", other))
     every = str(view.problem("a", said(view, "a", tasks=["chief:0", "ps:0", "ps:1", "worker:0", "worker:1"])))
     assert all(task in every for task in ("chief:0", "ps:1", "worker:0"))
