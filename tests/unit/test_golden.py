@@ -70,9 +70,7 @@ def test_a_move_within_a_file_changes_nothing() -> None:
     assert golden.read(one) == golden.read(two) == {"a.py": {"first one", "second one"}}
 
 
-TRANSLATED = re.compile(
-    r"goes on on|of (it|them) that (is|are) (its|their) own|has been had|that were none"
-)
+TRANSLATED = re.compile(r"goes on on|of (it|them) that (is|are) (its|their) own|has been had|that were none")
 """Turns of another language that have stood here."""
 
 

@@ -1,5 +1,6 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
+from . import requests
 from .kinds import AtMost, Dict, List, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .spec import Inventory
@@ -20,6 +21,10 @@ from .words import (
     Tasks,
     TaskState,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
@@ -123,7 +128,7 @@ class Started(Record):
 
 
 class States(Record):
-    """The state of one host's tasks, or of the whole run."""
+    """The state of one host's tasks, and on the coordinator's host that of the whole run."""
 
     run: Name
     state: Usual[Optional[State], None]
@@ -167,7 +172,7 @@ class PushResult(Record):
 
 
 class StatusResult(Record):
-    """`run` null: there is none. `coordination` null: it was not asked for, or is not known here."""
+    """`run` null: there is none. `coordination`: on the host of the coordinator, where that answers."""
 
     run: Optional[Name]
     time: Epoch
@@ -177,8 +182,10 @@ class StatusResult(Record):
     inventory: Usual[Optional[Inventory], None]
     state: Usual[Optional[State], None]
     intents: Usual[Intents, {}]
-    """What is wanted of this host's tasks; none where a whole run is told, which holds them all."""
+    """What is wanted of this host's tasks."""
     coordination: Usual[Optional[RunView], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
     checkpoints: Usual[Reports, []]
 
 
@@ -236,13 +243,17 @@ class StopResult(Record):
     stopped: Tasks
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
+    waiting: Usual[Tasks, []]
+    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
     survivors: Survivors
     omitted: Usual[Count, 0]
     """Survivors that the list has no room for."""
     unreached: Usual[AtMost[List[Name], 4096], []]
     """Hosts that are away and where tasks have not ended."""
     coordination: Usual[Optional[RunView], None]
-    inventory: Usual[Optional[Inventory], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
+    inventory: Inventory
 
 
 class RestartResult(Record):
@@ -252,7 +263,9 @@ class RestartResult(Record):
     tasks: Entries
     unreached: Usual[AtMost[List[Name], 4096], []]
     coordination: Usual[Optional[RunView], None]
-    inventory: Usual[Optional[Inventory], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
+    inventory: Inventory
 
 
 class DownResult(Record):
@@ -333,17 +346,28 @@ FRAMES = {
 }
 """By their types. That of a `result` is the request's."""
 
-RESULTS = {
-    "up": UpResult,
-    "push": PushResult,
-    "status": StatusResult,
-    "watch": RunResult,
-    "logs": RunResult,
-    "runs": RunsResult,
-    "stop": StopResult,
-    "restart": RestartResult,
-    "down": DownResult,
-    "exec": ExecResult,
-    "events": EventsResult,
-    "gc": GcResult,
+
+class Exchange:
+    """A request: the module and function in requests/ that is given it, what it holds, and what the answer holds."""
+
+    def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
+        self.handler = handler
+        self.request = request
+        self.result = result
+
+
+EXCHANGES = {
+    "up": Exchange("up.up", requests.UpRequest, UpResult),
+    "push": Exchange("up.push", requests.PushRequest, PushResult),
+    "status": Exchange("status.status", requests.StatusRequest, StatusResult),
+    "watch": Exchange("status.watch", requests.WatchRequest, RunResult),
+    "logs": Exchange("status.logs", requests.LogsRequest, RunResult),
+    "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
+    "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
+    "restart": Exchange("restart.restart", requests.RestartRequest, RestartResult),
+    "down": Exchange("down.down", requests.DownRequest, DownResult),
+    "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
+    "events": Exchange("events.events", requests.EventsRequest, EventsResult),
+    "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
 }
+"""By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""
