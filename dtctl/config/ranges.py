@@ -29,7 +29,7 @@ def expand(text: str) -> list[str]:
 
 
 def count(text: str) -> int:
-    """How many names `expand` makes of it, without making them. Raises UsageError."""
+    """How many names `expand` would make of it. Raises UsageError."""
     total = 0
     for part in _parts(text):
         if not part:

@@ -356,7 +356,7 @@ def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
         from dtctl.config.ranges import fold
 
         raise PreflightError(
-            f"run {min(runs)} goes on on {fold(unchanged)}, but not on {fold(others or prepared)}",
+            f"run {min(runs)} continues on {fold(unchanged)}, but not on {fold(others or prepared)}",
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()

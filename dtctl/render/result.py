@@ -63,7 +63,7 @@ def show_replacement(exchange: Replacement) -> None:
     )
     if exchange.moves_the_lead:
         show_warning(
-            f"the lead moved with {old}: training goes on from its checkpoints only if {new} has the same directory",
+            f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
             hint="dtctl checkpoints    shows what is there",
         )
 

@@ -1,4 +1,4 @@
-"""How a run stands: one line on the whole, a table of its tasks, and what it has been through."""
+"""How a run is doing: one line on the whole, a table of its tasks, and what has happened to it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def status_table(status: RunStatus) -> Table:
 
 
 def more_lines(status: RunStatus) -> list[str]:
-    """What the table does not tell: who is awaited, what was lost, what is odd, and the newest checkpoint."""
+    """What the table does not show: who is awaited, what was lost, what is odd, and the newest checkpoint."""
     told = status.coordination
     if told is None:
         return checkpoint_lines(status)

@@ -32,7 +32,7 @@ class Contacts:
             host["connected"] = False
 
     def expect(self, now: float) -> None:
-        """Who was in touch with an earlier coordinator is to come to this one."""
+        """Expects the hosts that were in touch with an earlier coordinator to come to this one."""
         own = self._view.own_host
         known = [host for host, known in self._view.hosts.items() if known["state"] is not None and not known["over"]]
         self.away.update((host, now) for host in known if host != own)

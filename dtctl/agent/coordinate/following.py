@@ -54,7 +54,7 @@ class Following:
         return self._dialer.due()
 
     def close(self) -> None:
-        """What was told last still arrives."""
+        """The last messages still arrive."""
         self._dialer.close()
 
     def _hear(self, message: FromDialer, now: float, state: State, intent: Followed, wanted: Intents) -> None:
@@ -75,7 +75,7 @@ class Following:
             self.connected = False
 
     def _tell(self, state: State, intent: Followed) -> None:
-        """Events before the state that they have led to: whoever has heard the last state has the whole story."""
+        """Events come before the state that they led to: who has heard the last state has the whole story."""
         assert self._events is not None
         while self._events < self._files.events.count:
             events = events_since(self._files.events, self._events)

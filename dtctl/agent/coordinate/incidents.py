@@ -1,4 +1,4 @@
-"""One loss and what became of it: the entries of `incidents` in cluster.json, as recovery makes and follows them."""
+"""Losses and what became of them: the entries of `incidents` in cluster.json."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def still_open(view: View) -> Iterator[Incident]:
 
 
 def waiting(view: View) -> Iterator[Incident]:
-    """Those whose tasks are being cleared away, or wait for the end of a delay."""
+    """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
     return (one for one in still_open(view) if one["begun"] is None)
 
 
@@ -62,7 +62,7 @@ def of_task(view: View, task: str) -> Optional[Incident]:
 
 
 def begin(view: View, incident: Incident, wall: float) -> None:
-    """From now on its tasks may start. What was told until now is no sign of recovery."""
+    """From now on its tasks may start. Steps told before now are no sign of recovery."""
     incident["begun"] = wall
     incident["told"] = {task: view.entry(task)["step"] for task in _trainers(view)}
 

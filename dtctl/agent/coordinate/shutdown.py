@@ -1,4 +1,4 @@
-"""How a run whose outcome is decided comes to its end on every host: servers last, and no host forgotten."""
+"""Ends a run whose outcome is decided on every host: servers last, and no host forgotten."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from .view import View
 
 END_LIMIT_S = 15.0
-"""After the grace period servers do not wait for the others any longer: what is left then cannot be ended."""
+"""How long servers wait for the others after the grace period: what is left then cannot be ended."""
 
 
 class Shutdown:
-    """Of one decided run; all times are of the monotonic clock. At its end every task's intent is `stop`."""
+    """Shuts down one decided run; times are of the monotonic clock. In the end every task's intent is `stop`."""
 
     def __init__(self, view: View, now: float) -> None:
         self._view = view
@@ -65,7 +65,7 @@ class Shutdown:
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:
-        """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
+        """Tasks that still run and are not servers. Hosts that are away are not waited for: they are told later."""
         view = self._view
         return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
 

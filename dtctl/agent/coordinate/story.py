@@ -20,7 +20,7 @@ _BATCH = 1000
 
 
 class Story:
-    """Also knows which events of each host it holds, by their indexes in that host's events.jsonl."""
+    """Also knows which events of each host it has, by their indexes in that host's events.jsonl."""
 
     def __init__(self, path: str) -> None:
         self._log = EventLog(path)

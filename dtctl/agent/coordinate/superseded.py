@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
-    """Of all older runs of the cluster that this host has coordinated and still has the files of."""
+    """Identities of all older runs of the cluster that this host has coordinated and still has the files of."""
     found = []
     for other in revival.every(files.root):
         try:
@@ -50,7 +50,7 @@ def _is_before(other: Spec, spec: Spec) -> bool:
 
 
 def last_words(hello: Hello) -> Tuple[List[Message], bool]:
-    """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before."""
+    """Messages that tell an agent of such a run to stop all its tasks and go. False if it has done so before."""
     told: Intents = {}
     for task, intent in hello["intents"].items():
         if intent["want"] != "stop":

@@ -82,7 +82,7 @@ class View:
         return self.data["intents"]
 
     def problem(self, host: str, told: Told) -> Optional[str]:
-        """Why what a host tells cannot be so: it speaks of its own tasks, all of them, and of no other's."""
+        """Why a host's message cannot be true: it must tell all of its own tasks, and no others."""
         own, state = set(self.tasks_on(host)), told["state"]
         if (state["run"], state["host"]) != (self.spec["run"], host):
             return "it tells the state of %s in run %s" % (state["host"], state["run"])
@@ -93,7 +93,7 @@ class View:
         return None
 
     def problem_of_events(self, host: str, events: Events) -> Optional[str]:
-        """The same of what a host tells of the past."""
+        """The same for what a host tells of the past."""
         for event in events["events"]:
             if event is not None and event["task"] not in self.tasks_on(host):
                 return "it tells of %s, which is not its own task" % event["task"]

@@ -39,7 +39,7 @@ def _binds(family: int, address: str, port: int) -> bool:
 
 
 def holder(port: int) -> str:
-    """Who listens there, in words. /proc does not tell us which process of another user it is."""
+    """Who listens there, in words. /proc does not show which process of another user it is."""
     inodes = listening(port)
     for name in sorted(os.listdir("/proc")) if inodes else ():
         if name.isdigit() and holds(name, inodes):

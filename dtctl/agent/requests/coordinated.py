@@ -26,7 +26,7 @@ BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
 
 AWAY_S = 30.0
-"""A host that was not heard for so long keeps nobody from calling a decided run over."""
+"""A decided run counts as over although a host has not been heard for this long."""
 
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
@@ -174,7 +174,7 @@ class WholeRun:
 
 
 def _book(path: str) -> RequestBook:
-    """requests.json. One that is damaged is put aside: what was in it nobody can carry out."""
+    """Reads requests.json. A damaged one is put aside: nobody can carry out what was in it."""
     try:
         book = paths.read_record(path, RequestBook)
     except paths.Damaged:

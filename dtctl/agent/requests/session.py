@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..records import answers
 
 LONGEST_TEXT = 65_536
-"""Of an error, as records.answers.Text says."""
+"""The longest text of an error, as in records.answers.Text."""
 
 REQUESTS = {
     "up": "up.up",
@@ -39,7 +39,7 @@ REQUESTS = {
     "events": "events.events",
     "gc": "gc.collect",
 }
-"""Module and function of each request, which is given it as records/requests.py says what it holds.
+"""Module and function of each request, called with its record (records/requests.py).
 
 A module is only imported, and so compiled, when it is asked for.
 """

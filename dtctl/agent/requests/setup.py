@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TAIL_BYTES = 2000
 
 _READ_IT = '. "$DTCTL_SETUP"'
-"""What sh is told on its command line, which everybody on the machine can read. The text itself may hold secrets: it is
+"""The command line of sh, which everybody on the machine can read. The text itself may hold secrets: it is
 in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
 
 

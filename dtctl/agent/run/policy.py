@@ -1,4 +1,4 @@
-"""What becomes of a task whose process has ended: pure functions of facts."""
+"""What happens to a task whose process has ended: pure functions of facts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One attempt of a task, as its supervisor sees it: the files that its keeper writes, and its processes.
 
-The trainer runs as the same user and may write what it likes into the attempt's directory. What does not hold there
-leads to a decision, as what is missing does.
+The trainer runs as the same user and may write what it likes into the attempt's directory. A damaged file
+there leads to a decision, as a missing one does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def ending(self) -> bool:
-        """Something of it is being ended."""
+        """Some of its processes are being ended."""
         return self._ladder is not None
 
     @property
@@ -159,7 +159,7 @@ class Attempt:
             raise _damaged(path, error) from None
 
     def _read(self, name: str, kind: Type[R]) -> Optional[R]:
-        """None when there is no such file. Raises Damaged, also where something else stands in its place."""
+        """None if there is no such file. Raises Damaged, also when something else is in its place."""
         path = self._path(name)
         try:
             return paths.read_record(path, kind)

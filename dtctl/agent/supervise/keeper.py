@@ -28,10 +28,10 @@ LOOK_S = 5.0
 
 _MOST_WORDS = 1000
 _LONGEST_WORD = 4096
-"""Of a command in start.json, where it stands for people."""
+"""The most words of a command in start.json, which is there for people to read."""
 
 _LONGEST_SHOWN = 500
-"""Of a path or word in an error."""
+"""The most characters of a path or word in an error."""
 
 
 class AttemptSpec:
@@ -49,7 +49,7 @@ class AttemptSpec:
 
 
 class Fault:
-    """What was in the way of exec. `final`: another attempt would meet it, too."""
+    """What prevented exec. `final`: it would prevent another attempt, too."""
 
     def __init__(self, why: Fact, final: bool) -> None:
         self.why = why
@@ -101,7 +101,7 @@ def _keep(what: AttemptSpec) -> None:
 
 
 def _wait(pid: int, run: RunFiles) -> int:
-    """The status of the trainer's end. An agent that is gone at two looks, guard and all, gets a successor."""
+    """The trainer's exit status. If agent and guard are gone at two looks, starts new ones."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     orphaned = False
     while True:

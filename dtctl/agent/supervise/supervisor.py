@@ -135,7 +135,7 @@ class Supervisor:
         return wants <= {"stop"} and not self._role.connected and not self._awaits_coordinator()
 
     def _awaits_coordinator(self) -> bool:
-        """One that comes back has to hear that tasks were stopped meanwhile: it may wait for them, or go on itself."""
+        """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
         if self._was_finished:  # it had told this host that nothing more would be asked
             return False
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)

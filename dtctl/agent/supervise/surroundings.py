@@ -55,7 +55,7 @@ class Surroundings:
         self._roles = {member["task"]: member["role"] for member in spec["roster"]}
 
     def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
-        """Of an attempt that runs; `entry` is the task's in state.json, `port` None where readiness needs none."""
+        """Observes a running attempt; `entry` is the task's in state.json, `port` None if readiness needs none."""
         longest_gap_s = entry["longest_gap_s"]
         trains = self._roles.get(task) not in WAIT_FOR_OTHERS
         proven = entry["step"] is not None and longest_gap_s > 0

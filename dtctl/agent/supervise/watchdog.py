@@ -1,4 +1,4 @@
-"""When a task that runs is taken for hung: a decision from what it shows of itself, on the monotonic clock alone.
+"""When a running task is taken for hung: decided by what can be seen of it, on the monotonic clock alone.
 
 Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a task
 is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has grown
@@ -21,7 +21,7 @@ GAPS = 10
 
 FROZEN_S = 60.0
 FROZEN_AT_MOST_S = 30.0
-"""With a limit that the user has set; and at most half of that: those whom a frozen task has silenced are not hung."""
+"""When the user has set a limit: at most half of that, because tasks that a frozen one has silenced are not hung."""
 
 PAUSE_S = 10.0
 """Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
@@ -56,7 +56,7 @@ class Signs:
 
 
 class Watchdog:
-    """Of one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
+    """Watches one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
 
     def __init__(self, stall_s: Optional[float], longest_gap_s: float, trains: bool, proven: bool, now: float) -> None:
         """`trains`: False for a task that serves or waits for others. `proven`: it has told steps to an earlier us."""

@@ -33,7 +33,10 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     try:
         outcome = end(record, scope.transport, chosen(record, tasks), order)
     except KeyboardInterrupt:
-        errors.note("interrupted: what has reached the hosts goes on there", "dtctl status    shows what is left")
+        errors.note(
+            "interrupted: requests that have reached the hosts are still carried out there",
+            "dtctl status    shows what is left",
+        )
         raise
     if output == "json":
         document.print_json("Stop", document.stop(outcome))

@@ -38,7 +38,7 @@ class Contact:
 
 @dataclass(frozen=True)
 class Incident:
-    """A loss, and what was done about it; times in epoch seconds, steps where the training tells them."""
+    """A loss, and what was done about it; times in epoch seconds, steps if the training tells them."""
 
     id: int
     task: TaskId
@@ -98,7 +98,7 @@ class Coordination:
 
     @classmethod
     def of(cls, view: records.RunView, roster: Mapping[TaskId, str]) -> Coordination:
-        """`roster`: task -> host, in the order to show them; of other hosts the coordinator may tell what it likes."""
+        """`roster`: task -> host, in the order to show them; what the coordinator tells of other hosts is ignored."""
         return cls(
             run=view["run"],
             time=view["time"],

@@ -189,7 +189,7 @@ HOSTS = [
         swap("10.0.0.10", '{ssh: {jump: "gate-[1-2]"}}'),
     ),
     (
-        "4:3: hosts.gpu-[1-4] names gpu-2, which hosts.gpu-2 has named already",
+        "4:3: hosts.gpu-[1-4] names gpu-2, which hosts.gpu-2 already names",
         swap("  ps-a: 10.0.0.10", "  gpu-2: 10.0.0.10"),
     ),
     ("3:3: hosts.ps-a,ps-a names ps-a more than once", swap("  ps-a: 10.0.0.10", '  "ps-a,ps-a": 10.0.0.10')),

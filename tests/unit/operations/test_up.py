@@ -203,7 +203,7 @@ def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
         lost = session.host.name == "d"
         return [gone_on(session, lost=lost, current=None if lost else "digits-0")]
 
-    with pytest.raises(PreflightError, match=r"digits-0 goes on on a,b,c, but not on d"):
+    with pytest.raises(PreflightError, match=r"digits-0 continues on a,b,c, but not on d"):
         started(launch, FakeTransport(mixed))
 
 
