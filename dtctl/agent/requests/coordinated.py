@@ -190,7 +190,7 @@ _NEW_RUN = "dtctl up    starts a new one"
 
 
 def is_over(view: RunView, now: float) -> bool:
-    """Nothing runs any more, but for tasks of hosts that have been away for long: those end when they are back."""
+    """Whether nothing runs any more, except tasks of hosts that have been away for long: those end on their return."""
     decided = view["condition"]["type"] in outcome.DECIDED
     return decided and not any(
         (contact["connected"] or now - (contact["heard"] or 0) < AWAY_S) and not _all_final(contact["state"])
