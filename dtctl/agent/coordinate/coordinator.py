@@ -104,8 +104,7 @@ class Coordinator:
             self._recovery.pass_over(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
-        self._take_up(host, message["intents"])
-        self._obey(message["stop_run"], now)
+        self._take_up(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
@@ -169,18 +168,12 @@ class Coordinator:
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
-            running = [task for task in tasks if self.view.intents[task]["want"] != "stop"]
-            self.view.wanted(running, want="stop", **how)
+            going = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
+            self.view.wanted(going, want="stop", **how)
         elif not self.decided:
             for task in tasks:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
-
-    def _obey(self, stop_run: Optional[How], now: float) -> None:
-        """A session on some host was asked to end the run, maybe while nobody could reach this one."""
-        if stop_run is not None and not self._obeyed:
-            self._tell("request", [fact("asked_stop")], by=stop_run["by"])
-            self._stop_everything(stop_run, now)
 
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
@@ -252,8 +245,11 @@ class Coordinator:
         self._told_over.discard(host)
         self._told_mending.pop(host, None)
 
-    def _take_up(self, host: str, offered: Mapping[str, Intent]) -> None:
-        """A session on that host may have been asked directly, while nobody could reach this one."""
+    def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
+        """A session on that host may have been asked directly, while nobody could reach this one.
+
+        That the run is to end holds whatever the version: nobody who knew of it would have asked for anything else.
+        """
         self._acknowledged[host] = _versions(offered)
         sent = self._sent.setdefault(host, {})
         sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
@@ -265,6 +261,10 @@ class Coordinator:
                 before["generation"],
             ):
                 self._tell("request", why_of(intent), host=host, task=task, by=intent["by"])
+        end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
+        if end is not None and not self._obeyed:
+            self._tell("request", [fact("asked_stop")], by=end["by"])
+            self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
         facts = self.view.facts()

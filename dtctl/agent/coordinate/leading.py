@@ -12,6 +12,7 @@ from ..host import log, paths
 from ..records.kinds import checked
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import fact
+from ..records.spec import is_alone
 from ..records.whole_run import RequestBook, RunView
 from ..run import environment
 from .coordinator import Coordinator
@@ -76,7 +77,7 @@ class Leading:
             self.coordinator.resume(now, wall)
         self._hub: Optional[Hub] = None
         self._superseded: Optional[List[Identity]] = None
-        self._listen_at = now
+        self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
         self._told: object = None
@@ -114,7 +115,7 @@ class Leading:
 
     def _listen(self, now: float, wall: float) -> None:
         """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
-        if self._hub is not None or now < self._listen_at:
+        if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
         from ..link.hub import Hub
         from ..link.tls import Identity

@@ -123,7 +123,7 @@ class Started(Record):
 
 
 class States(Record):
-    """The state of one host's tasks, or of the whole run."""
+    """The state of one host's tasks, and on the coordinator's host that of the whole run."""
 
     run: Name
     state: Usual[Optional[State], None]
@@ -167,7 +167,7 @@ class PushResult(Record):
 
 
 class StatusResult(Record):
-    """`run` null: there is none. `coordination` null: it was not asked for, or is not known here."""
+    """`run` null: there is none. `coordination`: on the host of the coordinator, where that answers."""
 
     run: Optional[Name]
     time: Epoch
@@ -177,8 +177,10 @@ class StatusResult(Record):
     inventory: Usual[Optional[Inventory], None]
     state: Usual[Optional[State], None]
     intents: Usual[Intents, {}]
-    """What is wanted of this host's tasks; none where a whole run is told, which holds them all."""
+    """What is wanted of this host's tasks."""
     coordination: Usual[Optional[RunView], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
     checkpoints: Usual[Reports, []]
 
 
@@ -236,13 +238,17 @@ class StopResult(Record):
     stopped: Tasks
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
+    waiting: Usual[Tasks, []]
+    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
     survivors: Survivors
     omitted: Usual[Count, 0]
     """Survivors that the list has no room for."""
     unreached: Usual[AtMost[List[Name], 4096], []]
     """Hosts that are away and where tasks have not ended."""
     coordination: Usual[Optional[RunView], None]
-    inventory: Usual[Optional[Inventory], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
+    inventory: Inventory
 
 
 class RestartResult(Record):
@@ -252,7 +258,9 @@ class RestartResult(Record):
     tasks: Entries
     unreached: Usual[AtMost[List[Name], 4096], []]
     coordination: Usual[Optional[RunView], None]
-    inventory: Usual[Optional[Inventory], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
+    inventory: Inventory
 
 
 class DownResult(Record):

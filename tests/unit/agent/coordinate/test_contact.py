@@ -119,7 +119,8 @@ def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
 def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
     world = async_ps()
     asked: How = {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}
-    world.stop_run = {"a": asked, "b": asked}
+    world.ask_to_end("a", asked)
+    world.ask_to_end("b", asked)
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}
     assert (world.condition, world.data["condition"]["reason"]) == ("Stopped", "stopped by me")
@@ -132,7 +133,7 @@ def stopped_without_d() -> World:
     world = async_ps()
     world.cut.add("d")
     world.run_for(15)
-    world.stop_run = {"a": {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}}
+    world.ask_to_end("a", {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0})
     world.run_for(60)
     return world
 

@@ -167,8 +167,6 @@ class World:
         self.tasks = {place["task"]: SimTask(place, self.wall) for place in self.spec["roster"]}
         self.places = dict(places)
         self.cut: set[str] = set()
-        self.stop_run: dict[str, How] = {}
-        """Of hosts whose sessions were told to end the run."""
         self.crashed: set[str] = set()
         self.kept = True
         self.lost_session = False
@@ -296,7 +294,6 @@ class World:
             "intents": {name: self.tasks[name].intent for name in self._on(host)},
             "kept": self.kept,
             "lost_session": self.lost_session,
-            "stop_run": self.stop_run.get(host),
         }
         text = json.dumps(message)
         if host not in self._greeted or text != self._told.get(host):
@@ -304,6 +301,10 @@ class World:
             self._greeted.add(host)
             told: Any = json.loads(text)
             self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+
+    def ask_to_end(self, host: str, how: How) -> None:
+        """As a session on that host does that is told to end the run, of its tasks for now the first alone."""
+        intents.change(self.tasks[self._on(host)[0]].intent, ends_run=how)
 
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:
