@@ -27,7 +27,7 @@ def up(
 ) -> None:
     """Push the code and start every task."""
     if dry_run:
-        from dtctl.cli.commands import plan
+        from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, local=local, output=output)
     from dtctl.operations.starting.prepare import prepare_launch

@@ -88,7 +88,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
 def test_what_was_lost_while_the_coordinator_was_away_is_mended_when_it_is_back() -> None:
     world = async_ps()
     world.die("ps:1")
-    world.tasks["worker:0"].die(world.wall)
+    world.die("worker:0")
     world.restart_coordinator()
     world.until(lambda: recovered(world))
     assert world.attempts == {"ps:0": 1, "ps:1": 2, "chief:0": 1, "worker:0": 2, "worker:1": 1}
