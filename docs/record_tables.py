@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from dtctl.agent.records import answers, messages, reasons, requests, run_state, spec, whole_run, words
+from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
@@ -76,10 +77,11 @@ def _title(name: str, record: Any, module: ModuleType) -> str:
     """With the words by which it goes over the wire."""
     spoken = [
         f"`{word}`"
-        for table in ("REQUESTS", "WORDS", "FRAMES", "RESULTS", "FROM_AGENT", "FROM_COORDINATOR")
+        for table in ("WORDS", "FRAMES", "FROM_AGENT", "FROM_COORDINATOR")
         for word, one in getattr(module, table, {}).items()
         if one is record
     ]
+    spoken += [f"`{word}`" for word, one in EXCHANGES.items() if record in (one.request, one.result)]
     return f"{name} ({', '.join(dict.fromkeys(spoken))})" if spoken else name
 
 

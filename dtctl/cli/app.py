@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+import pkgutil
 import platform
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from dtctl import __version__
-from dtctl.cli.commands import (
-    checkpoints,
-    down,
-    events,
-    execute,
-    gc,
-    init,
-    logs,
-    plan,
-    push,
-    replace,
-    restart,
-    runs,
-    schema,
-    ssh,
-    status,
-    stop,
-    trust,
-    up,
-    validate,
-    wait,
-)
+from dtctl.cli import commands
 from dtctl.render.terminal.console import say
+
+ORDER = (
+    *("init", "validate", "plan", "trust", "up", "status", "logs", "events", "checkpoints", "wait"),
+    *("restart", "replace", "stop", "down", "runs", "gc", "push", "execute", "ssh", "schema"),
+)
+"""Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
+
+NAMES = {"execute": "exec"}
+SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
 app = typer.Typer(
     name="dtctl",
@@ -63,23 +53,12 @@ def _options(
     choose_color(color)  # type: ignore[arg-type]
 
 
-app.command()(init.init)
-app.command()(validate.validate)
-app.command()(plan.plan)
-app.command()(trust.trust)
-app.command()(up.up)
-app.command()(status.status)
-app.command()(logs.logs)
-app.command()(events.events)
-app.command()(checkpoints.checkpoints)
-app.command()(wait.wait)
-app.command()(restart.restart)
-app.command()(replace.replace)
-app.command()(stop.stop)
-app.command()(down.down)
-app.command()(runs.runs)
-app.command()(gc.gc)
-app.command()(push.push)
-app.command("exec")(execute.execute)
-app.command(context_settings={"allow_interspersed_args": False})(ssh.ssh)
-app.command()(schema.schema)
+def _add_commands() -> None:
+    """Each module of `commands` has a function of its own name, which is the command."""
+    modules = pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")
+    found = {module.name.rpartition(".")[2]: module.name for module in modules if not module.ispkg}
+    for name in [*ORDER, *sorted(found.keys() - set(ORDER))]:
+        app.command(NAMES.get(name), context_settings=SETTINGS.get(name))(getattr(import_module(found[name]), name))
+
+
+_add_commands()

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from dtctl import durations
 from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Scalar
 
@@ -18,7 +19,6 @@ LONGEST_TO_SPLIT = 10_000
 """Characters; `shlex` takes time with the square of a word."""
 LARGEST_WHOLE = 2**53
 """Beyond it JSON's numbers are not exact."""
-LONGEST_DURATION_S = 10 * 365 * 86400.0
 
 
 class Unfit(Exception):
@@ -165,33 +165,16 @@ def read_flag(raw: Any) -> bool:
     return value
 
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)")
-DURATION_PATTERN = r"[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)"
-
-
 def read_duration(raw: Any) -> float:
     """Seconds."""
-    if isinstance(raw, Scalar) and isinstance(raw.value, (int, float)) and not isinstance(raw.value, bool):
-        if not math.isfinite(raw.value) or raw.value < 0:
-            raise Unfit()
-        return _in_bounds(float(raw.value))
-    match = _DURATION.fullmatch(written(raw))
-    if match is None:
-        raise Unfit()
-    return _in_bounds(float(match[1]) * _UNITS_S[match[2]])
-
-
-def _in_bounds(seconds: float) -> float:
-    if seconds > LONGEST_DURATION_S:
-        raise Unfit(f"a duration of at most {LONGEST_DURATION_S / 86400:g}d")
-    return seconds
-
-
-def duration_text(seconds: float) -> str:
-    """`seconds` as a file would say it: 600.0 is 10m."""
-    unit = next((unit for unit in ("h", "m", "s") if seconds and seconds % _UNITS_S[unit] == 0), "s")
-    return f"{seconds / _UNITS_S[unit]:g}{unit}"
+    try:
+        if isinstance(raw, Scalar) and isinstance(raw.value, (int, float)) and not isinstance(raw.value, bool):
+            if not math.isfinite(raw.value) or raw.value < 0:
+                raise Unfit()
+            return durations.within_bounds(float(raw.value))
+        return durations.seconds(written(raw))
+    except durations.NoDuration as error:
+        raise Unfit("" if str(error) == durations.WORDS else str(error)) from error
 
 
 def read_backoff(raw: Any) -> tuple[float, float]:

@@ -6,9 +6,10 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from dtctl.config.kinds import Kind, OrText, duration_text
+from dtctl.config.kinds import Kind, OrText
 from dtctl.config.launching import TASK_FIELDS
 from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, Section, SshDefaults
+from dtctl.durations import duration_text
 from dtctl.model import DIRECTORY_NAMES
 
 _PREFACE = """\

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Tag
 
-from dtctl import model
+from dtctl import durations, model
 from dtctl.config.fields import split_template
 from dtctl.config.kinds import (
-    DURATION_PATTERN,
     Kind,
     OrText,
     Unfit,
@@ -32,8 +31,7 @@ _SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
 _SECONDS = {"type": "number", "minimum": 0}
 
-_DURATION_WORDS = "a duration such as 500ms, 30s, 5m or 2h, or a number of seconds"
-_DURATION_SCHEMA = {"anyOf": [_SECONDS, {"type": "string", "pattern": f"^{DURATION_PATTERN}$"}]}
+_DURATION_SCHEMA = {"anyOf": [_SECONDS, {"type": "string", "pattern": f"^{durations.PATTERN}$"}]}
 _NAMES = r"[A-Za-z0-9._:%@+\\\[\],-]+"
 """What names of hosts and users are made of (`dtctl.config.names`), and ranges in them."""
 
@@ -176,9 +174,9 @@ Count = Annotated[int, whole(0)]
 Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]
 Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
-_DURATION = Kind(_DURATION_WORDS, read_duration, _DURATION_SCHEMA)
-_POSITIVE_DURATION = Kind(f"{_DURATION_WORDS}, more than 0", _read_positive_duration, _DURATION_SCHEMA)
-ConnectTimeout = Annotated[float, Kind(f"{_DURATION_WORDS}, more than 0", _read_connect_timeout, _DURATION_SCHEMA)]
+_DURATION = Kind(durations.WORDS, read_duration, _DURATION_SCHEMA)
+_POSITIVE_DURATION = Kind(f"{durations.WORDS}, more than 0", _read_positive_duration, _DURATION_SCHEMA)
+ConnectTimeout = Annotated[float, Kind(f"{durations.WORDS}, more than 0", _read_connect_timeout, _DURATION_SCHEMA)]
 Duration = Annotated[float, _DURATION]
 PositiveDuration = Annotated[float, _POSITIVE_DURATION]
 DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]
@@ -190,11 +188,14 @@ Backoff = Annotated[
     Kind(
         "a duration such as 5s, or the shortest and the longest as in 1s..60s",
         read_backoff,
-        {"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^{DURATION_PATTERN}(\.\.{DURATION_PATTERN})?$"}]},
+        {"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^{durations.PATTERN}(\.\.{durations.PATTERN})?$"}]},
     ),
 ]
 HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
-Transport = Annotated[Other, Kind(_TRANSPORT_WORDS, _read_transport, _transport_schema())]
+Transport = Annotated[
+    Other,
+    Kind(_TRANSPORT_WORDS, _read_transport, _transport_schema(), {name: Other(name) for name in _BARE_TRANSPORTS}),
+]
 """The settings of `ssh` stand elsewhere: it is an Other until they are known."""
 Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
 Strategy = Annotated[

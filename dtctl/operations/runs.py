@@ -54,7 +54,7 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
                 raise wrong(f"runs.{number}.cluster", record.cluster, known["cluster"])
             check_run(record.cluster, None, known["run"], f"runs.{number}.run")
 
-    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: {}, check))
+    outcomes = ask(record, transport, Request("runs", RunsResult, check=check))
     found: dict[str, KnownRun] = {}
     for host, answer in outcomes.results.items():
         for entry in answer["runs"]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.host import fifo
-from dtctl.agent.records.answers import FRAMES, RESULTS
+from dtctl.agent.records.answers import EXCHANGES, FRAMES
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
@@ -65,7 +65,7 @@ class Conversation:
 
     def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
         fields["type"] = type_
-        if type_ in RESULTS:
+        if type_ in EXCHANGES:
             self._asked = type_
         if payload:
             fields["bytes"] = len(payload)
@@ -88,7 +88,7 @@ class Conversation:
 
     def _hold(self, frame: Fields) -> None:
         """Whatever an agent says in whatever test is what its records say, and nothing else."""
-        record: Any = RESULTS[self._asked] if frame["type"] == "result" else FRAMES[frame["type"]]
+        record: Any = EXCHANGES[self._asked].result if frame["type"] == "result" else FRAMES[frame["type"]]
         assert frame.keys() - {"type", "bytes"} <= checked(record, frame).keys(), frame
 
     def await_type(self, type_: str) -> Fields:

@@ -20,7 +20,7 @@ def test_up_runs_every_task_and_wait_tells_the_end_of_the_run(home: Desk) -> Non
     home.dtctl("up", "--local")
     done = home.run("wait")
     assert done.returncode == 0
-    assert done.stderr.splitlines()[-1].endswith(": Succeeded, worker:0 came to its end")
+    assert done.stderr.splitlines()[-1].endswith(": Succeeded, worker:0 finished")
     states = home.states()
     assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
     assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
@@ -45,7 +45,7 @@ def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> Non
     words = [line[21:] for line in told]
     assert words.index("ps:0 on node-1 starting -> running") < words.index("worker:0 on node-1 pending -> starting")
     assert any("worker:0 on node-1 running -> backoff: exit code 1" in line for line in words)
-    assert "Succeeded: worker:0 came to its end" in words
+    assert "Succeeded: worker:0 finished" in words
     assert home.dtctl("events").splitlines()[: len(told)] == told
     assert home.dtctl("events", "-n", "2").splitlines() == home.dtctl("events").splitlines()[-2:]
 

@@ -13,19 +13,32 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
-    "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "reach", "errors"},
+    "cli": {
+        "cli",
+        "render",
+        "operations",
+        "plan",
+        "bundle",
+        "transport",
+        "config",
+        "model",
+        "reach",
+        "durations",
+        "errors",
+    },
     "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "reach", "errors"},
     "operations": {"operations", "plan", "bundle", "transport", "config", "ways", "places", "model", "reach", "errors"},
     "plan": {"plan", "config", "ways", "model", "reach", "errors"},
     "bundle": {"bundle", "transport", "config", "places", "model", "reach", "errors"},
     "transport": {"transport", "config", "places", "model", "reach", "errors"},
-    "config": {"config", "ways", "model", "reach", "errors"},
+    "config": {"config", "ways", "model", "reach", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
     "ways": {"model"},
     "places": {"errors"},
     "model": {"reach", "errors"},
     "reach": set(),
+    "durations": set(),
     "errors": set(),
     "__main__": {"cli"},
 }
@@ -52,7 +65,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "transport", "operations", "plan", "render"}
+VISITORS = {"model", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "run", "host"},

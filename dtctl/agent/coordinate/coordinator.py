@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from .services import Services
 
 LONGEST_GAP_S = 60.0
-"""Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
+"""The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
 
 
 MOST_ACCUSATIONS = 10
-"""Of one host that are told, for it may find ever new things to lie about."""
+"""How many of one host are reported: it may always find something new to lie about."""
 
 
 class Coordinator:
@@ -110,7 +110,7 @@ class Coordinator:
         return True
 
     def accuse(self, host: str, reason: str, wall: float) -> None:
-        """What a host said does not hold, and was not heard. Told once, and again when it is something else."""
+        """A host said something invalid, which was ignored. Reported once, and again when it says something else."""
         self._wall = wall
         if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
             self._accused[host] = reason
@@ -123,13 +123,13 @@ class Coordinator:
         self._tell("request", [fact("asked_up")], by=self._spec["controller"])
 
     def rebuild(self, damage: Fact, wall: float) -> None:
-        """For one that has no cluster.json any more: everything follows from what the agents tell."""
+        """For a coordinator without a cluster.json: everything follows from what the agents tell."""
         self._wall = wall
         self._rebuilt = True
         self._tell("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float) -> None:
-        """For one that comes after another: who was connected to that is awaited."""
+        """For a coordinator that follows another: it awaits the hosts that were connected to that one."""
         gap_s = max(0.0, wall - self.view.data["time"])
         self._wall = wall
         own = self.view.own_host

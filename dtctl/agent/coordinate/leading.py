@@ -79,7 +79,7 @@ class Leading:
         self._superseded: Optional[List[Identity]] = None
         self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()
-        """Hosts whose present connection has begun with a hello that holds."""
+        """Hosts whose current connection began with a valid hello."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -109,7 +109,7 @@ class Leading:
         return min((at for at in times if at is not None), default=None)
 
     def close(self) -> None:
-        """What was told last still arrives."""
+        """The last messages still arrive."""
         if self._hub is not None:
             self._hub.close()
 
@@ -134,7 +134,7 @@ class Leading:
             self.coordinator.listens(None, wall)
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
-        """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""
+        """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
         try:
             found = paths.read_record(self._path, RunView)
             if found is None or is_of(found, self._spec):

@@ -1,5 +1,6 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
+from . import requests
 from .kinds import AtMost, Dict, List, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .spec import Inventory
@@ -20,6 +21,10 @@ from .words import (
     Tasks,
     TaskState,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
@@ -341,17 +346,28 @@ FRAMES = {
 }
 """By their types. That of a `result` is the request's."""
 
-RESULTS = {
-    "up": UpResult,
-    "push": PushResult,
-    "status": StatusResult,
-    "watch": RunResult,
-    "logs": RunResult,
-    "runs": RunsResult,
-    "stop": StopResult,
-    "restart": RestartResult,
-    "down": DownResult,
-    "exec": ExecResult,
-    "events": EventsResult,
-    "gc": GcResult,
+
+class Exchange:
+    """A request: the module and function in requests/ that is given it, what it holds, and what the answer holds."""
+
+    def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
+        self.handler = handler
+        self.request = request
+        self.result = result
+
+
+EXCHANGES = {
+    "up": Exchange("up.up", requests.UpRequest, UpResult),
+    "push": Exchange("up.push", requests.PushRequest, PushResult),
+    "status": Exchange("status.status", requests.StatusRequest, StatusResult),
+    "watch": Exchange("status.watch", requests.WatchRequest, RunResult),
+    "logs": Exchange("status.logs", requests.LogsRequest, RunResult),
+    "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
+    "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
+    "restart": Exchange("restart.restart", requests.RestartRequest, RestartResult),
+    "down": Exchange("down.down", requests.DownRequest, DownResult),
+    "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
+    "events": Exchange("events.events", requests.EventsRequest, EventsResult),
+    "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
 }
+"""By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

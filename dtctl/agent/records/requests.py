@@ -204,20 +204,5 @@ def _is_of_one_or_all(request: GcRequest) -> None:
         raise Wrong.at(("cluster",), "the name of a cluster, or `all`", None)
 
 
-REQUESTS = {
-    "up": UpRequest,
-    "push": PushRequest,
-    "status": StatusRequest,
-    "watch": WatchRequest,
-    "logs": LogsRequest,
-    "runs": RunsRequest,
-    "stop": StopRequest,
-    "restart": RestartRequest,
-    "down": DownRequest,
-    "exec": ExecRequest,
-    "events": EventsRequest,
-    "gc": GcRequest,
-}
-
 WORDS = {"start": Word, "keep": Word, "abort": Word, "manifest": ManifestWord, "file": FileWord}
 """What a controller says within a request."""

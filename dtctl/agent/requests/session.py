@@ -12,7 +12,7 @@ from ..host import machine, paths, programs
 from ..host.errors import Refused, damaged, from_os_error
 from ..protocol.conversation import Aborted, Conversation, held
 from ..protocol.wire import Gone, Wire
-from ..records import requests
+from ..records.answers import EXCHANGES
 from ..records.requests import PROTOCOL, START
 from ..run.runfiles import RunRemoved
 
@@ -24,25 +24,6 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 65_536
 """The longest text of an error, as in records.answers.Text."""
-
-REQUESTS = {
-    "up": "up.up",
-    "push": "up.push",
-    "status": "status.status",
-    "watch": "status.watch",
-    "logs": "status.logs",
-    "runs": "status.list_runs",
-    "stop": "stop.stop",
-    "restart": "restart.restart",
-    "down": "down.down",
-    "exec": "execute.execute",
-    "events": "events.events",
-    "gc": "gc.collect",
-}
-"""Module and function of each request, called with its record (records/requests.py).
-
-A module is only imported, and so compiled, when it is asked for.
-"""
 
 
 def main(root: str, program: str) -> None:
@@ -89,11 +70,12 @@ def converse(talk: Conversation) -> None:
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     """Here, and nowhere else, a request is checked: what its function is given holds."""
     name = raw["type"]
-    if name not in REQUESTS:
+    exchange = EXCHANGES.get(name)
+    if exchange is None:
         raise Refused("bad_request", "this agent knows no request %s" % ascii(name)[:60])
-    kind: Any = requests.REQUESTS[name]
-    request = held(kind, raw, name)
-    module, _, function = REQUESTS[name].partition(".")
+    request = held(exchange.request, raw, name)
+    # A module is only imported, and so compiled, when it is asked for.
+    module, _, function = exchange.handler.partition(".")
     talk.beats.at(name)
     answer = getattr(import_module("." + module, __package__), function)(talk, request)
     talk.beats.at(None)

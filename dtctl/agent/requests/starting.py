@@ -42,7 +42,7 @@ def refuse_taken_ports(spec: Spec) -> None:
 
 
 def wait(talk: Conversation, run: Run) -> State:
-    """The state in which every task has begun, or has failed to. Tells the controller what is awaited.
+    """The state in which every task has begun, or has failed to. Tells the controller what the start is waiting for.
 
     Raises as Conversation.pause, and Refused when the time is over.
     """

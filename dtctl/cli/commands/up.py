@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.following import follow_to_the_end
 from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
+from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
 
 
@@ -27,7 +27,7 @@ def up(
 ) -> None:
     """Push the code and start every task."""
     if dry_run:
-        from dtctl.cli.commands import plan
+        from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, local=local, output=output)
     from dtctl.operations.starting.prepare import prepare_launch

@@ -28,8 +28,8 @@ class LaunchKeys(Section):
     dialect: v.Dialect | None = Field(
         default=None,
         description="how the trainer learns its place: `flags` (`--ps_hosts --worker_hosts --job_name --task_index`), "
-        "`tf_config` (the variable `TF_CONFIG`), `tensorflow` (both), `template`, the variables of `pytorch`, `jax`, "
-        "`mxnet` or `cluster_spec` ([dialects.md](dialects.md)), or `none`; `tensorflow` if left out",
+        "`tf_config` (the variable `TF_CONFIG`), `tensorflow` (both), `template`, the variables of another "
+        "framework ([dialects.md](dialects.md)), or `none`; `tensorflow` if left out",
         examples=["flags"],
     )
     template: v.Template | None = Field(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from dtctl.agent.records.answers import RESULTS
+from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import Host
@@ -56,12 +56,12 @@ class Request(Generic[R]):
 
     kind: str
     record: type[R]
-    fields: Callable[[Host], Fields]
-    check: Callable[[Host, R], None]
+    fields: Callable[[Host], Fields] = lambda host: {}
+    check: Callable[[Host, R], None] = lambda host, answer: None
     within_s: float | None = PATIENCE_S
 
     def __post_init__(self) -> None:
-        assert RESULTS[self.kind] is self.record
+        assert EXCHANGES[self.kind].result is self.record
 
     def put(self, run: RunRecord, session: Session) -> R:
         """Asks one host. Raises as `result`."""

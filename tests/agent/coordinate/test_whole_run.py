@@ -237,7 +237,7 @@ def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator)
 
 
 def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
-    coordinator.view["condition"] = condition("Succeeded", "worker:0 came to its end")
+    coordinator.view["condition"] = condition("Succeeded", "worker:0 finished")
     coordinator.save()
     with pytest.raises(Refused, match="has ended: Succeeded") as refused:
         ask(restart.restart, tasks=["worker:1"])

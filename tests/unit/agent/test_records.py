@@ -31,9 +31,9 @@ FILES = [
     words.Variables,
 ]
 RECORDS: list[Any] = [
-    *requests.REQUESTS.values(),
+    *(exchange.request for exchange in answers.EXCHANGES.values()),
     *requests.WORDS.values(),
-    *answers.RESULTS.values(),
+    *(exchange.result for exchange in answers.EXCHANGES.values()),
     *answers.FRAMES.values(),
     *messages.FROM_AGENT.values(),
     *messages.FROM_COORDINATOR.values(),

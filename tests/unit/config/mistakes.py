@@ -114,9 +114,9 @@ KINDS = [
         top("recovery: {backoff: 60s..1s}"),
     ),
     (
-        "2:21: recovery.backoff is '1..60'"
+        "2:21: recovery.backoff is '1..x'"
         ", expected a duration such as 5s, or the shortest and the longest as in 1s..60s",
-        top("recovery: {backoff: 1..60}"),
+        top("recovery: {backoff: 1..x}"),
     ),
     (
         "2:26: recovery.max_restarts is 'many', expected a whole number of 0 or more",

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.config import load_cluster
 from dtctl.model import Cluster, Job, Recovery
-from dtctl.reach import SshSettings
+from dtctl.reach import Local, SshSettings
 
 HEAD = """\
 name: digits
@@ -109,10 +109,10 @@ def test_what_is_left_out_has_its_default(write: Path) -> None:
         ("{ssh: '[fe80::1]:22'}", SshSettings("fe80::1", user="train", port=22)),
         ("{ssh: 'fe80::1'}", SshSettings("fe80::1", user="train", port=2200)),
         ("{ssh: {host_keys: accept-new}}", SshSettings("gpu", user="train", port=2200, host_keys="accept-new")),
-        ("{transport: local}", None),
+        ("{transport: local}", Local()),
     ],
 )  # fmt: skip
-def test_a_host_overrides_the_defaults_of_ssh(write: Path, entry: str, settings: SshSettings | None) -> None:
+def test_a_host_overrides_the_defaults_of_ssh(write: Path, entry: str, settings: SshSettings | Local) -> None:
     text = f"{HEAD}ssh: {{user: train, port: 2200}}\nhosts:\n  gpu: {entry}\njobs: {{worker: {{hosts: gpu}}}}\n"
     assert load(write, text).hosts["gpu"].reach == settings
 

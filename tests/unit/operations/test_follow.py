@@ -18,7 +18,7 @@ from dtctl.operations.logs import LogRequest
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
-END = told("Succeeded", "worker:0 came to its end", phase="ended")
+END = told("Succeeded", "worker:0 finished", phase="ended")
 RESULT = {"type": "result", "run": "digits-1"}
 
 

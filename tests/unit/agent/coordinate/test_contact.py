@@ -78,7 +78,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world.run_for(60)
     assert [reason.partition(",")[0] for reason in contacts(world.story)] == [
         "the coordinator was started again",
-        "d is away: it has not come to the coordinator since that was started again",
+        "d is away: it has not called the coordinator since that restarted",
     ]
     assert world.mending["a"]
     world.run_for(90)
