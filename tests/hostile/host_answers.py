@@ -23,7 +23,7 @@ class GoneError(Exception):
 
 def greeting(host: str) -> Fields:
     return {
-        "type": "greeting", "protocol": 1, "python": "3.11.7", "hostname": host, "user": "train", "home": "/home/train",
+        "type": "greeting", "protocol": 2, "python": "3.11.7", "hostname": host, "user": "train", "home": "/home/train",
         "root": "/home/train/.dtctl", "pid": 7, "time": 2000.0, "free_bytes": 1 << 40, "cpus": 8,
     }  # fmt: skip
 

@@ -14,11 +14,12 @@ from dtctl.agent.records.run_state import Start, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.intents import Followed
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.agent.supervise import keeper
+from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.survival import revival
 from dtctl.agent.survival.guard import Bond
 from tests.unit.agent.supervise import supervised
+from tests.unit.agent.supervise.scripted import QuietRole
 
 JUNK = {
     "empty": b"",
@@ -50,7 +51,8 @@ class Host:
             recovery=supervised.recovery(max_restarts=1, backoff_min_s=0.0, backoff_max_s=0.0),
         )
         self.files.create(self.spec, {"TOKEN": "hunter2hunter2"}, {"PATH": "/bin"}, processes.myself())
-        paths.write_json(self.files.intent_path, {**self.files.intent(), "session": None})
+        wants = {task["id"]: supervised.intent("run") for task in self.spec["tasks"]}
+        paths.write_json(self.files.intent_path, {**self.files.intent(), "session": None, "tasks": wants})
 
     def launch(self, what: keeper.AttemptSpec) -> None:
         """worker:1 lives as this process does; worker:0 has been here, said its secret, and ended with code 3."""
@@ -89,6 +91,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(keeper, "launch", made_.launch)
     monkeypatch.setattr(processes, "tree", lambda *_: [])
     monkeypatch.setattr(processes, "bears", lambda *_: True)
+    monkeypatch.setattr(supervisor, "take_role", lambda *_: QuietRole())
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
     monkeypatch.setattr(log, "_told", set())
     return made_

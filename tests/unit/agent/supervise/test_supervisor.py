@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,45 +10,16 @@ import pytest
 from dtctl.agent.host import fifo, paths, processes
 from dtctl.agent.records.run_state import Intents, Process, State
 from dtctl.agent.run import intents
-from dtctl.agent.run.intents import Followed
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import supervisor
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
+from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole
 from tests.waiting import eventually
 
 TASKS = ("ps:0", "worker:0")
 MANY_LOOKS = 50
-
-
-class ScriptedPart:
-    """Plays the coordinator: `script` is asked at each step what it wants."""
-
-    def __init__(self, script: Callable[[ScriptedPart, State], Intents | None]) -> None:
-        self.over = False
-        self.connected = True
-        self.mending = False
-        self.steps = 0
-        self._script = script
-        self.closed = False
-        self._readable, self._writable = os.pipe()
-
-    def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
-        self.steps += 1
-        return self._script(self, state)
-
-    def register(self) -> tuple[list[int], list[int]]:
-        return [self._readable], [self._writable]  # a pipe that can be written to ends each wait at once
-
-    def due(self, now: float) -> float | None:
-        return None
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            os.close(self._readable)
-            os.close(self._writable)
 
 
 class TooManyLooks(Exception):
@@ -71,7 +40,7 @@ def keep(files: RunFiles, session: Process | None = None) -> None:
     paths.write_json(files.intent_path, {**files.intent(), "session": session})
 
 
-def supervise(files: RunFiles, part: ScriptedPart, monkeypatch: pytest.MonkeyPatch) -> bool:
+def supervise(files: RunFiles, role: ScriptedRole, monkeypatch: pytest.MonkeyPatch) -> bool:
     """True when the supervisor has gone by itself."""
     looks = iter(range(MANY_LOOKS))
 
@@ -79,13 +48,13 @@ def supervise(files: RunFiles, part: ScriptedPart, monkeypatch: pytest.MonkeyPat
         if next(looks, None) is None:
             raise TooManyLooks
 
-    monkeypatch.setattr(Supervisor, "_take_part", lambda *_: part)
+    monkeypatch.setattr(supervisor, "take_role", lambda *_: role)
     try:
         Supervisor(files).run(look)
     except TooManyLooks:
-        part.close()
+        role.close()
         return False
-    assert part.closed
+    assert role.closed
     return True
 
 
@@ -94,7 +63,7 @@ def stop(version: int) -> Intents:
 
 
 def test_tasks_of_a_new_run_are_held(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not supervise(files, ScriptedPart(lambda *_: None), monkeypatch)
+    assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
     state = files.state()["tasks"]
     assert [(state[task]["state"], state[task]["attempt"], state[task]["version"]) for task in TASKS] == [
         ("pending", 0, 1)
@@ -105,12 +74,12 @@ def test_tasks_of_a_new_run_are_held(files: RunFiles, monkeypatch: pytest.Monkey
 def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
 
-    def coordinator(part: ScriptedPart, state: State) -> Intents | None:
+    def coordinator(role: ScriptedRole, state: State) -> Intents | None:
         seen.append({task: entry["state"] for task, entry in state["tasks"].items()})
-        part.over = part.steps == 2
+        role.over = role.steps == 2
         return stop(2)
 
-    assert supervise(files, ScriptedPart(coordinator), monkeypatch)
+    assert supervise(files, ScriptedRole(coordinator), monkeypatch)
     assert seen == [dict.fromkeys(TASKS, "pending"), dict.fromkeys(TASKS, "stopped")]
     assert [intent["want"] for intent in files.intent()["tasks"].values()] == ["stop", "stop"]
     assert files.state()["finished"] is True
@@ -118,65 +87,65 @@ def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatc
 
 
 def test_an_agent_stays_until_it_is_told_that_the_run_is_over(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = ScriptedPart(lambda *_: stop(2))
-    assert not supervise(files, part, monkeypatch)
+    role = ScriptedRole(lambda *_: stop(2))
+    assert not supervise(files, role, monkeypatch)
     assert files.state()["finished"] is False
 
 
 def test_over_is_not_enough_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coordinator(part: ScriptedPart, state: State) -> None:
-        part.over = True
+    def coordinator(role: ScriptedRole, state: State) -> None:
+        role.over = True
 
-    assert not supervise(files, ScriptedPart(coordinator), monkeypatch)
+    assert not supervise(files, ScriptedRole(coordinator), monkeypatch)
 
 
 @pytest.mark.parametrize(("await_s", "goes"), [(86400.0, False), (0.0, True)])
 def test_an_agent_that_was_stopped_waits_for_the_coordinator_but_not_for_ever(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch, await_s: float, goes: bool
 ) -> None:
-    def cable_cut(part: ScriptedPart, state: State) -> Intents | None:
-        part.connected = False
-        return stop(2) if part.steps == 1 else None
+    def cable_cut(role: ScriptedRole, state: State) -> Intents | None:
+        role.connected = False
+        return stop(2) if role.steps == 1 else None
 
     monkeypatch.setattr(intents, "AWAIT_S", await_s)
-    assert supervise(files, ScriptedPart(cable_cut), monkeypatch) is goes
+    assert supervise(files, ScriptedRole(cable_cut), monkeypatch) is goes
 
 
 def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def coordinator(part: ScriptedPart, state: State) -> Intents | None:
-        part.over = part.steps == 2
+    def coordinator(role: ScriptedRole, state: State) -> Intents | None:
+        role.over = role.steps == 2
         return stop(2)
 
-    def nobody(part: ScriptedPart, state: State) -> None:
-        part.connected = False
+    def nobody(role: ScriptedRole, state: State) -> None:
+        role.connected = False
 
-    assert supervise(files, ScriptedPart(coordinator), monkeypatch)
-    assert supervise(files, ScriptedPart(nobody), monkeypatch)
+    assert supervise(files, ScriptedRole(coordinator), monkeypatch)
+    assert supervise(files, ScriptedRole(nobody), monkeypatch)
 
 
 def test_an_agent_whose_controller_was_lost_during_the_start_goes(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cable_cut(part: ScriptedPart, state: State) -> None:
-        part.connected = False
+    def cable_cut(role: ScriptedRole, state: State) -> None:
+        role.connected = False
 
     keep(files, {**processes.myself(), "start_time": 1})
-    assert supervise(files, ScriptedPart(cable_cut), monkeypatch)
+    assert supervise(files, ScriptedRole(cable_cut), monkeypatch)
     reasons = {entry["reason"] for entry in files.state()["tasks"].values()}
     assert reasons == {"the controller was lost before the start was complete"}
 
 
 def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cable_cut(part: ScriptedPart, state: State) -> Intents | None:
-        part.connected = False
+    def cable_cut(role: ScriptedRole, state: State) -> Intents | None:
+        role.connected = False
         return {"ps:0": stop(2)["ps:0"], "worker:0": {**stop(2)["worker:0"], "want": "finish"}}
 
-    assert not supervise(files, ScriptedPart(cable_cut), monkeypatch)
+    assert not supervise(files, ScriptedRole(cable_cut), monkeypatch)
 
 
 def test_a_state_without_news_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     serials: list[int] = []
-    supervise(files, ScriptedPart(lambda _, state: serials.append(state["serial"])), monkeypatch)
+    supervise(files, ScriptedRole(lambda _, state: serials.append(state["serial"])), monkeypatch)
     assert len(serials) == MANY_LOOKS
     assert len(set(serials)) == 1
 
@@ -185,7 +154,9 @@ def test_a_ring_ends_the_wait_for_the_next_look(files: RunFiles, monkeypatch: py
     """By it the end of a trainer is noticed at once, and not only at the next look."""
     monkeypatch.setattr(supervisor, "LONGEST_WAIT_S", 1000.0)
     monkeypatch.setattr(Task, "due", lambda _, now: now + 1000.0)
-    monkeypatch.setattr(Supervisor, "_take_part", lambda *_: None)
+    role = QuietRole()
+    role.over = True
+    monkeypatch.setattr(supervisor, "take_role", lambda *_: role)
     thread = threading.Thread(target=lambda: Supervisor(files).run(lambda: None), daemon=True)
     thread.start()
     eventually(lambda: files.state()["agent"])  # written right before it waits

@@ -1,0 +1,58 @@
+"""Coordinators of tests: what an agent's role tells its supervisor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from dtctl.agent.records.run_state import Intents, State
+from dtctl.agent.run.intents import Followed
+
+
+class QuietRole:
+    """Belongs to a coordinator that never has a word for this host."""
+
+    over = False
+    connected = True
+    mending = False
+
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
+        return None
+
+    def register(self) -> tuple[list[int], list[int]]:
+        return [], []
+
+    def due(self, now: float) -> float | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedRole:
+    """Plays the coordinator: `script` is asked at each step what it wants."""
+
+    def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
+        self.over = False
+        self.connected = True
+        self.mending = False
+        self.steps = 0
+        self._script = script
+        self.closed = False
+        self._readable, self._writable = os.pipe()
+
+    def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
+        self.steps += 1
+        return self._script(self, state)
+
+    def register(self) -> tuple[list[int], list[int]]:
+        return [self._readable], [self._writable]  # a pipe that can be written to ends each wait at once
+
+    def due(self, now: float) -> float | None:
+        return None
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._readable)
+            os.close(self._writable)
