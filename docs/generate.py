@@ -34,6 +34,9 @@ def commands_markdown() -> str:
         "Every command that works on a run finds it in this order: `--run ID`; the cluster file of `-c FILE` or "
         "`$DTCTL_CONFIG`; "
         "the `cluster.yaml` here or, in a repository, above; the run that was started last from this machine.",
+        "With `-o json` every reason comes twice: as the sentence of the text output (`reason`, and `message` in "
+        "`conditions`), and as facts for programs (`why`): a list of objects, each with a `kind` and the fields of "
+        'that kind, as in `[{"kind": "exited", "code": 3}]`; a kind `said` has nothing but a `text`.',
         "## Options before the command\n\n" + _table(group.params),
         "## Options of every command on hosts\n\n" + _table(_shared(group)),
     ]

@@ -9,8 +9,11 @@ WIDTH = 100
 
 _ITEM = re.compile(r"(\s*)([-*]|\d+\.)\s+")
 _STAYS = re.compile(r"\||#|<!--|!\[|---")
-_WHOLE = re.compile(r"(?:`[^`]{,60}`|\S)+")
-"""A word, with short code whole: who looks for a command looks for it on one line."""
+_CODE = re.compile(r"`[^`]*`")
+_SHORT = 60
+"""Code up to this length stays on one line: who looks for a command looks for it there."""
+
+_SPACE_IN_CODE = "\N{NO-BREAK SPACE}"
 
 _BEGINS_SOMETHING = re.compile(r"(?:[-+*#>|]|\d+[.)]|#+)$")
 """What would be an item, a heading or a table at the start of a line."""
@@ -47,9 +50,15 @@ def _fill(paragraph: list[str]) -> list[str]:
         return []
     item = _ITEM.match(paragraph[0])
     head = item.group() if item else ""
-    words = _WHOLE.findall(" ".join(line.strip() for line in [paragraph[0][len(head) :], *paragraph[1:]]))
+    text = " ".join(line.strip() for line in [paragraph[0][len(head) :], *paragraph[1:]])
+    words = _CODE.sub(_kept_together, text).split(" ")
     indent = " " * len(head) if item else ""
-    return [(head if number == 0 else indent) + line for number, line in enumerate(_rows(words, WIDTH - len(head)))]
+    rows = [row.replace(_SPACE_IN_CODE, " ") for row in _rows(filter(None, words), WIDTH - len(head))]
+    return [(head if number == 0 else indent) + row for number, row in enumerate(rows)]
+
+
+def _kept_together(code: re.Match[str]) -> str:
+    return code.group().replace(" ", _SPACE_IN_CODE) if len(code.group()) <= _SHORT else code.group()
 
 
 def _rows(words: Iterable[str], width: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from dtctl.agent.records import answers, messages, requests, run_state, spec, whole_run, words
+from dtctl.agent.records import answers, messages, reasons, requests, run_state, spec, whole_run, words
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
@@ -23,6 +23,7 @@ _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DO
 _MODULES: dict[str, ModuleType] = {
     "answers": answers,
     "messages": messages,
+    "reasons": reasons,
     "requests": requests,
     "run_state": run_state,
     "spec": spec,

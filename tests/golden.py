@@ -98,6 +98,8 @@ def _seen(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
             continue  # a docstring
+        if isinstance(child, ast.FunctionDef) and child.name == "__repr__":
+            continue
         if isinstance(child, ast.Assert) or (isinstance(child, ast.Call) and _name(child.func) in NOT_SHOWN):
             continue
         if _is_annotation(node, child):

@@ -20,7 +20,7 @@ CHUNK = 256 * 1024
 """Bytes of a file in one frame, before compression (docs/agent.md, "Bundles")."""
 
 _WORTH_IT = 0.9
-"""A file whose first chunk does not get smaller than this part of itself travels as it is."""
+"""A file travels uncompressed unless its first chunk shrinks below this part of itself."""
 _IN_MEMORY = 64 * 1024 * 1024
 
 
@@ -48,7 +48,7 @@ class Chunks:
         self._overflow_size = 0
 
     def of(self, index: int) -> tuple[Chunk, ...]:
-        """Those of one file, at least one. Raises PreflightError when the file is not what was scanned."""
+        """The chunks of one file, at least one. Raises PreflightError when the file is not what was scanned."""
         with self._lock:
             file_lock = self._file_locks[index]
         with file_lock:
@@ -72,7 +72,7 @@ class Chunks:
                 self._overflow = None
 
     def _make(self, file: FileEntry) -> tuple[Chunk, ...]:
-        """Reads the file once: what is sent is what was hashed."""
+        """Reads the file once, so that what is sent is what was hashed."""
         hasher = hashlib.sha256()
         chunks: list[Chunk] = []
         compress = True
@@ -102,7 +102,7 @@ class Chunks:
 
 
 def _read(path: Path, size: int) -> Iterator[bytes]:
-    """No more than a chunk beyond the size: one that has grown is not what was scanned."""
+    """Reads at most a chunk beyond the size: a file that has grown is not the one that was scanned."""
     try:
         with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:
             while size >= 0 and (plain := _read_fully(file.fileno(), CHUNK)):

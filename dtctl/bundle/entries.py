@@ -10,7 +10,7 @@ from dtctl.errors import PreflightError
 
 _SPARSE_BYTES = 1 << 30
 _SPARSE_PART = 16
-"""A file that claims to be larger and takes less than this part of it on the disk is full of holes."""
+"""A larger file is sparse if it takes up less than this part of its size on the disk."""
 IGNORE_HINT = "or leave it out with a line in .dtctlignore (or .gitignore)"
 _KINDS = {
     stat.S_IFDIR: "a directory",

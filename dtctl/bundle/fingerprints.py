@@ -86,5 +86,5 @@ def _is_entry(entry: object) -> bool:
 
 
 def _sum(text: bytes) -> bytes:
-    """Of a damaged file nothing is believed: a wrong hash would have `up` refuse the same file for ever."""
+    """Nothing in a damaged file is believed: with a wrong hash `up` would refuse the same file for ever."""
     return hashlib.sha256(text).hexdigest().encode("ascii")

@@ -43,11 +43,11 @@ class IgnoreRules:
     """The rules that apply in one directory."""
 
     _files: Mapping[str, _Files]
-    """By the names of ignore files, in the order of their precedence."""
+    """Rules by the names of ignore files, in order of precedence."""
 
     @classmethod
     def above(cls, code: Path) -> IgnoreRules:
-        """Those that apply to the code directory from outside, before its own."""
+        """The rules that apply to the code directory from outside, before its own."""
         own = _read(code / OWN_FILE)
         if own is not None and not (own and all(not rule.pattern.include for rule in own)):
             return cls({OWN_FILE: ()})
@@ -57,7 +57,7 @@ class IgnoreRules:
         return rules
 
     def within(self, directory: Path, path: str) -> IgnoreRules:
-        """With those of a directory of the tree itself; `path` is "" or ends with `/`."""
+        """Adds the rules of a directory of the tree itself; `path` is "" or ends with `/`."""
         rules = self
         for name in self._files:
             rules = rules._with(directory, name, "", path)

@@ -1,4 +1,4 @@
-"""What is known to be secret and so is never sent, by whatever name it lies in the code directory."""
+"""Files that are known to be secret and never sent, whatever their names in the code directory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LIMIT_BYTES = 1 << 20
 class OwnSecrets:
     """The files of secrets and keys that a run is started with, and the directories of dtctl itself.
 
-    A file is known by device and inode, for a hard link is another name of it, and by its content, for a copy is as
-    secret.
+    A file is recognised by device and inode, because a hard link is another name of it, and by its content, because a
+    copy is as secret.
     """
 
     def __init__(self, files: Collection[Path], directories: Iterable[Path]) -> None:
@@ -54,7 +54,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _hash(path: Path) -> str | None:
-    """None for a file that says nothing: every empty file would be a copy of it."""
+    """None for an empty file: every empty file would be a copy of it."""
     try:
         content = read_regular(path, _LIMIT_BYTES)
     except (OSError, ValueError):

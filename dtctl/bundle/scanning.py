@@ -75,7 +75,7 @@ def scan(
 
 
 class _Found:
-    """What a scan has met so far."""
+    """What a scan has found so far."""
 
     def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets) -> None:
         self._code = code
@@ -194,7 +194,7 @@ def _beside(path: str, *, any_ending: bool = True) -> str:
 
 
 def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
-    """No more than a block beyond the size: a file that grows as fast as it is read has no end."""
+    """Reads at most a block beyond the size: a file may grow as fast as it is read."""
     while size >= 0 and (block := os.read(descriptor, _BLOCK)):
         size -= len(block)
         yield block

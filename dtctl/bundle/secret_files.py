@@ -1,4 +1,4 @@
-"""Files that hold secrets as a rule, and so stay at home unless the user says otherwise.
+"""Files that usually hold secrets, and are not sent unless the user says so.
 
 By name: files whose only purpose is to hold credentials, as secret scanners (gitleaks, detect-secrets) and the
 templates of .gitignore list them, and those that trainers are used with (Kaggle, Hugging Face, Weights & Biases).

@@ -39,7 +39,7 @@ class Sender:
         self.close()
 
     def close(self) -> None:
-        """To be called when no thread sends any more."""
+        """Call it when no thread is sending any more."""
         self._chunks.close()
         sys.setswitchinterval(self._usual_switch_s)
 

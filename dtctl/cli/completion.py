@@ -32,7 +32,7 @@ def _offered(words: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _memory() -> Memory | None:
-    """None where it is not to be trusted: whoever completes a word is told nothing."""
+    """None if it is not to be trusted: completion shows no errors."""
     from dtctl.errors import DtctlError
     from dtctl.operations.memory.store import Memory
 

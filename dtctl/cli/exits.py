@@ -1,4 +1,4 @@
-"""What a command exits with when some of its hosts gave no answer."""
+"""The exit code of a command when some of its hosts gave no answer."""
 
 from __future__ import annotations
 

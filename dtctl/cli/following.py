@@ -52,11 +52,11 @@ def watch(
             if event is not None:
                 narrate(event)
             if deadline is not None and time.monotonic() > deadline:
-                errors.note("the time to wait is over; the run goes on")
+                errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:
         errors.note("")  # below the terminal's ^C
-        errors.note("detached: the run goes on", "dtctl logs -f    follow it again", "dtctl stop       end it")
+        errors.note("detached: the run continues", "dtctl logs -f    follow it again", "dtctl stop       end it")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise AssertionError("following ends with Ended")
 

@@ -93,7 +93,7 @@ class Scope:
     def record(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`.
 
-        `for_its_hosts`: for something that needs no run: where there is none those of the cluster file are meant.
+        `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
         from dtctl.operations.memory.record import record_of
         from dtctl.plan.roster import plan_roster
@@ -180,7 +180,7 @@ class _Late(Mapping[str, "Host"]):
 
 
 def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
-    """Also with -q and -o json: it is on stderr, and nobody else says why nothing happens."""
+    """Shown with -q and -o json too: it is on stderr, and nothing else says why nothing happens."""
     from dtctl.render import errors
 
     errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
@@ -211,7 +211,7 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def on_run(command: Callable[..., None]) -> Callable[..., None]:
-    """As `on_cluster`, and with --run."""
+    """Like `on_cluster`, with --run as well."""
     return _scoped(command, {**ACCESS, "run": _RUN})
 
 

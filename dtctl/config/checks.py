@@ -78,7 +78,7 @@ def _too_much(code: Path, home: Path) -> str | None:
 
 
 def _homes(code: Path) -> Iterator[Path]:
-    """The user's, as the environment and as the system has it, and that of whoever owns the code."""
+    """The user's, by the environment and by the system, and that of the code's owner."""
     said = [os.environ.get("HOME", "")]
     for user in {os.geteuid(), code.stat().st_uid}:
         with suppress(KeyError):  # a number without a name, as in a container

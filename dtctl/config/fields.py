@@ -12,5 +12,5 @@ SPACE = "space"
 
 
 def split_template(text: str) -> list[str]:
-    """As a shell would, but for the blanks within a field."""
+    """Splits like a shell, except at blanks within a field."""
     return shlex.split(FIELD.sub(lambda found: "{" + "|".join(filter(None, found.groups())) + "}", text))

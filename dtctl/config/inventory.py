@@ -1,4 +1,4 @@
-"""The `hosts` section: ranges become single hosts, and each gets what it does not say itself from `ssh`."""
+"""The `hosts` section: ranges become single hosts, and `ssh` supplies what a host leaves out."""
 
 from __future__ import annotations
 

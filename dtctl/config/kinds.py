@@ -144,7 +144,7 @@ def choice(*names: str) -> Kind:
 
 
 def named_or(names: Mapping[str, object], kind: Kind) -> Kind:
-    """`kind`, or one of the names for what no value of it can say."""
+    """`kind`, or one of the names, for meanings that no value of the kind has."""
     words = f"{', '.join(names)} or {kind.words}"
 
     def read(raw: Any) -> object:

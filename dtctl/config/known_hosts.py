@@ -39,13 +39,13 @@ def is_of_ssh(file: Path) -> bool:
 
 
 def is_named_so(file: Path) -> bool:
-    """Its name says what it is for; in ~/.ssh that of a directory of such files does, too."""
+    """Its name says what it is for; in ~/.ssh the name of its directory may say so instead."""
     real = Path(os.path.realpath(file))
     return (real.relative_to(_ssh()).parts[0] if is_of_ssh(real) else real.name).startswith(NAME)
 
 
 def is_around_home(directory: Path) -> bool:
-    """It is the user's home, or one that home lies in: much in it is read by programs that know nothing of it."""
+    """It is the user's home or above it: programs read many files there that have nothing to do with dtctl."""
     real, home = Path(os.path.realpath(directory)), Path(os.path.realpath(Path.home()))
     return real == home or real in home.parents
 
@@ -55,7 +55,7 @@ def _ssh() -> Path:
 
 
 def _has_content(file: Path) -> bool:
-    """Of a file that is no list of host keys this is seen when it is opened."""
+    """Whether it really holds host keys is checked when it is opened."""
     try:
         return file.stat().st_size > 0
     except OSError:

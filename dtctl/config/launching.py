@@ -41,7 +41,7 @@ def with_scheduler(content: ClusterFile) -> ClusterFile:
 
 
 def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]:
-    """The launch of each job. Templates are checked where they stand, so that each mistake is told once."""
+    """The launch of each job. Templates are checked where they are written, so that each mistake is told once."""
     for path, section in (
         (("trainer",), content.trainer),
         *((("jobs", name), job) for name, job in content.jobs.items()),

@@ -66,7 +66,7 @@ def _unreadable(file: Path, name: str, error: OSError) -> Problem:
 
 
 def _shown(file: Path) -> str:
-    """As short as it can be typed from here."""
+    """The shortest path that can be typed from here."""
     try:
         return str(file.absolute().relative_to(Path.cwd()))
     except ValueError:

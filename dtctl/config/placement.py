@@ -17,7 +17,7 @@ FIRST_PORT = 2222
 """Where ports begin for a job that names none; the port of TensorFlow's own examples."""
 LAST_PORT = 65535
 MOST_TASKS = 10_000
-"""In one cluster; each is told the addresses of all others."""
+"""The most tasks of one cluster; each is told the addresses of all others."""
 
 Claim = tuple[str, ...]
 """Something that can have one listener on a port: a machine, or an address as other hosts use it."""

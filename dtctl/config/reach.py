@@ -1,4 +1,4 @@
-"""How SSH reaches one host: what the host says, over what is said for all, with paths made absolute."""
+"""How SSH reaches one host: the host's own settings override those for all, and paths are absolute."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _default(value: object, names: Mapping[str, object]) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """The anchor that GitHub gives a heading."""
     return "".join(letter for letter in heading.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
 
 

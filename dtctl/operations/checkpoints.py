@@ -30,10 +30,10 @@ class Checkpoints:
     directory: str
     newest_complete: Checkpoint | None
     incomplete: tuple[Checkpoint, ...]
-    """Those newer than the newest complete one."""
+    """Incomplete ones that are newer than the newest complete one."""
     all: tuple[Checkpoint, ...]
     problem: str = ""
-    """Why there may be more than what was found."""
+    """Why there may be more than were found."""
 
 
 def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> list[Checkpoints]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import EventsResult
+from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import Host
@@ -34,7 +35,7 @@ class Happening:
     attempt: int | None
     before: str | None
     after: str | None
-    reason: str
+    why: tuple[Fact, ...]
     by: str
 
     @classmethod
@@ -48,7 +49,7 @@ class Happening:
             attempt=line["attempt"],
             before=line["from"],
             after=line["to"],
-            reason=line["reason"],
+            why=tuple(why_of(line)),
             by=line["by"],
         )
 

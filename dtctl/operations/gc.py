@@ -39,7 +39,7 @@ class DeadRun:
 
 @dataclass(frozen=True)
 class Remains:
-    """What one host had to be rid of, or has been rid of."""
+    """What one host has removed, or would remove."""
 
     processes: tuple[Orphan, ...]
     runs: tuple[DeadRun, ...]

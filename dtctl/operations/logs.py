@@ -19,12 +19,12 @@ from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.silence import PATIENCE_S
 
 MERGED_BYTES = 256 << 20
-"""What is kept in memory to be merged; of more than that the rest is shown as it comes."""
+"""How much is kept in memory to be merged; anything beyond is shown as it comes."""
 
 _LINE_BYTES = 64 << 10
 _SLACK_BYTES = 32 << 20
 _MOST_BYTES = 256 << 20
-"""Of the answer to who asks for so many lines."""
+"""The most bytes of an answer, however many lines were asked for."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class LogRequest:
         }
 
     def most_bytes(self, tasks: int) -> int | None:
-        """Of one host's answer; None where somebody asked for all there is."""
+        """The limit for one host's answer; None if all lines were asked for."""
         if self.lines is None:
             return None
         return min(tasks * self.lines * _LINE_BYTES + _SLACK_BYTES, _MOST_BYTES)

@@ -66,7 +66,7 @@ def check_same(cluster: Cluster, run: RunRecord) -> None:
     raise PreflightError(
         f"{cluster.file} does not agree with run {run.run or run.cluster}",
         detail="\n".join(told[:5]),
-        hint="bring the file in step first, or start anew from it: dtctl up --replace",
+        hint="bring the file in step first, or start over from it: dtctl up --replace",
     )
 
 

@@ -29,7 +29,7 @@ class KnownRun:
 
 @dataclass(frozen=True)
 class DamagedRun:
-    """A run whose files on a host do not hold what they should."""
+    """A run whose files on a host are damaged."""
 
     host: str
     run: str

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.agreement import agreed, dissenters
@@ -150,7 +151,7 @@ def status_of_hosts(
         for host, error in dissenters(inventory, answers).items():
             del answers[host]
             errors[host] = error
-    nothing = Verdict(Outcome.CREATED, "no host has a run")
+    nothing = Verdict(Outcome.CREATED, (fact("no_run"),))
     return _put_together(known, answers, errors, judge(inventory, answers) if inventory is not None else nothing)
 
 
@@ -160,8 +161,8 @@ def _put_together(
     told = {host: answer for host, answer in answers.items() if answer["run"] is not None}
     silent = {host for host, answer in answers.items() if answer["run"] is None}
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
-    why = dict.fromkeys(silent, "its host knows no such run")
-    why.update({host: f"how to reach {host} is not known here" for host in known.unknown_hosts})
+    why = dict.fromkeys(silent, fact("run_unknown"))
+    why.update({host: fact("way_unknown", host=host) for host in known.unknown_hosts})
     tasks = {task: _task(task, host, known, told.get(host), why.get(host)) for task, host in known.roster.items()}
     clock = told.get(known.coordinator) or next(iter(told.values()), None)
     return RunStatus(
@@ -188,11 +189,11 @@ def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> 
 
 
 def _task(
-    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: str | None = None
+    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: Fact | None = None
 ) -> TaskStatus:
     if answer is None:
-        return TaskStatus(task, host, TaskState.LOST, reason=why_none or "its host gives no answer")
+        return TaskStatus(task, host, TaskState.LOST, why=(why_none or fact("no_answer"),))
     entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
     if entry is None or answer["run"] != record.run:
-        return TaskStatus(task, host, TaskState.LOST, reason="its host has another run")
+        return TaskStatus(task, host, TaskState.LOST, why=(fact("other_run"),))
     return TaskStatus.of(task, host, entry)

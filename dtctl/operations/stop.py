@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtctl.agent.records import answers as records
+from dtctl.agent.records.reasons import fact
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
@@ -69,14 +70,18 @@ class DownResult:
 
 @dataclass(frozen=True)
 class StopOrder:
-    """How tasks are asked to end: who asks, why, and how long they may take (None: as the run's spec says)."""
+    """How tasks are asked to end: who asks, and how long they may take (None: as the run's spec says).
+
+    `why`: a kind of reason; `run`: the one that replaces theirs.
+    """
 
     by: str
-    reason: str
     grace_s: float | None = None
+    why: str = "stopped_by"
+    run: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        return {"by": self.by, "reason": self.reason, "grace_s": self.grace_s}
+        return {"by": self.by, "why": [fact(self.why, by=self.by, run=self.run)], "grace_s": self.grace_s}
 
     def patience_s(self, record: RunRecord) -> float:
         """ps tasks get their grace period after the others have had it."""

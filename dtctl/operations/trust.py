@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NewKeys:
-    """What a host shows that has no key pinned yet."""
+    """What a host without a pinned key shows."""
 
     station: Station
     keys: Sequence[HostKey]

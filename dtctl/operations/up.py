@@ -145,7 +145,7 @@ def _replace(old: str, launch: Start, transport: Transport) -> StopResult:
     """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
     record = dataclasses.replace(launch.record, run=old)
     return stop(
-        record, transport, tuple(record.roster), StopOrder(launch.controller, f"replaced by {launch.record.run}")
+        record, transport, tuple(record.roster), StopOrder(launch.controller, why="replaced", run=launch.record.run)
     )
 
 
@@ -349,7 +349,7 @@ def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
         from dtctl.config.ranges import fold
 
         raise PreflightError(
-            f"run {min(runs)} goes on on {fold(unchanged)}, but not on {fold(others or prepared)}",
+            f"run {min(runs)} continues on {fold(unchanged)}, but not on {fold(others or prepared)}",
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()

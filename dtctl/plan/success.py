@@ -13,7 +13,7 @@ _STEP_FLAG = re.compile(r"--?(?:train_steps|max_steps|target_step)(?:=(?P<value>
 
 
 def success_rule(cluster: Cluster) -> SuccessRule:
-    """The lead decides where parameters live on ps; collectives need every worker to come to its end."""
+    """The lead decides where parameters live on ps; collectives need every worker to finish."""
     if cluster.success != "auto":
         return cluster.success
     return "lead" if PS in cluster.jobs or WORKER not in cluster.jobs else "all-workers"

@@ -42,7 +42,7 @@ def show_checkpoints(found: Sequence[Checkpoints], now: float) -> None:
     for directory in found:
         out.print(f"{directory.host}:{directory.directory}")
         if directory.problem:
-            out.print(f"  there may be others than those found: {directory.problem}", style="yellow")
+            out.print(f"  there may be more than those found: {directory.problem}", style="yellow")
         if not directory.all:
             out.print("  none found" if directory.problem else "  no checkpoint")
             continue

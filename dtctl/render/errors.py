@@ -53,7 +53,7 @@ def _more(error: DtctlError, hosts: Sequence[str] = ()) -> None:
 
 
 def _hint(hint: str, whose: str = "") -> None:
-    """`whose` advice it is, if it is not dtctl's own: a host that lies may advise what it likes."""
+    """`whose` advice it is, if not dtctl's own: a lying host may advise anything."""
     for number, line in enumerate(lines_of(hint)):
         if number:
             console.tell(f"       {line}")

@@ -1,4 +1,4 @@
-"""What a person sees who follows a run: log lines on stdout, and beside them what becomes of the run."""
+"""What a person sees while following a run: log lines on stdout, and on stderr what happens to the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtctl.render.story import news
 
 
 class Narrator:
-    """Each host that goes away or comes back is told once, though two conversations with it may break."""
+    """Each host that goes away or comes back is reported once, though two conversations with it may break."""
 
     def __init__(self, coordinator: str, printer: LogPrinter | None) -> None:
         self._coordinator = coordinator
@@ -32,7 +32,7 @@ class Narrator:
             self._away.add(event.host)
             show_host_errors({event.host: event.error})
             if event.host == self._coordinator and not event.final:
-                note("the run goes on without it; trying again")
+                note("the run continues without it; trying again")
         elif isinstance(event, Back) and event.host in self._away:
             self._away.discard(event.host)
             note(f"{event.host} can be reached again")

@@ -9,7 +9,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 
 _LONGEST = 65536
-"""Bytes of a line that are kept until it ends; what is longer is shown in several."""
+"""The most bytes of a line that are kept until it ends; a longer line is shown in pieces."""
 
 
 class OutputPrinter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ class UpProgress:
         self._rows: dict[str, TaskID] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
-        self._starting: dict[str, str] = {}
+        self._starting: dict[str, Mapping[str, str]] = {}
         """What the hosts that start their tasks wait for."""
         self._all: TaskID | None = None
 
@@ -69,7 +69,7 @@ class UpProgress:
     def _draw(self, bars: Bars, overall: TaskID, progress: Progress) -> None:
         host = progress.host
         if progress.phase == "start":
-            self._starting[host] = progress.text
+            self._starting[host] = progress.tasks
             bars.update(overall, description="starting", note=awaited(self._starting.values()))
             return
         if progress.phase in _DONE:
@@ -95,9 +95,15 @@ class UpProgress:
         )
 
 
-def awaited(texts: Iterable[str]) -> str:
-    """Of what hosts say of their tasks (`ps:0 starting; worker:0 held`) those that are not held by others."""
-    tasks = [part for text in texts for part in text.split("; ") if not part.endswith((" held", " running"))]
+def awaited(told: Iterable[Mapping[str, str]]) -> str:
+    """Of the tasks of all hosts, and what they do, those that others wait for: `ps:0 starting; worker:1 backoff`."""
+    waits = {"waits_to_listen": "running, waits to listen"}
+    tasks = [
+        f"{task} {waits.get(doing, doing)}"
+        for each in told
+        for task, doing in each.items()
+        if doing not in ("held", "running")
+    ]
     more = len(tasks) - _SHOWN_TASKS
     return "; ".join(tasks[:_SHOWN_TASKS]) + (f" and {more} more" if more > 0 else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
@@ -50,7 +51,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
     for task in result.started.values():
         if task.state is TaskState.FAILED:
-            show_warning(f"{task.id} on {task.host} could not start: {task.reason}")
+            show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
 
 
 def show_replacement(exchange: Replacement) -> None:
@@ -62,13 +63,19 @@ def show_replacement(exchange: Replacement) -> None:
     )
     if exchange.moves_the_lead:
         show_warning(
-            f"the lead moved with {old}: training goes on from its checkpoints only if {new} has the same directory",
+            f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
             hint="dtctl checkpoints    shows what is there",
         )
 
 
 def show_next_steps() -> None:
     note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")
+
+
+def show_restarted(result: RestartResult) -> None:
+    for task in result.tasks:
+        again = f"{task.id} on {task.host}: attempt {task.attempt} {task.state.value} {sentence(task.why)}"
+        console.say(again.rstrip())
 
 
 def show_stop(result: StopResult) -> None:
@@ -114,7 +121,7 @@ def show_ended(status: RunStatus) -> None:
         for line in log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]:
             note(f"  {verdict.cause} | {line}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
-    err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {verdict.reason}"))
+    err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))
 
 
 def ended_exit_code(status: RunStatus) -> ExitCode:

@@ -1,12 +1,13 @@
-"""How a run stands: one line on the whole, a table of its tasks, and what it has been through."""
+"""How a run is doing: one line on the whole, a table of its tasks, and what has happened to it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.reasons import fact, sentence
 from dtctl.model import TaskState
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import TaskStatus, exit_words, how_it_ended
+from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.story import incident_lines
@@ -55,7 +56,7 @@ def summary(status: RunStatus) -> Text:
         (record.run or record.cluster, "bold"),
         f" (started {local_time(record.created)}{age}): " if record.created else ": ",
         (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),
-        f", {verdict.reason}",
+        f", {sentence(verdict.why)}",
     )
 
 
@@ -79,7 +80,7 @@ def status_table(status: RunStatus) -> Table:
 
 
 def more_lines(status: RunStatus) -> list[str]:
-    """What the table does not tell: who is awaited, what was lost, what is odd, and the newest checkpoint."""
+    """What the table does not show: who is awaited, what was lost, what is odd, and the newest checkpoint."""
     told = status.coordination
     if told is None:
         return checkpoint_lines(status)
@@ -112,11 +113,12 @@ def _note(task: TaskStatus, status: RunStatus) -> str:
             wait = f"starts again in {duration(max(0.0, task.next_start - status.time))}"
         else:
             wait = "waits for the coordinator"
-        return f"{how_it_ended(task)}; {wait}"
+        return f"{sentence(how_it_ended(task))}; {wait}"
     if task.state is TaskState.FAILED:
-        return how_it_ended(task)
+        return sentence(how_it_ended(task))
     if task.state is TaskState.STOPPED:
-        why = task.reason.removesuffix(f": {status.verdict.reason}")  # it stands above the table already
-        how = exit_words(task.code, None) if task.signal is None and task.code is not None else ""
+        told = task.why[1:] == status.verdict.why  # it stands above the table already
+        why = sentence(task.why[:1] if told else task.why)
+        how = sentence([fact("exited", code=task.code)]) if task.signal is None and task.code is not None else ""
         return f"{why} ({how})" if why and how else why or how
-    return "" if task.state is TaskState.SUCCEEDED else task.reason
+    return "" if task.state is TaskState.SUCCEEDED else sentence(task.why)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from dtctl.agent.records.reasons import Fact, headline, named, sentence
 from dtctl.operations.asking.coordination import Coordination, Incident
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Happening
@@ -16,7 +19,7 @@ def happening_line(happening: Happening) -> str:
 def incident_lines(incident: Incident, now: float) -> list[str]:
     """The loss and what became of it; failures that only followed from it are folded into one line."""
     who = str(incident.task) if incident.task else incident.host or "the run"
-    parts = [f"{who} {_ending(incident.reason)} at {clock(incident.noticed)}"]
+    parts = [f"{_ended(who, incident.why)} at {clock(incident.noticed)}"]
     along = [str(task) for task in incident.restarted if task != incident.task]
     if along:
         parts.append(f"restarted with it: {', '.join(along)}")
@@ -26,7 +29,9 @@ def incident_lines(incident: Incident, now: float) -> list[str]:
     parts.append(_recovery(incident, now))
     lines = ["; ".join(parts)]
     if incident.collateral:
-        followers = ", ".join(f"{task} ({why})" if why else str(task) for task, why in incident.collateral.items())
+        followers = ", ".join(
+            f"{task} ({sentence(why)})" if why else str(task) for task, why in incident.collateral.items()
+        )
         lines.append(f"  after that: {followers}")
     return lines
 
@@ -46,7 +51,7 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     lines += [f"warning: {text}" for text in now.warnings if before is None or text not in before.warnings]
     verdict = now.condition.verdict
     if verdict.outcome.decided and not (before and before.condition.verdict.outcome.decided) and now.phase != "ended":
-        lines.append(f"{verdict.reason}; the hosts end what still runs")
+        lines.append(f"{sentence(verdict.why)}; the hosts end what still runs")
     return lines + _contacts(before, now)
 
 
@@ -74,9 +79,17 @@ def _recovery(incident: Incident, now: float) -> str:
     return "to be started again"
 
 
-def _ending(reason: str) -> str:
-    """The reason as what follows a task's name."""
-    return reason if reason.startswith(("killed ", "stalled", "cannot ")) else f"ended with {reason}"
+_PREDICATES = ("killed", "stalled", "frozen", "cannot_run", "cannot_enter", "cannot_open_log", "cannot_start")
+"""Kinds whose sentences may follow a task's name as they are."""
+
+_EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged")
+"""Kinds that tell with what a task has ended."""
+
+
+def _ended(who: str, why: Sequence[Fact]) -> str:
+    kind = headline(why)
+    verb = " " if kind in _PREDICATES else " ended with " if kind in _EXITS else ": "
+    return f"{who}{verb}{sentence(why)}"
 
 
 def _seconds(span: float) -> str:
@@ -86,18 +99,16 @@ def _seconds(span: float) -> str:
 
 def _words(one: Happening) -> str:
     """An entry as a sentence: who, what, why, and by whom."""
-    who = one.task or one.host or ""
+    who, why = one.task or one.host or "", sentence(one.why)
     if one.kind == "task":
         attempt = f" (attempt {one.attempt})" if one.attempt and one.attempt > 1 else ""
         what = f"{one.before} -> {one.after}" if one.before != one.after else f"{one.after}"
         text = f"{who} on {one.host} {what}{attempt}" if one.host else f"{who} {what}{attempt}"
-        text += f": {one.reason}" if one.reason else ""
+        text += f": {why}" if why else ""
     elif one.kind == "condition":
-        text = f"{one.after or 'condition'}: {one.reason}" if one.reason else str(one.after)
-    elif one.kind == "contact":
-        text = one.reason if one.reason.startswith(who) else f"{who} {one.reason}"
-    elif one.kind == "request":
-        text = one.reason if not who or who in one.reason else f"{one.reason} {who}"
+        text = f"{one.after or 'condition'}: {why}" if why else str(one.after)
+    elif not who or who in named(one.why) or (one.kind == "contact" and headline(one.why) == "said"):
+        text = why
     else:
-        text = f"{who}: {one.reason}" if who and who not in one.reason else one.reason
+        text = f"{why} ({who})" if one.kind == "request" else f"{who}: {why}"
     return f"by {one.by}: {text}" if one.by else text

@@ -90,7 +90,7 @@ def show_runs(runs: Sequence[KnownRun]) -> None:
 
 
 def print_table(grid: Table) -> None:
-    """No column is cut: a terminal that is too narrow wraps the lines, and what is no terminal has no width."""
+    """No column is cut: a terminal that is too narrow wraps the lines, and a pipe has no width."""
     from rich.measure import Measurement
 
     out = console.out()
@@ -117,5 +117,5 @@ def styled(words: str, style: str) -> Text:
 
 
 def _quoted(word: str) -> str:
-    """For reading; a ~ of the host stays as it is."""
+    """Quoted for reading; a ~ of the host stays as it is."""
     return word if word.startswith("~/") and shlex.quote(word[2:]) == word[2:] else shlex.quote(word)

@@ -58,7 +58,7 @@ class Child:
             return self._process.wait()
 
     def stderr(self) -> bytes:
-        """The end of what it wrote there."""
+        """The end of its stderr."""
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - STDERR_BYTES))
         return self._stderr.read()
 

@@ -47,7 +47,7 @@ class Transports:
         return self._means.ssh_files.hostname(settings)
 
     def trust(self) -> Trust:
-        """For looking at host keys and pinning them."""
+        """The part that looks up host keys and pins them."""
         from dtctl.transport.ssh.trust import Trust
 
         return Trust(cast("SshTransport", self._transport("ssh")).logins)

@@ -14,14 +14,14 @@ SILENCE_S = 30.0
 """Agents that have nothing to say send a beat every five seconds."""
 
 GREETING_TIMEOUT_S = 60.0
-"""For a host that is too busy to start a Python; a host that is not there fails long before."""
+"""For a host that is too busy to start Python; a host that is down fails long before."""
 
 PATIENCE_S = 120.0
-"""For an answer that needs no more than a look; a host that beats all the time is not waited for any longer."""
+"""For an answer that needs only a look; beats do not extend it."""
 
 TOLD_AFTER_S = 10.0
 ALIVE_BYTES = 64 * 1024
-"""What has to come of a frame that takes longer than the silence: slow lines have time, a byte now and then is none."""
+"""How much of a long frame counts as a sign of life: a slow line gets time, a byte now and then does not."""
 
 Waiting = Callable[[str, float, float], None]
 """Told once in each silence: a host's name, how long it has been silent, and the limit."""

@@ -21,10 +21,10 @@ from dtctl.transport.seam import Message
 from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
 
 log = logging.getLogger(__name__)
-"""For `dtctl -v`: the kinds of frames, never what they hold."""
+"""For `dtctl -v`: the kinds of frames, never their contents."""
 
 FRAMES_PER_S = 1000
-"""Of those that come in any number. More is not read, so that it stays with the host that makes it."""
+"""How many frames a second are read, of kinds without a limit. The rest stays with the host that makes them."""
 
 _PACED = ("beat", "progress", "need", "states")
 
@@ -52,7 +52,7 @@ class Stream(Protocol):
     """The standard input and output of a remote process. One reader and one writer at a time; `close` from anywhere."""
 
     def read(self, timeout_s: float | None) -> bytes:
-        """What has come; b"" at the end. Raises TimeoutError."""
+        """What has arrived; b"" at the end. Raises TimeoutError."""
         ...
 
     def write(self, data: bytes, silence: Silence) -> None:
@@ -62,7 +62,7 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
     def ending(self) -> RemoteExit:
-        """To be asked after the end of `read`."""
+        """Ask for it after the end of `read`."""
         ...
 
 
@@ -208,7 +208,7 @@ def converse(host: Host, stream: Stream, waiting: Waiting) -> StreamSession:
 
 
 class _Pace:
-    """Makes whoever takes frames sleep when they come too fast: what is not read waits on the other side."""
+    """Makes the reader sleep when frames come too fast: unread ones wait on the other side."""
 
     def __init__(self) -> None:
         self._since = 0.0

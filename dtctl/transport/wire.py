@@ -13,10 +13,10 @@ from dtctl.transport.seam import Message
 NOISE_BYTES = 4096
 LINE_LIMIT = 16 << 20
 PAYLOAD_LIMIT = 8 << 20
-"""A line of a log has at most half of it (dtctl/agent/logs/lines.py)."""
+"""The longest line of a log has half of that (dtctl/agent/logs/lines.py)."""
 
 PAYLOAD_LIMITS = {"output": 1 << 20, "progress": 1 << 20}
-"""Agents send what a pipe gives them at once."""
+"""What a pipe gives at once, which agents send as it is."""
 
 
 class WireError(ValueError):

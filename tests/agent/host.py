@@ -123,6 +123,8 @@ def compiled_program(python: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     subprocess.run([python, "-m", "compileall", "-q", str(directory)], check=True)
+    for path in directory.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
     return directory
 
 

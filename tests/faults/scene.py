@@ -145,7 +145,7 @@ class Scene:
         return "\n".join(parts)
 
     def enough(self, hosts: Iterable[str] = ("gpu-3",)) -> None:
-        """Training may come to its end now."""
+        """Training may finish now."""
         for host in hosts:
             self.fleet[host].exec("touch", f"{self.output}/enough")
 

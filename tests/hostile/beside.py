@@ -110,7 +110,7 @@ CHECKPOINTS: dict[str, tuple[Beside, str]] = {
     "an index of a terabyte": (several(sparse(INDEX), sparse("checkpoint")), "the index is too large"),
     "a shard of a terabyte": (several(file(INDEX, tables.index(1)), sparse(SHARD)), ""),
     "2^40 shards in 88 bytes": (file(INDEX, tables.index(1 << 40)), "names 1099511627776 shards"),
-    "a hundred thousand names": (many, "not all of it was looked at|does not answer"),
+    "a hundred thousand names": (many, "only part of it was searched|does not answer"),
     "directories": (
         several(directory("model.ckpt-9.index"), directory("damaged", 0o700), directory("chief", 0)),
         "the index is a directory",

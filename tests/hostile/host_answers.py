@@ -65,7 +65,8 @@ def view() -> Fields:
     contact = {"connected": False, "heard": 1950.0, "over": True}
     incident = {
         "id": 1, "task": "worker:1", "host": "b", "noticed": 1100.0, "reason": "killed by SIGKILL", "scope": "gang",
-        "tasks": ["worker:0", "worker:1"], "collateral": [{"task": "worker:0", "reason": "lost its peer"}],
+        "why": [{"kind": "killed", "signal": 9}], "tasks": ["worker:0", "worker:1"],
+        "collateral": [{"task": "worker:0", "reason": "lost its peer", "why": [{"kind": "said", "text": "gone"}]}],
         "step": 400, "back_to": 300, "begun": 1101.0, "recovered": 1110.0, "closed": None, "told": {"worker:1": 300},
         "attempt": 1, "ended": 1100.0, "own": False,
     }  # fmt: skip

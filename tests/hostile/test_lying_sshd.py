@@ -1,4 +1,4 @@
-"""A real SSH server whose hosts lie: every lie on one of the commands that it reaches, and on all in nightly ones."""
+"""A real SSH server whose hosts lie: some lies on one of the commands that they reach, every night all on all."""
 
 from __future__ import annotations
 
@@ -117,7 +117,11 @@ def test_hosts_that_do_not_lie_are_believed(bench: Bench, bait: Bait) -> None:
     assert bait.dialled == 0
 
 
-@pytest.mark.parametrize("what", LIES)
+SOME = [pytest.param(what, marks=[pytest.mark.nightly] if NUMBERS[what] % 6 else []) for what in LIES]
+"""Each is two logins and three programs. test_hosts.py has all lies each time."""
+
+
+@pytest.mark.parametrize("what", SOME)
 def test_a_lie_over_ssh_harms_no_command(bench: Bench, bait: Bait, what: str) -> None:
     liar = liar_of(what)
     wrong = complaints(bench.ended(lies(liar, what)), OTHER[liar])

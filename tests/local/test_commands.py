@@ -82,7 +82,7 @@ def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> 
         stopping.send_signal(signal.SIGINT)
         said = stopping.stdout.read() if stopping.stdout else ""
     assert stopping.returncode == 130
-    assert "goes on there" in said
+    assert "still carried out there" in said
     eventually(lambda: not home.processes(), 60, "every process to end")
     assert home.outcome() == "Stopped"
 
@@ -107,7 +107,7 @@ def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(h
     home.dtctl("up", "--local")
     first = home.status()["run"]
     refused = home.run("replace", "node-2")
-    assert (refused.returncode, "asks before it does" in refused.stderr) == (2, True)
+    assert (refused.returncode, "so it asks first" in refused.stderr) == (2, True)
     assert home.status()["run"] == first
     done = home.run("replace", "node-2", "--yes")
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None
         following.send_signal(signal.SIGINT)
         rest = following.stdout.read()
     assert following.returncode == 130
-    assert "the run goes on" in rest
+    assert "the run continues" in rest
     assert set(home.states().values()) == {"running"}
 
 

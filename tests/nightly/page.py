@@ -25,8 +25,12 @@ class Row:
     seen: str = ""
 
     def cells(self) -> tuple[str, ...]:
-        cells = (self.part, self.result, self.when, self.commit, self.took, self.seen)
+        cells = (self.part, self.result, self.when, self.commit, self.took, _short(self.seen))
         return tuple(cell.replace("|", "/").replace("\n", " ") for cell in cells)
+
+
+def _short(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else text[:most] + " ..."
 
 
 def rows(page: Path | None = None) -> dict[str, Row]:

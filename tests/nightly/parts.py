@@ -17,6 +17,9 @@ CASES = os.environ.get("FUZZ", "20000")
 """Of each test that makes up its own."""
 
 WITHOUT_TENSORFLOW = ("tests/unit", "tests/local", "tests/ssh")
+OF_THEIR_TIME = ("click<8.5",)
+"""What the oldest dependencies depend on in turn. Typer 0.19 uses what click 8.5 warns of, and warnings are errors."""
+
 BESIDE = ("-n", JOBS, "--dist", "loadgroup")
 
 
@@ -52,7 +55,7 @@ def lowest() -> Seen:
     if python is None:
         return Seen(False, f"no Python {CONTROLLER[0]} here")
     told = run([sys.executable, "-c", _TELL_DEPENDENCIES], cwd=ROOT)
-    bounds = list(lower_bounds(json.loads(told)))
+    bounds = [*lower_bounds(json.loads(told)), *OF_THEIR_TIME]
     with tempfile.TemporaryDirectory() as directory:
         constraints = Path(directory, "lowest.txt")
         constraints.write_text("\n".join(bounds) + "\n")

@@ -49,5 +49,6 @@ def test_it_learns_on_separate_hosts(case: Case, fleet: Fleet, tmp_path: Path) -
         project.succeed()
         lead = fleet.hosts[int(user.task(case.lead)["host"].removeprefix("node-")) - 1]
         project.check_what_it_learnt(lead.home, case.steps)
+        project.check_that_it_can_be_restored(lead.home, case.steps)
     for host in fleet.hosts:
         eventually(lambda: not host.processes(), what=f"nothing to be left on {host.name}")  # noqa: B023

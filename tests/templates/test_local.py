@@ -66,3 +66,4 @@ def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path
         project.succeed()
         assert project.resumed_at() >= last  # by the clock alone it would have been an earlier one
         project.check_what_it_learnt(user.home, goal)
+        project.check_that_it_can_be_restored(user.home, goal)

@@ -71,7 +71,7 @@ def test_a_model_is_trained_stopped_resumed_and_taken_down(fleet: Fleet, tmp_pat
             while not re.search(r"worker:1 +\| step \d+ +loss", following.stdout.readline()):
                 pass
             following.send_signal(signal.SIGINT)
-            assert "the run goes on" in following.stdout.read()
+            assert "the run continues" in following.stdout.read()
         saved = eventually(lambda: newest_step(user), START_S, "a complete checkpoint")
         assert user.dtctl("stop", timeout_s=120) == "4 tasks stopped, 0 left\n"
         assert idle(fleet)

@@ -71,8 +71,10 @@ def told(
 
 def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
     usual = {
-        "id": 1, "task": task, "host": "b", "noticed": 1002.0, "reason": "killed by SIGKILL", "scope": "task",
-        "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000, "begun": 1003.0, "recovered": 1011.4,
+        "id": 1, "task": task, "host": "b", "noticed": 1002.0, "reason": "killed by SIGKILL",
+        "why": [{"kind": "killed", "signal": 9}],
+        "scope": "task", "tasks": [task], "collateral": [], "step": 1237, "back_to": 1000,
+        "begun": 1003.0, "recovered": 1011.4,
         "closed": None, "told": {"worker:0": 1237, "worker:1": None}, "attempt": 1, "ended": 1002.0, "own": False,
     }  # fmt: skip
     return {**usual, **fields}

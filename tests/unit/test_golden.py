@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests import golden
+from tests.unit.test_pages import PAGES
 
 
 def found_in(code: str, tmp_path: Path) -> list[str]:
@@ -55,6 +57,7 @@ def test_a_sentence_is_found(code: str, sentences: list[str], tmp_path: Path) ->
         'x = f"{name}: {what}"',
         'x = f"tasks.{name}"',
         'x = "bold red"',
+        'class X:\n    def __repr__(self) -> str:\n        return "X with %s of them" % self.y',
         'x: "list of things" = 1',
     ],
 )
@@ -65,3 +68,12 @@ def test_what_nobody_reads_is_no_sentence(code: str, tmp_path: Path) -> None:
 def test_a_move_within_a_file_changes_nothing() -> None:
     one, two = golden.page({"a.py": ["first one", "second one"]}), golden.page({"a.py": ["second one", "first one"]})
     assert golden.read(one) == golden.read(two) == {"a.py": {"first one", "second one"}}
+
+
+TRANSLATED = re.compile(r"goes on on|of (it|them) that (is|are) (its|their) own|has been had|that were none")
+"""Turns of another language that have stood here."""
+
+
+@pytest.mark.parametrize("page", [golden.GOLDEN, *PAGES], ids=lambda page: page.name)
+def test_no_sentence_has_the_order_of_another_language(page: Path) -> None:
+    assert TRANSLATED.findall(" ".join(page.read_text().split())) == []

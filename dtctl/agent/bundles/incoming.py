@@ -19,7 +19,7 @@ _ORPHAN_S = 24 * 3600.0
 
 
 class Incoming:
-    """A directory of this session's own below `bundles/`, removed at the end with what is still in it."""
+    """A directory below `bundles/` for this session alone; removed at the end with whatever is still in it."""
 
     def __init__(self, store: str) -> None:
         self._store = store

@@ -28,7 +28,7 @@ _MOST_SOURCES = 8
 
 
 class Sources:
-    """Where on this host a file with a certain content may be found. Nothing vouches for what is there now."""
+    """Where on this host a file with a certain content may be. What is there now has to be checked."""
 
     def __init__(self, bundles: List[str]) -> None:
         self._places: Dict[str, str] = {}
@@ -41,7 +41,7 @@ class Sources:
         self._places[sha256] = place
 
     def copy(self, tree: Tree, index: int, staging: str) -> bool:
-        """Fills one file from here; False when its content is not to be had."""
+        """Fills one file from here; False if its content is not available."""
         place = self._places.get(tree.manifest.files[index][3])
         if place is None:
             return False
@@ -142,6 +142,7 @@ class _Progress:
                 "done_bytes": self._done,
                 "total_bytes": self._total,
                 "text": "",
+                "tasks": {},
             }
             self._wire.send(dict(told, type="progress"))
             if self._lock is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_KEPT = 1000
 
 _in_use: Dict[str, int] = {}
-"""Lock files of the bundles that this process has prepared, and their descriptors: until its end nobody prunes them."""
+"""Lock files of the bundles that this process has prepared, with descriptors: while it lives nobody prunes them."""
 
 
 def ensure(root: str, bundle_id: str, wire: Wire) -> str:
@@ -37,7 +37,7 @@ def ensure(root: str, bundle_id: str, wire: Wire) -> str:
 
 
 def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
-    """As `ensure`, with the number of files that the controller had to send."""
+    """Does what `ensure` does, and also returns how many files the controller had to send."""
     if not is_bundle_id(bundle_id):
         raise Refused("bad_request", f"{bundle_id!r} is not the id of a bundle")
     store = os.path.join(root, "bundles")
@@ -133,7 +133,7 @@ def _receive(store: str, bundle_id: str, wire: Wire) -> int:
 
 
 def _mend(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
-    """Brings back what has been changed or lost in a complete bundle. The number of files that had to be sent."""
+    """Restores what was changed or lost in a complete bundle; returns how many files had to be sent."""
     tree = Tree(base, manifest)
     received = 0
     if tree.damaged() or not tree.has_its_shape():
@@ -146,7 +146,7 @@ def _mend(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
 
 
 def _move_into_place(new_base: str, base: str) -> None:
-    """Keeps the other one when there is one already. Had it lost its manifest, it is now mended where it stands."""
+    """Keeps a bundle that is there already; if it had lost its manifest, it is mended where it is."""
     try:
         os.rename(new_base, base)
     except OSError as error:

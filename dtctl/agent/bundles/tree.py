@@ -40,7 +40,7 @@ class Tree:
         return os.path.join(self.root, path)
 
     def damaged(self) -> List[int]:
-        """Indexes of the files whose content is not that of the manifest. Only what has changed is hashed."""
+        """Indexes of the files whose content differs from the manifest. Only changed files are hashed."""
         return [index for index in range(len(self.manifest.files)) if not self._is_right(index)]
 
     def _is_right(self, index: int) -> bool:
@@ -72,7 +72,7 @@ class Tree:
         )
 
     def shape(self) -> None:
-        """Makes directories, writable until `settle`, and links. What is in their way goes."""
+        """Makes directories, writable until `settle`, and links. Removes what is in their way."""
         if _mode_of(self.root) is None:
             _unlink(self.root)
             os.mkdir(self.root, 0o700)
@@ -131,7 +131,7 @@ class Tree:
                 os.chmod(self.place(path), mode)
 
     def remember(self) -> None:
-        """Saves what is known of the files; a loss costs only time."""
+        """Saves what is known about the files; losing it costs only time."""
         if self._stats == self._known:
             return
         temporary = f"{self._stats_path}.{os.getpid()}"

@@ -39,9 +39,9 @@ class _TooLate(Exception):
 
 
 def mend(directory: str) -> List[str]:
-    """What was set aside, and what could not be, in words. Only while nobody writes there.
+    """Sets damaged checkpoints aside and says in words what it did. Call it only while nobody writes there.
 
-    Without a complete checkpoint nothing is touched.
+    Without a complete checkpoint it touches nothing.
     """
     until = time.monotonic() + LIMIT_S
     try:
@@ -67,7 +67,7 @@ def _mend(directory: str, until: float) -> List[str]:
 
 
 def _set_aside(directory: str, below: str, damaged: str, good: str, until: float) -> str:
-    """What came of it. A user's own configured directory may be reached by any link, what is in it may not."""
+    """Says what happened. The configured directory may be reached through any link; what is in it may not."""
     try:
         base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -96,7 +96,7 @@ class _Look:
 
 
 def report(directories: List[str]) -> List[CheckpointReport]:
-    """Of each directory the newest complete checkpoint, newer ones that are not complete, and all (newest first)."""
+    """For each directory: the newest complete checkpoint, newer ones that are incomplete, and all (newest first)."""
     until = time.monotonic() + LOOK_S
     return [_answer(directory, max(until, time.monotonic() + LEAST_S)) for directory in directories]
 
@@ -156,7 +156,7 @@ def _collect(looked: _Look, below: str) -> List[str]:
 
 
 def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
-    """Notes a file of a checkpoint; False for what is none."""
+    """Notes a file of a checkpoint; False for any other file."""
     match = _INDEX.match(entry.name)
     if match:
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Tuple
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Of an index: about 160,000 tensors, and three seconds of checksums."""
+"""The most bytes of an index: about 160,000 tensors, and three seconds of checksums."""
 
 _MOST_SHARDS = 99999
 """Their numbers have five digits in the files' names."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from ..records.reasons import fact
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Protocol, Set
+    from typing import Dict, List, Protocol, Set
 
+    from ..records.reasons import Fact
     from .view import View
 
     class Tell(Protocol):
-        def __call__(self, kind: str, *, host: str, reason: str) -> None: ...
+        def __call__(self, kind: str, why: List[Fact], *, host: str) -> None: ...
 
 
 DIAL_AGAIN_S = 20.0
@@ -29,7 +32,7 @@ class Contacts:
             host["connected"] = False
 
     def expect(self, now: float) -> None:
-        """Who was in touch with an earlier coordinator is to come to this one."""
+        """Expects the hosts that were in touch with an earlier coordinator to come to this one."""
         own = self._view.own_host
         known = [host for host, known in self._view.hosts.items() if known["state"] is not None and not known["over"]]
         self.away.update((host, now) for host in known if host != own)
@@ -38,13 +41,13 @@ class Contacts:
         """Tells of those who ought to have come by now."""
         for host, since in self.away.items():
             if host not in self._told and now - since > DIAL_AGAIN_S:
-                self._tell_away(host, "it has not come to the coordinator since that was started again")
+                self._tell_away(host, fact("not_back", host=host))
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)
         if host in self._told:
             self._told.remove(host)
-            self._tell("contact", host=host, reason="%s is back after %.0f s" % (host, now - since))
+            self._tell("contact", [fact("back", host=host, seconds=now - since)], host=host)
         self._view.hosts[host].update({"connected": True, "over": False})
 
     def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
@@ -54,8 +57,8 @@ class Contacts:
             known.update({"connected": False, "over": is_done})
             if not is_done:
                 self.away[host] = since
-                self._tell_away(host, reason)
+                self._tell_away(host, fact("away", host=host, text=reason))
 
-    def _tell_away(self, host: str, reason: str) -> None:
+    def _tell_away(self, host: str, why: Fact) -> None:
         self._told.add(host)
-        self._tell("contact", host=host, reason="%s is away: %s" % (host, reason))
+        self._tell("contact", [why], host=host)

@@ -12,8 +12,8 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
+from ..records.reasons import because, explain, fact, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
-from ..records.words import brief
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, start
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..link.messages import FromHub
     from ..records.messages import Orders
+    from ..records.reasons import Fact
     from ..records.run_state import How, Intent, State
     from ..records.spec import Spec
     from ..records.whole_run import Contact, PostedRequest, RunView
@@ -115,46 +116,46 @@ class Coordinator:
         if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
             self._accused[host] = reason
             self._accusations[host] = self._accusations.get(host, 0) + 1
-            self._tell("contact", host=host, reason="%s was not believed, and hung up on: %s" % (host, reason))
+            self._tell("contact", [fact("not_believed", host=host, text=reason)], host=host)
 
     def begin(self, wall: float) -> None:
         """For the first coordinator of a run."""
         self._wall = wall
-        self._tell("request", reason="up", by=self._spec["controller"])
+        self._tell("request", [fact("asked_up")], by=self._spec["controller"])
 
-    def rebuild(self, reason: str, wall: float) -> None:
+    def rebuild(self, damage: Fact, wall: float) -> None:
         """For one that has no cluster.json any more: everything follows from what the agents tell."""
         self._wall = wall
         self._rebuilt = True
-        self._tell("contact", host=self.view.own_host, reason=reason)
+        self._tell("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float) -> None:
         """For one that comes after another: who was connected to that is awaited."""
         gap_s = max(0.0, wall - self.view.data["time"])
         self._wall = wall
         own = self.view.own_host
-        self._tell("contact", host=own, reason="the coordinator was started again, after %.0f s" % gap_s)
+        self._tell("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
         self._contacts.expect(now)
 
     def past(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
         self._wall = wall
-        self._tell(
-            "contact", host=host, reason="%s has come back with run %s, and was told that it is over" % (host, run)
-        )
+        self._tell("contact", [fact("came_back_with", host=host, run=run)], host=host)
 
     def listens(self, problem: Optional[str], wall: float) -> None:
         """`problem`: why no agent can reach this coordinator; None when they can."""
         data = self.view.data
         before = data["deaf"]
-        if problem == before:
+        why = fact("coordinator_heard") if problem is None else fact("coordinator_deaf", text=problem)
+        deaf = None if problem is None else sentence([why])
+        if deaf == before:
             return
         self._wall = wall
-        data["deaf"] = problem
+        data["deaf"] = deaf
         data["warnings"] = [text for text in data["warnings"] if text != before]
-        if problem is not None:
-            data["warnings"].append(problem)
-        self._tell("contact", host=self.view.own_host, reason=problem or "agents can reach the coordinator again")
+        if deaf is not None:
+            data["warnings"].append(deaf)
+        self._tell("contact", [why], host=self.view.own_host)
 
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
@@ -162,9 +163,9 @@ class Coordinator:
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
         tasks = [task for task in self.view.tasks if wanted is None or task in wanted]
-        what = request["kind"] + ("" if wanted is None else " " + ", ".join(tasks))
-        self._tell("request", reason=what, by=request["by"])
-        how: How = {"grace_s": request["grace_s"], "reason": request["reason"], "by": request["by"]}
+        asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
+        self._tell("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
+        how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
@@ -178,13 +179,14 @@ class Coordinator:
     def _obey(self, stop_run: Optional[How], now: float) -> None:
         """A session on some host was asked to end the run, maybe while nobody could reach this one."""
         if stop_run is not None and not self._obeyed:
-            self._tell("request", reason="stop", by=stop_run["by"])
+            self._tell("request", [fact("asked_stop")], by=stop_run["by"])
             self._stop_everything(stop_run, now)
 
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
         if not self.decided:
-            self._decide(outcome.decided(self.view.facts()) or Judgement("Stopped", how["reason"] or "stopped"))
+            stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
+            self._decide(outcome.decided(self.view.facts()) or stopped)
         if self._shutdown is None:
             self._shutdown = Shutdown(self.view, now)
         self._shutdown.hurry(how, now)
@@ -262,7 +264,7 @@ class Coordinator:
                 before["want"],
                 before["generation"],
             ):
-                self._tell("request", host=host, task=task, reason=intent["reason"], by=intent["by"])
+                self._tell("request", why_of(intent), host=host, task=task, by=intent["by"])
 
     def _judge(self, now: float, wall: float) -> None:
         facts = self.view.facts()
@@ -276,9 +278,9 @@ class Coordinator:
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
         """What fails a run though no task has failed for good."""
         if self._lost_sessions:
-            return Judgement("Failed", "the controller was lost before the start was complete")
+            return Judgement("Failed", [fact("session_lost")])
         found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
-        return Judgement("Failed", found.reason, found.task) if found is not None else None
+        return Judgement("Failed", found.why, found.task) if found is not None else None
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
@@ -288,14 +290,14 @@ class Coordinator:
         limit_s = self.view.recovery["host_timeout_s"]
         for host, since in self._contacts.away.items():
             if limit_s is not None and now - since >= limit_s:
-                return Failure(None, "%s has been away for %.0f s" % (host, now - since))
+                return Failure(None, fact("host_gone", host=host, seconds=now - since))
         return None
 
     def _deadline(self) -> Optional[Failure]:
         limit_s = self._spec["active_deadline_s"]
         if limit_s is None or self.view.data["elapsed_s"] < limit_s:
             return None
-        return Failure(None, "the deadline of %.0f s is over" % limit_s)
+        return Failure(None, fact("deadline", seconds=limit_s))
 
     def _not_started(self, now: float) -> Optional[Failure]:
         """A start that waits too long fails, and says for whom it waited."""
@@ -303,21 +305,20 @@ class Coordinator:
         if start.unreached(self.view):
             if now - self._began < min(limit_s, start.REACH_LIMIT_S):
                 return None
-            hint = "is there a firewall between the hosts? (coordinator.port chooses another)"
-            return Failure(None, "%s; %s" % (start.missing(self.view), hint))
+            return Failure(None, *start.missing(self.view), fact("firewall"))
         waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}
         late = [task for task, since in self._unready.items() if now - since >= limit_s]
         if not late:
             return None
-        return Failure(late[0], "not ready after %.0f s: %s" % (limit_s, start.missing(self.view)))
+        return Failure(late[0], fact("not_ready", seconds=limit_s), *start.missing(self.view))
 
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that goes on."""
-        data, missing = self.view.data, start.missing(self.view)
-        data["missing"] = None if missing is None else brief(missing)
+        data = self.view.data
+        data["missing"] = sentence(start.missing(self.view)) or None
         lost = next(incidents.still_open(self.view), None)
-        now = outcome.standing(facts, "%s: %s" % (lost["task"], lost["reason"]) if lost else None)
+        now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
         if now is not None:
             self._set_condition(now)
         if data["phase"] != "starting" or not self._held_back():
@@ -330,26 +331,26 @@ class Coordinator:
         data = self.view.data
         if end.kind == "Succeeded":
             warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
-            data["warnings"] += [warning] if warning is not None else []
+            data["warnings"] += [sentence([warning])] if warning is not None else []
         data["phase"] = "finishing"
         data["missing"] = None
         for one in incidents.still_open(self.view):
-            one["closed"] = "the run has %s" % end.kind.lower()
+            one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
 
     def _set_condition(self, now: Judgement) -> None:
-        data, kind, reason, cause = self.view.data, now.kind, brief(now.reason), now.cause
+        data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
         before = data["condition"]
         if before["type"] == kind:
-            before.update({"reason": reason, "cause": cause})
+            before["cause"] = cause
+            explain(before, why)
             return
         data["conditions"].append(before)
-        data["condition"] = {"type": kind, "reason": reason, "cause": cause, "since": self._wall}
-        self._tell("condition", task=cause, reason=reason, **{"from": before["type"], "to": kind})
+        data["condition"] = {"type": kind, "cause": cause, "since": self._wall, **because(why)}
+        self._tell("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
-    def _tell(self, kind: str, **fields: Any) -> None:
-        fields["reason"] = brief(fields["reason"])
-        self.story.append(made(StoryLine, time=self._wall, kind=kind, **fields))
+    def _tell(self, kind: str, why: List[Fact], **fields: Any) -> None:
+        self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
 
 
 def _versions(intents: Mapping[str, Intent]) -> Dict[str, int]:

@@ -6,6 +6,7 @@ import random
 
 from ..link.dialer import Dialer
 from ..link.tls import Identity
+from ..records.reasons import because, fact
 from ..run import intents
 from .report import events_since, hello, news
 
@@ -54,7 +55,7 @@ class Following:
         return self._dialer.due()
 
     def close(self) -> None:
-        """What was told last still arrives."""
+        """The last messages still arrive."""
         self._dialer.close()
 
     def _hear(self, message: FromDialer, now: float, state: State, intent: Followed, wanted: Intents) -> None:
@@ -75,7 +76,7 @@ class Following:
             self.connected = False
 
     def _tell(self, state: State, intent: Followed) -> None:
-        """Events before the state that they have led to: whoever has heard the last state has the whole story."""
+        """Events come before the state that they led to: who has heard the last state has the whole story."""
         assert self._events is not None
         while self._events < self._files.events.count:
             events = events_since(self._files.events, self._events)
@@ -89,8 +90,8 @@ class Following:
 
 
 def _given_up(held: Intents, limit_s: float) -> Intents:
-    reason = "no word from the coordinator for %.0f s" % limit_s
+    why = because([fact("isolated", seconds=limit_s)])
     wanted = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
     for intent in wanted.values():
-        intents.change(intent, want="stop", reason=reason, by="host_timeout")
+        intents.change(intent, want="stop", by="host_timeout", **why)
     return wanted

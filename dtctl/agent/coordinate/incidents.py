@@ -1,14 +1,15 @@
-"""One loss and what became of it: the entries of `incidents` in cluster.json, as recovery makes and follows them."""
+"""Losses and what became of them: the entries of `incidents` in cluster.json."""
 
 from __future__ import annotations
 
+from ..records.reasons import because
 from ..records.whole_run import tells_steps
-from ..records.words import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, TypedDict
 
+    from ..records.reasons import Fact
     from ..records.whole_run import Incident
     from .view import View
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         ended: float
 
 
-def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], wall: float) -> Incident:
+def opened(view: View, task: str, ending: Loss, why: List[Fact], tasks: List[str], wall: float) -> Incident:
     """A new incident, already among those of the view."""
     known = view.data["incidents"]
     incident: Incident = {
@@ -29,7 +30,7 @@ def opened(view: View, task: str, ending: Loss, reason: str, tasks: List[str], w
         "attempt": ending["attempt"],
         "ended": ending["ended"],
         "noticed": wall,
-        "reason": brief(reason),
+        **because(why),
         "scope": view.roster[task]["scope"],
         "tasks": tasks,
         "own": view.own(task) and tasks == [task],
@@ -50,7 +51,7 @@ def still_open(view: View) -> Iterator[Incident]:
 
 
 def waiting(view: View) -> Iterator[Incident]:
-    """Those whose tasks are being cleared away, or wait for the end of a delay."""
+    """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
     return (one for one in still_open(view) if one["begun"] is None)
 
 
@@ -61,7 +62,7 @@ def of_task(view: View, task: str) -> Optional[Incident]:
 
 
 def begin(view: View, incident: Incident, wall: float) -> None:
-    """From now on its tasks may start. What was told until now is no sign of recovery."""
+    """From now on its tasks may start. Steps told before now are no sign of recovery."""
     incident["begun"] = wall
     incident["told"] = {task: view.entry(task)["step"] for task in _trainers(view)}
 

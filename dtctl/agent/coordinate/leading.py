@@ -11,6 +11,7 @@ import time
 from ..host import log, paths
 from ..records.kinds import checked
 from ..records.messages import FROM_AGENT, PROTOCOL
+from ..records.reasons import fact
 from ..records.whole_run import RequestBook, RunView
 from ..run import environment
 from .coordinator import Coordinator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..link.tls import Identity
     from ..records.answers import Checkpoint
     from ..records.messages import Events, Hello, News
+    from ..records.reasons import Fact
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..records.whole_run import PostedRequest
@@ -126,11 +128,11 @@ class Leading:
             self._hub = Hub(where["address"], where["port"], own, self._superseded, last_words, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
-            self.coordinator.listens("agents cannot reach the coordinator: %s" % error, wall)
+            self.coordinator.listens(str(error), wall)
         else:
             self.coordinator.listens(None, wall)
 
-    def _read_view(self) -> Tuple[Optional[RunView], Optional[str]]:
+    def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
         """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""
         try:
             found = paths.read_record(self._path, RunView)
@@ -139,7 +141,7 @@ class Leading:
             why = "%s is about another run" % self._path
         except paths.Damaged as damage:
             why = str(damage)
-        return None, "%s; it was put aside as %s, and the agents tell anew" % (why, paths.put_aside(self._path))
+        return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
 
     def _hear_own(self, now: float, wall: float, state: State, intent: Followed) -> None:
         begin = self._story.received(self._host)

@@ -9,7 +9,7 @@ REFILL_BYTES_S = 512.0
 """Two or three transitions a second, for ever: more than any back-off allows a task that fails on and on."""
 
 TELL_S = 60.0
-"""Between two tellings of what was beyond it."""
+"""How often the number of lines beyond the quota is told."""
 
 
 class Quota:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..records.reasons import because, fact, headline, said, sentence, why_of
 from ..records.whole_run import tells_steps
 from ..run import policy
 from . import incidents
@@ -10,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
 
+    from ..records.reasons import Fact
     from ..records.run_state import Past
     from ..records.whole_run import Incident
     from .services import Services
@@ -30,13 +32,16 @@ SILENCE_S = 120.0
 TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has told no step."""
 
+HUNG = ("stalled", "frozen")
+"""Kinds of a loss that is none: the task was ended because it did nothing any more."""
+
 
 class Failure:
     """Why the run has failed; `task` is None when no task is to blame."""
 
-    def __init__(self, task: Optional[str], reason: str) -> None:
+    def __init__(self, task: Optional[str], *why: Fact) -> None:
         self.task = task
-        self.reason = reason
+        self.why = list(why)
 
 
 class Recovery:
@@ -80,8 +85,8 @@ class Recovery:
             self._follow(one, now, wall)
         for one in list(incidents.still_open(self._view)):
             if self._is_still_silent(one, now):
-                reason = "still no sign of progress after its restart"
-                failure = self._restart(one["task"], one, reason, self._gang(one["task"]), now, wall)
+                why = [fact("still_silent")]
+                failure = self._restart(one["task"], one, why, self._gang(one["task"]), now, wall)
                 if failure is not None:
                     return failure
         return None
@@ -112,43 +117,43 @@ class Recovery:
                 yield task
 
     def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Failure]:
-        reason = self._reason(task, ending)
+        why = self._why(task, ending)
         known = incidents.of_task(self._view, task)
         if known is not None and known["begun"] is None and not known["own"]:
-            known["collateral"].append({"task": task, "reason": reason})
+            known["collateral"].append({"task": task, **because(why)})
             return None
         if self._view.state(task) == "failed" or self._view.intents[task]["want"] in ("stop", "finish"):
             return None  # the outcome judges it
         if known is not None:
-            self._close(known, "%s was lost again" % task)
+            self._close(known, fact("lost_again", task=task))
         if self._view.own(task):
-            return self._left_to_its_agent(task, ending, reason, wall)
-        return self._restart(task, ending, reason, self._scope(task), now, wall)
+            return self._left_to_its_agent(task, ending, why, wall)
+        return self._restart(task, ending, why, self._scope(task), now, wall)
 
-    def _reason(self, task: str, ending: Past) -> str:
+    def _why(self, task: str, ending: Past) -> List[Fact]:
         entry = self._view.entry(task)
         if ending["code"] == 0:
-            return "exit code 0, but a ps is needed to the end"
+            return [fact("ps_ended")]
         if entry["attempt"] == ending["attempt"] and entry["state"] in ("backoff", "failed") and entry["reason"]:
-            return entry["reason"]
-        return policy.describe_exit(ending)
+            return why_of(entry)
+        return policy.why_ended(ending)
 
-    def _left_to_its_agent(self, task: str, ending: Past, reason: str, wall: float) -> Optional[Failure]:
-        over = self._over_the_run_budget(task, reason)
+    def _left_to_its_agent(self, task: str, ending: Past, why: List[Fact], wall: float) -> Optional[Failure]:
+        over = self._over_the_run_budget(task, why)
         if over is None:
             self._view.data["restarts"] += 1
-            incidents.opened(self._view, task, ending, reason, [task], wall)
-            self._tell("decision", task=task, reason="%s: it is restarted alone" % reason)
+            incidents.opened(self._view, task, ending, why, [task], wall)
+            self._tell("decision", [*why, fact("goes_alone")], task=task)
         return over
 
     def _restart(
-        self, task: str, ending: Loss, reason: str, tasks: List[str], now: float, wall: float
+        self, task: str, ending: Loss, why: List[Fact], tasks: List[str], now: float, wall: float
     ) -> Optional[Failure]:
         restarts = self._view.entry(task)["restarts"]  # its agent begins anew after a long healthy life
         failure = (
-            self._over_the_run_budget(task, reason)
-            or self._over_its_budget(task, restarts, reason)
-            or self._state_lost(task, tasks, reason, wall)
+            self._over_the_run_budget(task, why)
+            or self._over_its_budget(task, restarts, why)
+            or self._state_lost(task, tasks, why, wall)
         )
         if failure is not None:
             return failure
@@ -156,14 +161,14 @@ class Recovery:
         delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random())
         for other in list(incidents.still_open(self._view)):
             if set(other["tasks"]) <= set(tasks):
-                self._close(other, "%s was lost too" % task)
-        incident = incidents.opened(self._view, task, ending, reason, tasks, wall)
+                self._close(other, fact("lost_too", task=task))
+        incident = incidents.opened(self._view, task, ending, why, tasks, wall)
         self._due[incident["id"]] = now + delay_s
-        self._hold(task, tasks, restarts + 1, reason)
-        self._tell("decision", task=task, reason="%s: %s in %.1f s" % (reason, _plan(task, tasks), delay_s))
+        self._hold(task, tasks, restarts + 1, why)
+        self._tell("decision", [*why, _plan(task, tasks, delay_s)], task=task)
         return None
 
-    def _hold(self, task: str, tasks: List[str], restarts: int, reason: str) -> None:
+    def _hold(self, task: str, tasks: List[str], restarts: int, why: List[Fact]) -> None:
         for other in tasks:
             intent = self._view.intents[other]
             self._view.wanted(
@@ -172,8 +177,8 @@ class Recovery:
                 generation=intent["generation"] + 1,
                 restarts=restarts if other == task else self._view.entry(other)["restarts"],
                 grace_s=min(GANG_GRACE_S, self._view.spec["grace_s"]),
-                reason="restarted with %s (%s)" % (task, reason) if other != task else reason,
                 by="coordinator",
+                **because(why if other == task else [fact("restarted_with", task=task), *why]),
             )
 
     def _scope(self, task: str) -> List[str]:
@@ -189,31 +194,27 @@ class Recovery:
         wanted = [other for other in self._view.tasks if self._view.intents[other]["want"] != "stop"]
         return [other for other in wanted if self._view.role(other) != "evaluator" or other == task]
 
-    def _over_its_budget(self, task: str, restarts: int, reason: str) -> Optional[Failure]:
+    def _over_its_budget(self, task: str, restarts: int, why: List[Fact]) -> Optional[Failure]:
         if restarts < self._view.recovery["max_restarts"]:
             return None
-        after = ", after %d restart%s" % (restarts, "" if restarts == 1 else "s") if restarts else ""
-        return Failure(task, "%s failed: %s%s" % (task, reason, after))
+        after = [fact("after_restarts", count=restarts)] if restarts else []
+        return Failure(task, fact("task_failed", task=task), *why, *after)
 
-    def _over_the_run_budget(self, task: str, reason: str) -> Optional[Failure]:
+    def _over_the_run_budget(self, task: str, why: List[Fact]) -> Optional[Failure]:
         spent = self._view.data["restarts"]
         if spent < self._view.recovery["max_run_restarts"]:
             return None
-        after = ", after %d restart%s in the run" % (spent, "" if spent == 1 else "s") if spent else ""
-        return Failure(task, "%s failed: %s%s" % (task, reason, after))
+        after = [fact("after_run_restarts", count=spent)] if spent else []
+        return Failure(task, fact("task_failed", task=task), *why, *after)
 
-    def _state_lost(self, task: str, tasks: List[str], reason: str, wall: float) -> Optional[Failure]:
+    def _state_lost(self, task: str, tasks: List[str], why: List[Fact], wall: float) -> Optional[Failure]:
         """Parameters live on ps tasks: without a checkpoint a ps that comes back would begin from nothing."""
         view = self._view
         if not view.spec["needs_checkpoint"] or not any(view.role(other) == "ps" for other in tasks):
             return None
         if not self._has_trained(wall) or self._services.newest_checkpoint() is not None:
             return None
-        return Failure(
-            task,
-            "%s failed: %s, and there is no complete checkpoint to go back to "
-            "(recovery.allow_scratch: true starts over)" % (task, reason),
-        )
+        return Failure(task, fact("task_failed", task=task), *why, fact("no_checkpoint"))
 
     def _has_trained(self, wall: float) -> bool:
         if self._view.step() is not None:
@@ -226,11 +227,11 @@ class Recovery:
             self._begin(one, wall)
         elif one["begun"] is not None and incidents.trains_again(self._view, one):
             one["recovered"] = wall
-            self._tell("decision", task=one["task"], reason=_recovered(one))
+            self._tell("decision", _recovered(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float) -> bool:
         """Its tasks were taken for hung and are back, and yet nobody trains: whoever hangs has not been found."""
-        if not (one["reason"].startswith("stalled") and incidents.is_back(self._view, one)):
+        if not (headline(one["why"]) in HUNG and incidents.is_back(self._view, one)):
             return False
         limit_s = max(self._view.recovery["stall_s"] or 0.0, SILENCE_S)
         return now - self._silent.setdefault(one["id"], now) >= limit_s
@@ -261,25 +262,25 @@ class Recovery:
 
     def _mend(self) -> None:
         for text in self._services.mend_checkpoints():
-            self._tell("decision", reason=text)
+            self._tell("decision", said(text))
             self._view.data["warnings"].append(text)
 
-    def _close(self, one: Incident, why: str) -> None:
-        one["closed"] = why
+    def _close(self, one: Incident, why: Fact) -> None:
+        one["closed"] = sentence([why])
 
 
-def _plan(task: str, tasks: List[str]) -> str:
+def _plan(task: str, tasks: List[str], delay_s: float) -> Fact:
     if tasks == [task]:
-        return "it is restarted"
+        return fact("goes_in", seconds=delay_s)
     if len(tasks) == 2:
-        return "restarted with %s" % next(other for other in tasks if other != task)
-    return "all %d tasks are restarted" % len(tasks)
+        return fact("goes_with", task=next(other for other in tasks if other != task), seconds=delay_s)
+    return fact("all_go", count=len(tasks), seconds=delay_s)
 
 
-def _recovered(one: Incident) -> str:
-    verb = "training" if tells_steps(one) else "running"
-    text = "%s again after %.1f s" % (verb, max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"]))
+def _recovered(one: Incident) -> List[Fact]:
+    after_s = max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"])
+    again = fact("trains_again" if tells_steps(one) else "runs_again", seconds=after_s)
     if one["back_to"] is None:
-        return text
-    lost = ", %d steps lost" % max(0, one["step"] - one["back_to"]) if one["step"] is not None else ""
-    return "back to step %d%s; %s" % (one["back_to"], lost, text)
+        return [again]
+    lost = [] if one["step"] is None else [fact("steps_lost", count=max(0, one["step"] - one["back_to"]))]
+    return [fact("back_to_step", step=one["back_to"]), *lost, fact("and"), again]

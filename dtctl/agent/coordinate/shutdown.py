@@ -1,32 +1,35 @@
-"""How a run whose outcome is decided comes to its end on every host: servers last, and no host forgotten."""
+"""Ends a run whose outcome is decided on every host: servers last, and no host forgotten."""
 
 from __future__ import annotations
+
+from ..records.reasons import because, fact, why_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
+    from ..records.reasons import Because
     from ..records.run_state import How
     from .view import View
 
 END_LIMIT_S = 15.0
-"""After the grace period servers do not wait for the others any longer: what is left then cannot be ended."""
+"""How long servers wait for the others after the grace period: what is left then cannot be ended."""
 
 
 class Shutdown:
-    """Of one decided run; all times are of the monotonic clock. At its end every task's intent is `stop`."""
+    """Shuts down one decided run; times are of the monotonic clock. In the end every task's intent is `stop`."""
 
     def __init__(self, view: View, now: float) -> None:
         self._view = view
         self._since = now
         self._stopped: Optional[float] = None
         self._well = view.data["condition"]["type"] == "Succeeded"
-        self._how: How = {"grace_s": None, "reason": self._reason, "by": "coordinator"}
+        self._how: How = {"grace_s": None, "by": "coordinator", **self._why}
         if self._well:  # from now on whatever ends stays ended
-            view.wanted(self._not_stopped(), want="finish", by="coordinator", reason=self._reason)
+            view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
     def hurry(self, how: How, now: float) -> None:
-        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, reason and by."""
+        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
         self._how = how
         self._begin_to_stop(now)
 
@@ -50,17 +53,17 @@ class Shutdown:
         return all(view.final(task) and view.intents[task]["want"] == "stop" for task in tasks)
 
     @property
-    def _reason(self) -> str:
+    def _why(self) -> Because:
         condition = self._view.data["condition"]
-        text = "the run has %s" % condition["type"].lower()
-        return text if self._well else "%s: %s" % (text, condition["reason"])
+        over = fact("run_%s" % condition["type"].lower())
+        return because([over] if self._well else [over, *why_of(condition)])
 
     def _settled(self, now: float) -> bool:
         """After a success the other tasks may come to their own end."""
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:
-        """All that still runs and serves nobody. Hosts that are away are not waited for: they are told later."""
+        """Tasks that still run and are not servers. Hosts that are away are not waited for: they are told later."""
         view = self._view
         return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
 

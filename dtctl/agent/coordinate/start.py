@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ..records.reasons import fact, why_of
 from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, List, Optional
+    from typing import Collection, List
 
+    from ..records.reasons import Fact
     from .view import View
 
 REACH_LIMIT_S = 60.0
@@ -49,32 +51,28 @@ def awaited(view: View) -> List[str]:
     return [task for task in view.tasks if task in wanted and view.intents[task]["want"] == "run"]
 
 
-def missing(view: View) -> Optional[str]:
-    """Who the start waits for, and why; None when it waits for nobody."""
+def missing(view: View) -> List[Fact]:
+    """Who the start waits for, and why; nothing when it waits for nobody."""
     silent = unreached(view)
     if silent:
-        where = view.coordinator["address"]
-        return "%s: no word from %s yet (the agents dial %s)" % (_few(silent), _it(silent), where)
+        return [fact("hosts_silent", text=_few(silent), count=len(silent), what=view.coordinator["address"])]
     tasks = awaited(view)
-    if not tasks:
-        return None
-    return "; ".join(_why(view, task) for task in tasks[:3]) + (" ..." if len(tasks) > 3 else "")
+    why: List[Fact] = []
+    for task in tasks[:3]:
+        why += [*([fact("and")] if why else []), *_why(view, task)]
+    return [*why, fact("and_more")] if len(tasks) > 3 else why
 
 
-def _why(view: View, task: str) -> str:
+def _why(view: View, task: str) -> List[Fact]:
     entry, place = view.entry(task), view.roster[task]
     if not view.reached(task):
-        return "%s: its host %s is away" % (task, place["host"])
+        return [fact("waits_for_host", task=task, host=place["host"])]
     if entry["state"] == "running" and view.current(task):
-        return "%s runs and does not listen on %s yet" % (task, place["address"])
+        return [fact("waits_to_listen", task=task, what=place["address"] or "its port")]
     if entry["state"] == "backoff":
-        return "%s is to start again: %s" % (task, entry["reason"])
-    return "%s is %s" % (task, entry["state"])
+        return [fact("starts_again", task=task), *why_of(entry)]
+    return [fact("waits_in_state", task=task, text=entry["state"])]
 
 
 def _few(names: List[str]) -> str:
     return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
-
-
-def _it(names: List[str]) -> str:
-    return "it" if len(names) == 1 else "them"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ..records.kinds import Wrong, checked, made
+from ..records.reasons import because, fact
 from ..records.whole_run import StoryLine
 from ..run.event_log import EventLog
 from .quota import Quota
@@ -19,7 +20,7 @@ _BATCH = 1000
 
 
 class Story:
-    """Also knows which events of each host it holds, by their indexes in that host's events.jsonl."""
+    """Also knows which events of each host it has, by their indexes in that host's events.jsonl."""
 
     def __init__(self, path: str) -> None:
         self._log = EventLog(path)
@@ -63,8 +64,8 @@ class Story:
     def _tell_excess(self, host: str, quota: Quota, now: float, wall: float) -> None:
         left_out = quota.left_out(now)
         if left_out:
-            reason = "%s tells more than the story takes: %d of its events are left out" % (host, left_out)
-            self.add(made(StoryLine, time=wall, kind="contact", host=host, reason=reason))
+            why = because([fact("events_left_out", host=host, count=left_out)])
+            self.add(made(StoryLine, time=wall, kind="contact", host=host, **why))
 
 
 def _line(raw: Dict[str, object]) -> Optional[StoryLine]:

@@ -8,6 +8,7 @@ import sys
 
 from ..link.messages import PROTOCOL
 from ..link.tls import Identity
+from ..records.reasons import because, fact
 from ..run import intents
 from ..survival import revival
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
-    """Of all older runs of the cluster that this host has coordinated and still has the files of."""
+    """Identities of all older runs of the cluster that this host has coordinated and still has the files of."""
     found = []
     for other in revival.every(files.root):
         try:
@@ -51,14 +52,12 @@ def _is_before(other: Spec, spec: Spec) -> bool:
 
 
 def last_words(hello: Hello) -> Tuple[List[Message], bool]:
-    """What an agent of such a run is told: that it stops all its tasks and goes. False when it has done so before."""
+    """Messages that tell an agent of such a run to stop all its tasks and go. False if it has done so before."""
     told: Intents = {}
     for task, intent in hello["intents"].items():
         if intent["want"] != "stop":
             told[task] = intent.copy()
-            intents.change(
-                told[task], want="stop", reason="the run was ended while this host was away", by="coordinator"
-            )
+            intents.change(told[task], want="stop", by="coordinator", **because([fact("ended_meanwhile")]))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"]},
         {"type": "orders", "intents": told, "mending": False, "over": True},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..records.kinds import made
+from ..records.reasons import because, fact
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
 from ..records.whole_run import RunView
@@ -24,7 +25,7 @@ UNKNOWN = made(Entry, generation=0)
 
 def first_view(spec: Spec, wall: float) -> RunView:
     """cluster.json of a run that has just begun."""
-    created = {"type": "Created", "reason": "no task runs yet", "cause": None, "since": wall}
+    created = {"type": "Created", "cause": None, "since": wall, **because([fact("no_task_runs")])}
     return made(
         RunView,
         serial=0,
@@ -83,7 +84,7 @@ class View:
         return self.data["intents"]
 
     def problem(self, host: str, told: Told) -> Optional[str]:
-        """Why what a host tells cannot be so: it speaks of its own tasks, all of them, and of no other's."""
+        """Why a host's message cannot be true: it must tell all of its own tasks, and no others."""
         own, state = set(self.tasks_on(host)), told["state"]
         if (state["run"], state["host"]) != (self.spec["run"], host):
             return "it tells the state of %s in run %s" % (state["host"], state["run"])
@@ -94,7 +95,7 @@ class View:
         return None
 
     def problem_of_events(self, host: str, events: Events) -> Optional[str]:
-        """The same of what a host tells of the past."""
+        """The same for what a host tells of the past."""
         for event in events["events"]:
             if event is not None and event["task"] not in self.tasks_on(host):
                 return "it tells of %s, which is not its own task" % event["task"]

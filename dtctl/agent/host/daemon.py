@@ -1,4 +1,4 @@
-"""What a process of the agent does with itself when it comes to life."""
+"""What a process of the agent does first: detach, rename itself, close what it inherited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _be_orphaned(work: Callable[[], None]) -> None:
 
 
 def work_and_exit(work: Callable[[], None]) -> NoReturn:
-    """For a process that was forked: nothing of its parent's program is gone on with."""
+    """Ends a forked process after `work`, so that it never returns into its parent's program."""
     try:
         work()
     except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """The request cannot be done; the conversation ends with it.
+    """The request cannot be done; this ends the conversation.
 
     `code` is one of those of docs/agent.md, `summary` one line without a full stop,
     `detail` what was tried and what came back, `hint` the next thing to do.
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 def damaged(problem: str) -> Refused:
-    """`problem`: which file of a run does not hold what it should, and what is wrong with it."""
+    """`problem`: which file of a run is damaged, and what is wrong with it."""
     hint = "dtctl down    ends what is left of the run, and removes its files"
     return Refused("damaged", "a file of the run is damaged on this host", problem, hint)
 

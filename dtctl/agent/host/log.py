@@ -16,7 +16,7 @@ _told: Set[str] = set()
 
 
 def note(text: str) -> None:
-    """Never raises: the disk of the log may be what is full."""
+    """Never raises: the full disk may be the log's own."""
     if text not in _told:
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)

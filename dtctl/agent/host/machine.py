@@ -12,7 +12,7 @@ def identity() -> str:
 
 
 def machine_id() -> str:
-    """As in machine-id(5); empty where there is none."""
+    """The machine-id(5); empty if there is none."""
     try:
         with open("/etc/machine-id", encoding="ascii") as file:
             return file.read().strip()
@@ -28,7 +28,7 @@ def user_name() -> str:
 
 
 def home_is_the_accounts() -> bool:
-    """False where HOME was set otherwise: what the machine starts for this user by itself will not know it."""
+    """False if HOME was changed: programs that the machine starts for this user will not know the change."""
     try:
         return os.path.samefile(pwd.getpwuid(os.geteuid()).pw_dir, os.path.expanduser("~"))
     except (KeyError, OSError):
@@ -36,4 +36,4 @@ def home_is_the_accounts() -> bool:
 
 
 class Lacking(Exception):
-    """This machine has not what is needed; the text says why."""
+    """This machine lacks something that is needed; the text says what."""

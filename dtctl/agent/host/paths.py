@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of a state file; ours have a few megabytes where a thousand hosts take part."""
+"""The most bytes of a state file; with a thousand hosts ours have a few megabytes."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
@@ -101,7 +101,7 @@ def modified(path: str) -> float:
 
 
 def used_bytes(path: str) -> int:
-    """What a file, or all that is below a directory, takes of the disk."""
+    """How much disk space a file, or everything below a directory, takes."""
     total = _blocks(path)
     for directory, below, others in os.walk(path):
         total += sum(_blocks(os.path.join(directory, name)) for name in (*below, *others))
@@ -124,7 +124,7 @@ def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:
 
 
 class Damaged(ValueError):
-    """A file of dtctl's own does not hold what it should; the text says which, and what is wrong with it."""
+    """A file of dtctl's own is damaged; the text says which, and what is wrong with it."""
 
 
 def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:

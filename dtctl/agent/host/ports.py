@@ -39,17 +39,12 @@ def _binds(family: int, address: str, port: int) -> bool:
 
 
 def holder(port: int) -> str:
-    """Who listens there, in words. /proc does not tell us which process of another user it is."""
+    """Who listens there, in words. /proc does not show which process of another user it is."""
     inodes = listening(port)
     for name in sorted(os.listdir("/proc")) if inodes else ():
         if name.isdigit() and holds(name, inodes):
             return "pid %s (%s)" % (name, processes.command(int(name)))
     return "a process that cannot be seen (another user's)"
-
-
-def held(port: Optional[int]) -> str:
-    """That somebody listens there, and who; empty when nobody does."""
-    return "" if port is None or not listening(port) else "port %d is held by %s" % (port, holder(port))
 
 
 def listening(port: int) -> Set[str]:

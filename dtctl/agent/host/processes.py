@@ -17,7 +17,7 @@ KILL_LIMIT_S = 5.0
 """What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
 
 LONGEST_COMMAND = 4096
-"""Characters of a command line that are told."""
+"""How many characters of a command line are shown."""
 
 _boot_id = ""
 
@@ -72,7 +72,7 @@ def _read_proc(pid: int, name: str) -> bytes:
 
 
 def identify(pid: int) -> Optional[run_state.Process]:
-    """A process of now, as it is written to state files; None when there is none."""
+    """A live process, as state files record it; None if there is none."""
     process = Process.read(pid)
     if process is None:
         return None
@@ -193,7 +193,7 @@ def add_descendants(ours: Set[int], table: Mapping[int, Process]) -> None:
 
 
 def send_signal(processes: Iterable[Process], number: int) -> None:
-    """Signals each one that is still the process that was found; what has ended in between is passed over."""
+    """Signals each one that is still the same process; those that have ended since are skipped."""
     for process in processes:
         if living(process.pid, process.start_time) is not None:
             with suppress(OSError):  # ended just now, or has become another user's: the next look tells
@@ -243,7 +243,7 @@ class Ladder:
         return not left
 
     def outlived(self, now: float) -> List[Process]:
-        """What is still there though it was sent SIGKILL some time ago."""
+        """Processes that are still there although they were sent SIGKILL some time ago."""
         return self.left if self._killed is not None and now - self._killed > KILL_LIMIT_S else []
 
     def _trainer_lives(self) -> bool:

@@ -30,7 +30,7 @@ def directory() -> str:
 
 
 def hold() -> None:
-    """Until its end this process, and those that it forks, keep the program from being removed."""
+    """Keeps the program from being removed as long as this process, or one that it forks, lives."""
     global _lock
     with suppress(OSError):  # a full disk; the lock file is the only thing to be written
         _lock = locks.hold(_lock_path(directory()), exclusive=False)

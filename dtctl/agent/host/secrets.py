@@ -22,7 +22,7 @@ class Masks:
         return self._pattern.sub(b"***", data) if self._pattern else data
 
     def cut(self, data: bytes) -> int:
-        """Where `data` may be cut at its end without cutting through a value that goes on after it."""
+        """Where the end of `data` may be cut without cutting through a value that continues after it."""
         longest = len(self._values[0]) if self._values else 0
         for start in range(max(1, len(data) - longest + 1), len(data)):
             if any(value.startswith(data[start:]) for value in self._values):

@@ -33,7 +33,7 @@ REST_S = 0.02
 """After each step: so the door takes less than half of a core at the worst."""
 
 SHORTAGE_S = 1.0
-"""After which a connection is accepted again when the system had no room for one."""
+"""How long to wait before accepting again when the system had no room for a connection."""
 
 _BACKLOG = 1024
 _GONE_MEANWHILE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT)
@@ -44,7 +44,7 @@ class CannotListen(OSError):
 
 
 class Caller(admission.Guest):
-    """`identity` is there once it has knocked: the one of whose run it is. `stream`, once its handshake has begun."""
+    """`identity` is set once it has knocked, and says of which run it is; `stream`, once its handshake has begun."""
 
     def __init__(self, connection: socket.socket, address: str, since: float) -> None:
         super().__init__(address, since)
@@ -92,7 +92,7 @@ class Acceptor:
         return min((time for time in times if time is not None), default=None)
 
     def step(self, now: float) -> List[Tuple[TlsStream, Identity]]:
-        """Streams whose other end has just proved whose it is."""
+        """Streams whose other end has just proved its identity."""
         if self._rests_until is not None and now < self._rests_until:
             return []
         self._end_shortage(now)
@@ -137,7 +137,7 @@ class Acceptor:
         self._has_knocked(caller)  # who has said something by now is no agent: a place that is free again
 
     def _has_knocked(self, caller: Caller) -> bool:
-        """Looks at a knock as a whole: how much of it is right nobody may learn."""
+        """Compares a knock as a whole: nobody may learn how much of it is right."""
         if caller.identity is not None:
             return True
         try:
@@ -174,7 +174,7 @@ class Acceptor:
         return True
 
     def _send_away(self, now: float) -> None:
-        """Those whose time is up, and those for whom there is no room."""
+        """Connections whose time is up, and those for which there is no room."""
         for caller in [caller for caller in self._callers if now >= caller.due]:
             self._drop(caller)
         knocked = [caller for caller in self._callers if caller.identity is not None]

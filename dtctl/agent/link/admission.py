@@ -1,4 +1,4 @@
-"""Who is let in when more come than there is room for: pure functions of who is there.
+"""Which connections to keep when there are more than there is room for: pure functions.
 
 A stranger has not knocked. It holds a place for a moment at most, and the address that holds the most places loses one
 first; so an agent gets in, if need be beside a flood from its own host. The same holds for those who have knocked and
@@ -51,7 +51,7 @@ def in_turn(guests: Sequence[AnyGuest]) -> List[AnyGuest]:
 
 
 def surplus(guests: Sequence[AnyGuest], places: int = PLACES) -> List[AnyGuest]:
-    """Those who have to go so that no more than `places` are left: each the oldest of the busiest address."""
+    """Connections to close so that at most `places` are left: each time the oldest of the busiest address."""
     if len(guests) <= places:
         return []
     held: Dict[str, List[AnyGuest]] = {}

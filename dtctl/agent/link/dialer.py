@@ -106,7 +106,7 @@ class Dialer:
                 self._broken = str(lost)
 
     def close(self) -> None:
-        """What was sent last is still delivered, as far as the socket holds it."""
+        """The last messages are still delivered, as far as the socket holds them."""
         if self._peer is not None:
             try:
                 self._peer.stream.finish()
@@ -128,7 +128,7 @@ class Dialer:
             self._retry.reset()
 
     def _dial(self, said: List[FromDialer]) -> None:
-        """As far as it goes now: each part begins when the one before it has ended."""
+        """Goes as far as possible now: each part begins when the one before it has finished."""
         if self._is_idle():
             if self._now < self._due:
                 return
@@ -191,7 +191,7 @@ class Dialer:
         self._take(self._peer.understand(self._now), said)
 
     def _lose(self, reason: str, said: List[FromDialer]) -> None:
-        """Everything begins anew, after a while."""
+        """Starts over after a while."""
         if self._peer is not None:
             said.append({"type": "gone", "reason": reason, "heard": self._peer.keepalive.last_heard})
         self._hang_up()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Said = List[Tuple[str, FromHub]]
 
 PARTING_S = 5.0
-"""For an agent that is refused: to hear why."""
+"""How long a refused agent has to read the reason."""
 
 
 class Hub:
@@ -54,7 +54,7 @@ class Hub:
         self._seats: Dict[str, Agent] = {}
         self._broken: List[Tuple[Agent, str]] = []
         self._told: Set[Tuple[str, str]] = set()
-        """What has been said about a host and is not said again, however often it happens."""
+        """What was said about a host, and is not repeated however often it happens."""
         self._due: Optional[float] = None
         self._now = now
 
@@ -105,7 +105,7 @@ class Hub:
             self._dismiss(self._seats[host], reason)
 
     def close(self) -> None:
-        """What was sent last is still delivered, as far as the sockets hold it."""
+        """The last messages are still delivered, as far as the sockets hold them."""
         for agent in list(self._agents):
             with suppress(Lost):
                 agent.stream.finish()
@@ -115,7 +115,7 @@ class Hub:
         self._acceptor.close()
 
     def _take_in(self, agent: Agent, said: Said) -> None:
-        """A host has its seat and one connection besides: more would be held for nothing."""
+        """A host has its seat and one more connection; any others would be kept for nothing."""
         for other in [other for other in self._agents if other.host is None and other.name == agent.name]:
             if other.identity is agent.identity:
                 self._drop(other, "it has connected again", said)
@@ -179,7 +179,7 @@ class Hub:
             said.append((agent.name, {"type": "past", "run": agent.identity.run}))
 
     def _seat(self, agent: Agent, said: Said) -> None:
-        """The newest connection of a host is the one that counts: the others are what a lost one has left."""
+        """The newest connection of a host counts: older ones are remains of a lost one."""
         if agent.name in self._seats:
             self._drop(self._seats[agent.name], "it has connected again", said)
         self._seats[agent.name] = agent

@@ -20,7 +20,7 @@ RETRY_LAST_S = 15.0
 
 
 class Keepalive:
-    """Of one connection. `now` is the monotonic clock, here and in all of the link."""
+    """State of one connection. `now` is the monotonic clock, here and everywhere in the link."""
 
     def __init__(self, now: float) -> None:
         self._said = self.last_heard = now

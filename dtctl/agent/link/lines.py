@@ -1,4 +1,4 @@
-"""One JSON object a line: bytes to messages and back. What comes from the other end is not trusted to be well made."""
+"""One JSON object a line: bytes to messages and back. What the other end sends may be anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Message = Dict[str, Any]
 
 LINE_LIMIT = 1 << 20
-"""Bytes of a line, its end not counted."""
+"""The most bytes of a line, without its line end."""
 
 
 class Lost(Exception):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         heard: float
 
     class Lied(TypedDict):
-        """What a host said did not hold; its connection was ended."""
+        """What a host said was invalid; its connection was closed."""
 
         type: Literal["lied"]
         reason: str

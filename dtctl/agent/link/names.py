@@ -43,7 +43,7 @@ class Names:
                 self._asking, self._error = False, OSError(str(error))
 
     def next(self) -> Optional[Place]:
-        """Family and address, of several one after the other; None while there is no answer. Raises OSError."""
+        """Family and address, each of several in turn; None while there is no answer. Raises OSError."""
         if not self._places:
             if self._error is not None:
                 raise self._error

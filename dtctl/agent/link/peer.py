@@ -27,7 +27,7 @@ class Peer:
         return self.understand(now) if self.stream.pull() else []
 
     def understand(self, now: float) -> List[Any]:
-        """As `receive`, of what the stream has already pulled."""
+        """Like `receive`, for bytes that the stream has already pulled."""
         messages = [check(decode(line), self._records) for line in self._lines.feed(self.stream.read())]
         self.keepalive.heard(now)
         return [message for message in messages if message["type"] != "beat"]

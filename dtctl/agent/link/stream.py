@@ -35,7 +35,7 @@ class TlsStream:
 
     @property
     def host(self) -> str:
-        """Whose the other end is, as it has proved."""
+        """The host that the other end has proved to be."""
         return self._channel.host
 
     @property
@@ -68,14 +68,14 @@ class TlsStream:
             raise Lost(plain(error)) from None
 
     def advance(self) -> bool:
-        """Goes on with the handshake; True when it is done and `host` is proved."""
+        """Continues the handshake; True when it is done and `host` is proved."""
         try:
             return self._channel.advance()
         finally:
             self.push()  # after a failure: an alert
 
     def read(self) -> bytes:
-        """All that was said in what has been pulled."""
+        """The plain bytes in what has been pulled."""
         return self._channel.read()
 
     def write(self, data: bytes) -> None:
@@ -97,7 +97,7 @@ class TlsStream:
             raise Lost(plain(error)) from None
 
     def finish(self) -> None:
-        """Nothing is written any more. What was is still delivered, if the other end's last words are read too."""
+        """Ends the writing. What was written is still delivered, if the other end's last words are read too."""
         self._finishing = True
         self.push()
 

@@ -24,7 +24,7 @@ _PIECE = 65536
 
 
 class Identity:
-    """What a run directory holds of its host's credentials. Raises OSError or ValueError when that is not usable."""
+    """The host's credentials in a run directory. Raises OSError or ValueError if they are unusable."""
 
     def __init__(self, directory: str, run: str) -> None:
         self.run = run
@@ -37,7 +37,7 @@ class Identity:
             raise ValueError("link.knock is too short")
 
     def knock(self, nonce: bytes) -> bytes:
-        """What an agent answers the coordinator's port with. It keeps strangers out, and proves no more than that."""
+        """An agent's answer to the coordinator's port. It keeps strangers out and proves nothing more."""
         return hmac.new(self._secret, _PURPOSE + nonce, "sha256").digest()
 
     def context(self, server: bool) -> ssl.SSLContext:
@@ -71,11 +71,11 @@ class Channel:
         self._incoming.write(received)
 
     def to_send(self) -> bytes:
-        """What has to go to the other end by now, even after Lost: then it is an alert."""
+        """Bytes to send to the other end, even after Lost: then they are an alert."""
         return self._outgoing.read()
 
     def advance(self) -> bool:
-        """Goes on with the handshake; True when it is done and `host` is proved."""
+        """Continues the handshake; True when it is done and `host` is proved."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -97,7 +97,7 @@ class Channel:
         return names[0][len(of_run) :]
 
     def read(self) -> bytes:
-        """All that the other end has said in what was fed."""
+        """The plain bytes in what was fed."""
         pieces: List[bytes] = []
         try:
             while True:

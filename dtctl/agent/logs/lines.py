@@ -56,7 +56,7 @@ def _to_end_of_line(descriptor: int, offset: int, size: int, data: bytes) -> byt
 def backward(descriptor: int, end: int, cut_line: Callable[[bytes], int] = len) -> Iterator[Tuple[int, bytes]]:
     """The lines of `[0, end)` with their line ends and where they start, the last one first.
 
-    They end with one that is longer than the limit, of which only its last part comes.
+    They end at a line that is longer than the limit; only the last part of that is given.
     """
     pieces: List[bytes] = []  # of a line that began before what has been read, the last one first
     length = 0

@@ -32,7 +32,7 @@ class Selection:
         self.masks = masks
 
     def has(self, line: bytes) -> bool:
-        """By what may be seen of it: a search must not tell what is behind a mask."""
+        """Searches only what may be shown: a search must not reveal what is masked."""
         return self.grep is None or bool(self.grep.search(self.masks.hide(line).decode("utf-8", "replace")))
 
 
@@ -56,7 +56,7 @@ class AttemptLog:
         self._trouble = ""
 
     def read(self, over: bool) -> Iterator[LogFrame]:
-        """Frames of what is new. `over`: nothing is going to be written any more, as known before this call."""
+        """Frames with the new lines. `over`: it was known before this call that nothing more will be written."""
         try:
             yield from self._read_new(over)
         except FileNotFoundError:

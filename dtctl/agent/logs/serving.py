@@ -1,4 +1,4 @@
-"""Answers `logs`: what tasks have printed, and go on to print (docs/agent.md, "logs")."""
+"""Answers `logs`: what tasks have printed, and keep printing (docs/agent.md, "logs")."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TaskLog:
         self._log = self._open(offset) if self._attempt else None
 
     def read(self, final: bool) -> Iterator[LogFrame]:
-        """Frames of what is new in the attempt at hand and in those that have begun since."""
+        """Frames with what is new in the current attempt and in those that have begun since."""
         while True:
             later = [number for number in self._attempts() if number > self._attempt]
             if self._log is not None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 2048
 _SLACK = 8192
-"""Read besides, so that no secret is cut at the beginning of what is kept and shown half."""
+"""Read in addition, so that no secret is cut in two at the beginning and shown by half."""
 
 
 def last_lines(path: str, masks: Masks) -> str:

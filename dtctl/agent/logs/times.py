@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Sample = Tuple[float, int]
 
 _MOST_SAMPLES = 1_000_000
-"""Of several weeks; what is older than the oldest of them is dated by it."""
+"""Several weeks' worth; older lines get the time of the oldest sample."""
 
 _REFRESH_BYTES = 1024 * 1024
 _LONGEST = 64
@@ -70,7 +70,7 @@ class Times:
 
 
 def offset_at(path: str, since: float) -> int:
-    """The size that the log is known to have had before `since`."""
+    """The size that the log had before `since`, as far as the samples tell."""
     samples, _ = _last_samples(path, lambda sample: sample[0] < since)
     return samples[0][1] if samples and samples[0][0] < since else 0
 
@@ -101,7 +101,7 @@ def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sam
 
 
 def _parse(line: bytes) -> Optional[Sample]:
-    """None for what is no line of ours: a time that is one, and a size."""
+    """None unless the line is one of ours: a plausible time, and a size."""
     if len(line) > _LONGEST or not line.endswith(b"\n"):
         return None
     words = line.split()

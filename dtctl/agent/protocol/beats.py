@@ -1,4 +1,4 @@
-"""Beats: what a session says while a request has nothing else to tell, so that nobody takes its host for hung.
+"""Beats: what a session sends while a request has nothing else to say, so that its host is not taken for hung.
 
 A thread says them, not the loops that work, because most of what takes long has no loop of ours in it: the checksum of
 a large file, the removal of a million, a read from a file server, fsync. So a beat tells that the machine, the process
@@ -24,7 +24,7 @@ BEAT_S = 5.0
 
 
 class Beats:
-    """Of one conversation. Silent while it is the controller's turn to speak."""
+    """Beats of one conversation; none while it is the controller's turn to speak."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

@@ -53,7 +53,7 @@ class Conversation:
         return str(frame["type"])
 
     def pause(self, seconds: float) -> None:
-        """Waits, and notices the controller. Raises Gone when it is gone, Aborted when it has had enough."""
+        """Waits, and listens to the controller: raises Gone when it is gone, Aborted when it says `abort`."""
         self.wire.start_listening()
         frame = self.wire.poll(seconds)
         if frame is not None:
@@ -75,7 +75,7 @@ class Conversation:
 
 
 class Aborted(Exception):
-    """The controller asks for an end of what is being done."""
+    """The controller asks to stop what is being done."""
 
 
 def word(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:

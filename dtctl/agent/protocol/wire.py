@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 16 * 1024 * 1024
 MOST_BYTES = 256 * 1024 * 1024
-"""Of what follows a line."""
+"""The most bytes that may follow a line."""
 
 
 class Gone(Exception):
@@ -52,7 +52,7 @@ class Wire:
             self._write(fields, payload)
 
     def fill_silence(self, fields: Mapping[str, object], silence_s: float) -> float:
-        """Writes a frame if nothing was sent for so long; after how many seconds to look again. Raises Gone."""
+        """Writes a frame if nothing was sent for that long; returns the seconds until the next look. Raises Gone."""
         if not self._sending.acquire(False):
             return silence_s  # something is being sent
         try:

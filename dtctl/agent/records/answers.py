@@ -7,6 +7,7 @@ from .spec import Inventory
 from .whole_run import RunView, StoryLine
 from .words import (
     Count,
+    Doing,
     Epoch,
     ExitCode,
     Line,
@@ -74,6 +75,7 @@ class Progress(Record):
     done_bytes: Usual[Count, 0]
     total_bytes: Usual[Count, 0]
     text: Usual[Text, ""]
+    tasks: Usual[Dict[TaskName, Doing], {}]
 
 
 class Need(Record):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Literal as OneOf
     from typing import TypedDict as Record
 
+    from typing_extensions import NotRequired as Perhaps  # novm: mypy knows it, and nobody else looks here
+
     R = TypeVar("R")
     Take = Callable[[Any], Any]
 
@@ -30,6 +32,7 @@ __all__ = [
     "List",
     "OneOf",
     "Optional",
+    "Perhaps",
     "Record",
     "Usual",
     "Within",
@@ -84,8 +87,12 @@ class Missing:
         return "nothing"
 
 
+class Absent(Missing):
+    """What stands for a field that need not be there, and that is not made up."""
+
+
 def checked(kind: "Type[R]", raw: object) -> "R":
-    """`raw`, as JSON gives it, as a value of this kind: a new one, with every field and no other. Raises Wrong."""
+    """`raw`, as JSON gives it, as a value of this kind: a new one, with its fields and no other. Raises Wrong."""
     value: R = kind_of(kind).take(raw)
     return value
 
@@ -110,6 +117,7 @@ class Kind:
 
 
 _REQUIRED = Missing()
+_ABSENT = Absent()
 _kinds: "Dict[object, Kind]" = {}
 _also: "Dict[object, List[Callable[[Any], None]]]" = {}
 
@@ -159,6 +167,8 @@ def _record(record: object) -> Kind:
         whole = {}
         for name, take_field, usual in fields:
             value = raw.get(name, usual)
+            if value is _ABSENT:
+                continue
             try:
                 if value is _REQUIRED:
                     raise Wrong("a field of this name", value)
@@ -324,6 +334,12 @@ if not TYPE_CHECKING:
 
         def __class_getitem__(cls, given):
             return (_whole if given[0] is int else _number)(*given[1:])
+
+    class Perhaps:
+        """Perhaps[KIND]: a field that is there or not, as Usual, but nothing stands for it where it is not."""
+
+        def __class_getitem__(cls, kind):
+            return _Usual(kind_of(kind), _ABSENT)
 
     class Form:
         """Form[str, MOST, PATTERN, WORDS]: text of at most so many characters that the pattern matches as a whole."""

@@ -1,8 +1,9 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .reasons import Why
 from .spec import Spec, refuse_unfit
-from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Reason, Seconds, TaskName, Tasks, Variables
+from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
 
 PROTOCOL = 1
 """Of the conversation between a controller and a session; the greeting tells it."""
@@ -96,7 +97,7 @@ class StopRequest(Request):
     whole: Usual[bool, False]
     tasks: Usual[Optional[Tasks], None]
     grace_s: Usual[Optional[Seconds], None]
-    reason: Usual[Reason, ""]
+    why: Usual[Why, []]
     by: Usual[By, ""]
     everything: Usual[bool, False]
     """The run is to end on other hosts as well."""

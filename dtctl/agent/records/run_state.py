@@ -1,6 +1,7 @@
 """What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
 
 from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
+from .reasons import Because, Why
 from .words import By, Count, Epoch, Line, Name, Pid, Reason, Seconds, SignalNumber, Tail, TaskName, TaskState, Want
 
 HISTORY = 50
@@ -24,7 +25,7 @@ class AgentProcess(Process):
     since: Usual[Epoch, 0.0]
 
 
-class Intent(Record):
+class Intent(Because):
     """What is wanted of one task. Of two the one with the higher version holds."""
 
     want: Usual[Want, "run"]
@@ -34,17 +35,15 @@ class Intent(Record):
     restarts: Usual[Count, 0]
     """What the task's count is set to when this generation begins."""
     grace_s: Usual[Optional[Seconds], None]
-    reason: Usual[Reason, ""]
     by: Usual[By, ""]
 
 
 Intents = Dict[TaskName, Intent]
 
 
-class How(Record):
+class How(Because):
     """How a person asks for an end."""
 
-    reason: Reason
     by: By
     grace_s: Usual[Optional[Seconds], None]
 
@@ -66,6 +65,8 @@ class Ending(Record):
     code: Usual[Optional[Within[int, 0, 255]], None]
     signal: Usual[Optional[SignalNumber], None]
     error: Usual[Optional[Reason], None]
+    why: Usual[Why, []]
+    """The same as facts."""
     ended: Usual[Optional[Epoch], None]
 
 
@@ -97,7 +98,7 @@ class Left(Record):
     command: Line
 
 
-class Entry(Record):
+class Entry(Because):
     """A task in state.json."""
 
     state: Usual[TaskState, "pending"]
@@ -122,7 +123,6 @@ class Entry(Record):
     left: Usual[AtMost[List[Left], MOST_LEFT], []]
     exit: Usual[Optional[Exit], None]
     """Until the next attempt begins."""
-    reason: Usual[Reason, ""]
     asked: Usual[bool, False]
     """dtctl has asked for the exit."""
     history: Usual[AtMost[List[Past], HISTORY], []]

@@ -1,6 +1,7 @@
 """What the coordinator knows and tells: cluster.json, requests.json, and the lines of the story."""
 
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
+from .reasons import Because, Why
 from .run_state import Intents, State
 from .words import (
     By,
@@ -26,11 +27,10 @@ MOST_WARNINGS = 100
 MOST_REQUESTS = 1000
 
 
-class Condition(Record):
+class Condition(Because):
     """What held of the run since a moment, in the words of Kubeflow's TFJob."""
 
     type: Outcome
-    reason: Reason
     cause: OptionalTask
     since: Epoch
 
@@ -46,14 +46,13 @@ class Contact(Record):
     """As it was last told."""
 
 
-class Collateral(Record):
+class Collateral(Because):
     """A task whose failure followed from another's."""
 
     task: TaskName
-    reason: Reason
 
 
-class Incident(Record):
+class Incident(Because):
     """A loss, and what became of it."""
 
     id: Count
@@ -63,7 +62,6 @@ class Incident(Record):
     """That was lost."""
     ended: Epoch
     noticed: Epoch
-    reason: Reason
     scope: Scope
     tasks: Tasks
     """Those that are restarted."""
@@ -116,7 +114,7 @@ class RunView(Record):
     """The last attempt of each task whose end was judged."""
 
 
-class PostedRequest(Record):
+class PostedRequest(Because):
     """What a person asks of the coordinator, as a session has written it down."""
 
     serial: Count
@@ -124,7 +122,6 @@ class PostedRequest(Record):
     tasks: Usual[Optional[Tasks], None]
     """null: all."""
     grace_s: Usual[Optional[Seconds], None]
-    reason: Usual[Reason, ""]
     by: Usual[By, ""]
 
 
@@ -144,6 +141,7 @@ Event = Record(
         "from": TaskState,
         "to": TaskState,
         "reason": Usual[Reason, ""],
+        "why": Usual[Why, []],
     },
 )
 """A line of events.jsonl: a transition of a task of this host."""
@@ -161,6 +159,7 @@ StoryLine = Record(
         "from": Usual[Optional[AtMost[str, 100]], None],
         "to": Usual[Optional[AtMost[str, 100]], None],
         "reason": Usual[Reason, ""],
+        "why": Usual[Why, []],
         "by": Usual[By, ""],
     },
 )

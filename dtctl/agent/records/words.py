@@ -32,6 +32,8 @@ Tail = AtMost[str, 8192]
 Pem = AtMost[str, 65536]
 
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
+Doing = OneOf["held", "waits_to_listen", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
+"""What a task does while its run starts."""
 Want = OneOf["run", "hold", "finish", "stop"]
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]

@@ -7,6 +7,7 @@ import time
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
 from ..records.answers import MOST_PROCESSES
+from ..records.reasons import because, fact
 from ..records.spec import inventory_of
 from ..records.whole_run import MOST_REQUESTS, RequestBook, RunView
 from ..run import outcome, policy
@@ -31,7 +32,7 @@ REACH_S = 5.0
 """How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
 
 AWAY_S = 30.0
-"""A host that was not heard for so long keeps nobody from calling a decided run over."""
+"""A decided run counts as over although a host has not been heard for this long."""
 
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
@@ -148,7 +149,7 @@ class WholeRun:
 
 
 def _book(path: str) -> RequestBook:
-    """requests.json. One that is damaged is put aside: what was in it nobody can carry out."""
+    """Reads requests.json. A damaged one is put aside: nobody can carry out what was in it."""
     try:
         book = paths.read_record(path, RequestBook)
     except paths.Damaged:
@@ -173,7 +174,7 @@ def coordinators_port(spec: Spec) -> Optional[int]:
 
 
 def coordinates(run: runs.Run) -> bool:
-    """Whether this host is the one whose supervisor decides for the run."""
+    """Whether this host's supervisor decides for the run."""
     return leads(run.spec)
 
 
@@ -212,8 +213,8 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
                 "kind": "stop",
                 "tasks": request["tasks"],
                 "grace_s": request["grace_s"],
-                "reason": request["reason"],
                 "by": request["by"],
+                **because(request["why"] or [fact("stopped")]),
             }
         )
         patience = time.monotonic() + REACH_S
@@ -264,7 +265,14 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
         what = "%(type)s, %(reason)s" % before["condition"]
         raise Refused("run_ended", "run %s has ended: %s" % (whole.id, what), hint="dtctl up    starts a new one")
     serial = whole.post(
-        {"serial": 0, "kind": "restart", "tasks": tasks, "grace_s": None, "reason": "restart", "by": request["by"]}
+        {
+            "serial": 0,
+            "kind": "restart",
+            "tasks": tasks,
+            "grace_s": None,
+            "by": request["by"],
+            **because([fact("restart")]),
+        }
     )
 
     def begun(view: RunView, task: str) -> bool:

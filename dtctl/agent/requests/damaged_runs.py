@@ -1,4 +1,4 @@
-"""Runs whose files do not hold what they should.
+"""Runs whose files are damaged.
 
 Nobody can ask such a run anything. But its processes are known by what they were given, and its directory by its place:
 that is enough to end and to remove it.
@@ -59,7 +59,7 @@ class DamagedRun:
         return orphans.end_directory(self._root, self.directory, grace_s)
 
     def remove(self) -> None:
-        """For those who hold the lock of its cluster, or know of none, and have seen that it is dead."""
+        """Call it when the run is dead, with the lock of its cluster held if it has one."""
         remove_tree(self.directory)
         with suppress(OSError):  # another host of the inventory has its part of the run here
             os.rmdir(os.path.dirname(self.directory))
@@ -77,7 +77,7 @@ def every(talk: Conversation) -> Iterator[DamagedRun]:
 
 
 def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
-    """Those that a request means which names them, or, with `named` None, all of a cluster on a host."""
+    """The damaged run that a request names, or, with `named` None, all those of a cluster on a host."""
     return [
         run
         for run in every(talk)

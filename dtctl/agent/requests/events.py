@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 def events(talk: Conversation, request: EventsRequest) -> EventsResult:
     """Sends a frame for each line from number `from` on (the last -`from` lines when it is negative).
 
-    With `follow` it goes on until the run has ended.
+    With `follow` it continues until the run has ended.
     """
     run = runs.need(talk, request)
     if request["whole"]:

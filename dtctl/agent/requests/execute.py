@@ -109,7 +109,7 @@ class Pipe:
 
 
 def _relay(talk: Conversation, child: subprocess.Popen[bytes], masks: Masks) -> int:
-    """Sends the output until the command has ended and all of it is sent. Raises as Conversation.pause."""
+    """Sends the output until the command has ended and all of it is sent. Raises what Conversation.pause raises."""
     assert child.stdout is not None
     assert child.stderr is not None
     talk.wire.start_listening()

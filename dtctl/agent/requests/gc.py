@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 HALF_MADE_S = 3600.0
-"""A run directory is made within milliseconds; one that has no spec after so long never will."""
+"""A run directory is made within milliseconds; one without a spec after this long will never get one."""
 
 
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
-    """Of one cluster, or of `all`; what belongs to no cluster is looked for in any case."""
+    """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
     cluster = None if request["all"] else request["cluster"]
     sweep = _Sweep(talk, request["dry_run"])
     with talk.at("processes of dead runs"):
@@ -85,7 +85,7 @@ class _Sweep:
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self, cluster: Optional[str]) -> None:
-        """Those that are dead. Of others `runs` tells, and `down` ends them."""
+        """Damaged runs that are dead. `runs` lists the others, and `down` ends them."""
         for run in damaged_runs.every(self._talk):
             if cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)
@@ -187,7 +187,7 @@ class _Sweep:
 
 
 def _bundle_locks(directory: str) -> Iterator[str]:
-    """Locks of bundles that are not there: each is held until the next one is asked for."""
+    """Locks of bundles that no longer exist; each is held until the next one is asked for."""
     for name in paths.entries(directory):
         bundle, extension = os.path.splitext(name)
         if extension == ".lock" and is_bundle_id(bundle):
@@ -203,7 +203,7 @@ def _bundle_locks(directory: str) -> Iterator[str]:
 
 
 def _half_made(root: str, now: float) -> Iterator[str]:
-    """Directories of runs whose making, or whose removal, has not come to its end."""
+    """Directories of runs that were only half made or half removed."""
     directory = os.path.join(root, "runs")
     for run in paths.entries(directory):
         if run.startswith(old_runs.REMOVED):

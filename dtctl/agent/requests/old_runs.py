@@ -27,7 +27,7 @@ REMOVED = ".removed-"
 
 
 class Standing:
-    """Of one run here. `ended` is None as long as it is live."""
+    """What is known about one run here. `ended` is None while it is live."""
 
     def __init__(self, spec: Spec, ended: Optional[float], current: bool) -> None:
         self.part: Part = (spec["run"], spec["host"])
@@ -40,7 +40,7 @@ class Standing:
 
 
 def expired(standings: Iterable[Standing], now: float) -> Dict[Part, str]:
-    """What is to be removed, with the reasons. How many runs are kept the newest one of the cluster says."""
+    """Which runs to remove, and why. The newest run of a cluster says how many are kept."""
     found: Dict[Part, str] = {}
     seen: Dict[Tuple[str, str], int] = {}
     keep: Dict[Tuple[str, str], int] = {}
@@ -57,7 +57,7 @@ def expired(standings: Iterable[Standing], now: float) -> Dict[Part, str]:
 
 
 def expired_here(talk: Conversation, cluster: Optional[str], now: float) -> List[Tuple[runs.Run, str]]:
-    """Of a cluster, or of all; only what was begun on this machine."""
+    """Old runs of a cluster, or of all; only those that were begun on this machine."""
     found = {}
     standings = []
     for run in runs.every(talk, cluster):

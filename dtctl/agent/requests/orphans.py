@@ -1,4 +1,4 @@
-"""Processes of dead runs: what they are known by, and their end.
+"""Processes of dead runs: how they are recognised, and how they are ended.
 
 A process is proved to be of a run of this root when it is of this user, sees the same root directory as this process,
 and was given DTCTL_KEY and DTCTL_RUN_DIR (trainers, and all below them) or runs an agent's program of this root for a
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 KILL_LIMIT_S = 5.0
 YOUNG_S = 60.0
-"""An agent's process of a dead run ends by itself at its next look; one that is older hangs."""
+"""An agent's process ends by itself at its first look at a dead run; an older one hangs."""
 
 
 class Orphan:
@@ -89,7 +89,7 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
 
 
 def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
-    """The process as that of a run of this root, if it is one."""
+    """The process as an Orphan, if it belongs to a run of this root."""
     given = processes.environment(process.pid)
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     if not given.get("DTCTL_KEY") or directory is None:
@@ -103,7 +103,7 @@ def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
 
 
 def _is_run_directory(directory: str, root: str) -> bool:
-    """By its form: it need not be there any more."""
+    """Judged by its form: it may no longer exist."""
     store, run, host = directory.rpartition("/")[0].rpartition("/")[0], *directory.split("/")[-2:]
     return store == os.path.join(root, "runs") and paths.is_component(run) and paths.is_component(host)
 
@@ -116,7 +116,7 @@ def _agents_directory(words: List[str], root: str) -> Optional[str]:
 
 
 def _is_like_us(pid: int, root: str) -> bool:
-    """Of the same user, and the root directory is the same there: it may be in a container."""
+    """It belongs to the same user and sees the same root directory: it might be in a container."""
     try:
         there = os.stat("/proc/%d/root%s" % (pid, root))
         return os.stat("/proc/%d" % pid).st_uid == os.geteuid() and os.path.samestat(there, os.stat(root))
@@ -139,7 +139,7 @@ def _line_of(pid: int, table: Mapping[int, Process]) -> Set[int]:
 
 
 def is_dead(directory: str) -> bool:
-    """Of a run directory of this root. One that is finished may be given new life, unless its lock is held."""
+    """Judges a run directory of this root. A finished run may come back to life, unless its lock is held."""
     if not os.path.lexists(directory):
         return True
     files = RunFiles(directory)
@@ -150,7 +150,7 @@ def is_dead(directory: str) -> bool:
 
 
 def end(orphans: Iterable[Orphan]) -> List[Orphan]:
-    """SIGTERM, and SIGKILL for what is left after a while; returns what even that has not ended."""
+    """SIGTERM, and SIGKILL for what is left after a while; returns what survives even that."""
     with ExitStack() as held_locks:
         held: Dict[str, bool] = {}
         for orphan in orphans:

@@ -1,4 +1,4 @@
-"""Runs as sessions see them: found by name, revived, told what is wanted."""
+"""Runs as sessions see them: they find a run by name, revive it, and tell it what is wanted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BIRTH_LIMIT_S = 20.0
 SUPERVISOR_END_LIMIT_S = 10.0
 REMOVAL_LIMIT_S = 2.0
-"""Of a supervisor whose tasks have ended: it may wait for others, which it need not."""
+"""How long a supervisor whose tasks have ended may take to end: it may be waiting for others in vain."""
 
 _children: List[subprocess.Popen[bytes]] = []
 """Supervisors that this session has started; kept so that their ends can be noticed."""
@@ -66,7 +66,7 @@ class Run:
         return self.state()["finished"]
 
     def live(self) -> bool:
-        """Something of it runs here, or may run again. An agent may be there still, and wait for other hosts."""
+        """Tasks of it run here, or may run again. If not, an agent may still be there and wait for other hosts."""
         state = self.state()
         ended = all(task["state"] in policy.FINAL for task in state["tasks"].values())
         return not (state["finished"] or (ended and self._is_told_to_stop()))
@@ -123,7 +123,7 @@ class Run:
         return alive and not state["finished"] and self.supervised()
 
     def keep_supervised(self) -> None:
-        """Gives a live run whose agent was killed a new one."""
+        """Starts a new agent for a live run whose agent was killed."""
         if not self.finished():
             self.supervise()
 
@@ -200,7 +200,7 @@ class Run:
         return not self.supervised()
 
     def finish(self) -> None:
-        """Of one whose supervisor was ended: it has nothing to wait for any more."""
+        """Marks a run finished whose supervisor was ended: it has nothing left to wait for."""
         state = self.state()
         state["finished"] = True
         paths.write_json(self.files.state_path, state)
@@ -280,7 +280,7 @@ def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
 
 
 def directories(root: str) -> Iterator[str]:
-    """Of the runs on this host, whatever is in them; what is on its way to vanish has another name."""
+    """Directories of the runs on this host, whatever is in them; those being removed have another name."""
     runs = os.path.join(root, "runs")
     for run in filter(paths.is_component, paths.entries(runs)):
         for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
@@ -288,7 +288,7 @@ def directories(root: str) -> Iterator[str]:
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
-    """Of all runs but those in the directories `without`. One that does not tell its bundle may use any."""
+    """Bundles used by all runs except those in the directories `without`. A run that does not tell may use any."""
     used: Set[str] = set()
     for directory in directories(talk.root):
         if directory in without:

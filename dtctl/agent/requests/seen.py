@@ -33,7 +33,7 @@ class SeenRecord(_Of[R]):
         self._value: Optional[R] = None
 
     def read(self) -> Optional[R]:
-        """None when there is no such file. Raises paths.Damaged. Whoever is given the value does not change it."""
+        """None when there is no such file. Raises paths.Damaged. The caller must not change the value."""
         try:
             found = os.stat(self._path)
         except FileNotFoundError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..records import answers
 
 LONGEST_TEXT = 65_536
-"""Of an error, as records.answers.Text says."""
+"""The longest text of an error, as in records.answers.Text."""
 
 
 def main(root: str, program: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TAIL_BYTES = 2000
 
 _READ_IT = '. "$DTCTL_SETUP"'
-"""What sh is told on its command line, which everybody on the machine can read. The text itself may hold secrets: it is
+"""The command line of sh, which everybody on the machine can read. The text itself may hold secrets: it is
 in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
 
 
@@ -126,7 +126,7 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
 def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> None:
     offset = 0
     ended = False
-    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
+    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
     while True:
         chunk = os.pread(log, 65536, offset)
         if chunk:
@@ -152,7 +152,7 @@ def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
 
 
 def _ending(returncode: int) -> str:
-    from ..run.policy import signal_name
+    from ..records.reasons import signal_name
 
     if returncode < 0:
         return signal_name(-returncode)

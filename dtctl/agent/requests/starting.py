@@ -10,18 +10,19 @@ from . import coordinated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Dict
+
     from ..protocol.conversation import Conversation
     from ..records.answers import Progress
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
+    from ..records.words import Doing
     from .runs import Run
 
 MARGIN_S = 60.0
 """Beyond the run's own limits for its start: the coordinator's decision has to get here, and be carried out."""
 
 TELL_S = 1.0
-LONGEST_TEXT = 65_536
-"""As records.answers.Text says."""
 
 _HELD = ("pending", "starting")
 
@@ -70,16 +71,16 @@ def has_begun(state: State, spec: Spec) -> bool:
     return not any(name in _HELD for name in states)
 
 
-def standing(state: State, spec: Spec) -> str:
-    """What the tasks of this host do while the start goes on: `ps:0 running, waits to listen; worker:0 held`."""
-    return "; ".join("%s %s" % (task["id"], _doing(state["tasks"][task["id"]], task)) for task in spec["tasks"])
+def standing(state: State, spec: Spec) -> Dict[str, Doing]:
+    """What the tasks of this host do while the start goes on."""
+    return {task["id"]: _doing(state["tasks"][task["id"]], task) for task in spec["tasks"]}
 
 
-def _doing(entry: Entry, task: TaskSpec) -> str:
+def _doing(entry: Entry, task: TaskSpec) -> Doing:
     if entry["state"] == "pending":
         return "held"
     if entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
-        return "running, waits to listen"
+        return "waits_to_listen"
     return entry["state"]
 
 
@@ -88,12 +89,12 @@ class _Teller:
 
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
-        self._told = ""
+        self._told: Dict[str, Doing] = {}
         self._next = 0.0
 
-    def tell(self, text: str) -> None:
+    def tell(self, doing: Dict[str, Doing]) -> None:
         now = time.monotonic()
-        if text != self._told and now >= self._next:
-            progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": text[:LONGEST_TEXT]}
+        if doing != self._told and now >= self._next:
+            progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": doing}
             self._talk.send("progress", progress)
-            self._told, self._next = text, now + TELL_S
+            self._told, self._next = doing, now + TELL_S

@@ -11,6 +11,7 @@ from ..bundles import store
 from ..host import locks, paths
 from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.reasons import because, fact
 from ..records.run_state import Holder
 from ..records.words import MOST_TASKS
 from ..run import intents, policy
@@ -79,7 +80,7 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
     if request["whole"]:
         return coordinated.stop(talk, request)
     run = runs.need(talk, request)
-    how: How = {"reason": request["reason"] or "stopped", "by": request["by"], "grace_s": request["grace_s"]}
+    how: How = {"by": request["by"], "grace_s": request["grace_s"], **because(request["why"] or [fact("stopped")])}
     return stop_tasks(run, run.tasks(request["tasks"]), how, request["everything"])
 
 
@@ -143,7 +144,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
             entry = intent["tasks"][task]
             generation = wanted[task] = entry["generation"] + 1
             again = {"want": "run", "generation": generation, "restarts": 0}
-            intents.change(entry, **again, grace_s=None, reason="restart", by=by)
+            intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
 
     def begun(state: State) -> bool:
         entries = [(state["tasks"][task], wanted[task]) for task in tasks]
@@ -165,7 +166,11 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 
     A run of which something survives keeps its files.
     """
-    how: How = {"reason": "down", "by": request["by"], "grace_s": request["grace_s"]}
+    how: How = {
+        "by": request["by"],
+        "grace_s": request["grace_s"],
+        **because([fact("taken_down", by=request["by"])]),
+    }
     lock = hold_cluster(talk, request["cluster"], request["host"], request["by"])
     try:
         damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])

@@ -12,6 +12,7 @@ from ..host import paths, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_RUNS
+from ..records.reasons import because, fact
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..records.spec import Spec
 
 _END_LIMIT_S = 1.0
-"""Of an agent whose tasks have been taken back. A coordinator would wait for hosts that take back theirs as well."""
+"""How long an agent may take to end after a rollback. A coordinator would wait for hosts that roll back as well."""
 
 
 def up(talk: Conversation, request: UpRequest) -> UpResult:
@@ -101,7 +102,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     if talk.expect("start", "abort") == "abort":
         raise Aborted()
     if old is not None:
-        how: How = {"reason": "replaced by run %s" % spec["run"], "by": spec["controller"], "grace_s": None}
+        how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}
         with talk.at("stop"):
             stop.stop_run(old, how)
     before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
@@ -132,7 +133,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
 
 
 def _prepare(talk: Conversation, spec: Spec) -> Reports:
-    """All that the tasks need but their ports; the checkpoints that they would go on from."""
+    """Prepares all that the tasks need except ports; returns the checkpoints that they would continue from."""
     code = None
     if spec["bundle"] is not None:
         with talk.at("bundle"):
@@ -154,9 +155,9 @@ def _difference(old: Spec, new: Spec) -> str:
 
 
 def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[runs.Run]:
-    """Those of earlier runs of the cluster, as the new one wants their port and takes over what they wait for.
+    """Ends earlier runs' coordinators, because the new run needs their port and takes over their waiting.
 
-    That of the run that has just been stopped gets time to tell the others. Returns those that were not done.
+    The coordinator of the run that was just stopped gets time to tell the others. Returns unfinished runs.
     """
     port = coordinated.coordinators_port(spec)
     ended = []
@@ -177,7 +178,7 @@ def _waits(run: runs.Run) -> bool:
 
 
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
-    """The answer to `keep`, with what the host does by itself from now on. The run goes on whatever becomes of this."""
+    """The answer to `keep`, with what the host does by itself from now on. The run continues whatever comes of this."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
     kind, why = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never")
     with talk.at("old runs"):
@@ -227,4 +228,4 @@ def _remove_unborn(directory: str) -> None:
 
 def _stop_at_once(intent: IntentFile) -> None:
     for task in intent["tasks"].values():
-        intents.change(task, want="stop", grace_s=0, reason="rolled back")
+        intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))

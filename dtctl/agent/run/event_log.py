@@ -19,7 +19,7 @@ _MOST_LINES = 1_000_000
 
 
 class EventLog:
-    """For the supervisor, which alone writes it. What a full disk does not take waits in memory, in order."""
+    """Written by the supervisor alone. Lines that do not fit on a full disk wait in memory, in order."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class EventLog:
 
     @property
     def count(self) -> int:
-        """Of the lines in the file: an event that is not yet there has no index yet."""
+        """How many lines the file has: an event that is not yet in it has no index yet."""
         return len(self._starts) - 1
 
     def add(self, event: Mapping[str, object]) -> None:
@@ -75,7 +75,7 @@ class EventLog:
         return True
 
     def _scan(self) -> None:
-        """What cannot be an event log, whoever has put it there, is moved away, and a new one begun."""
+        """Moves away whatever cannot be an event log, and begins a new one."""
         try:
             if not self._find_lines():
                 raise files.Unfit(self._path, "is too large")

@@ -9,8 +9,9 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Ending, Exit
     from ..records.spec import RecoverySpec
 
@@ -19,7 +20,7 @@ USAGE = 2
 
 CANNOT_EXECUTE = 126
 CANNOT_RUN = 127
-"""Of a command that could not be run at all, as of a shell."""
+"""A shell's exit code for a command that could not be run at all."""
 
 _AFTERWORDS = 5
 """A traceback that more lines follow was only reported, and is not what the program has died of."""
@@ -36,14 +37,14 @@ class Verdict:
 
     __slots__ = ("because", "beside", "retry")
 
-    def __init__(self, retry: bool, because: str = "", beside: str = "") -> None:
+    def __init__(self, retry: bool, because: str = "", beside: Optional[List[Fact]] = None) -> None:
         self.retry = retry
         self.because = because
-        self.beside = beside
+        self.beside = beside or []
 
 
 def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:
-    """Of an ending with the end of its log; `retry` and `permanent` of `recovery` come first."""
+    """Judges an ending by its code and the end of its log; `retry` and `permanent` of `recovery` come first."""
     number = _number(ending)
     if number in recovery["retry"]:
         return Verdict(True)
@@ -56,7 +57,7 @@ def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:
 
 
 def unmendable_error(tail: str) -> str:
-    """The last exception at the end of a log, if it is one of code that cannot be loaded; else empty."""
+    """The exception at the end of a log, if it says that code cannot be loaded; else empty."""
     for line in reversed(tail.rstrip().splitlines()[-_AFTERWORDS:]):
         if _EXCEPTION.match(line):
             return line if _OF_THE_CODE.match(line) else ""
@@ -69,6 +70,7 @@ def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
         "code": ending["code"],
         "signal": ending["signal"],
         "error": ending["error"],
+        "why": ending["why"],
         "ended": ending["ended"],
         "retry": verdict.retry,
         "tail": tail,

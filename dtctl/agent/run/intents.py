@@ -19,13 +19,13 @@ AWAIT_S = 86400.0
 
 
 def change(intent: Intent, **fields: Any) -> None:
-    """Changes one task's intent, as whoever changes one has to: its version counts every change."""
+    """Changes one task's intent. Every change must go through here, because the version counts them."""
     changed: Any = dict(fields, version=intent["version"] + 1)
     intent.update(changed)
 
 
 def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str, Intent]:
-    """Those of `theirs` that hold against `mine`: of two intents for one task the one with the higher version does."""
+    """The intents in `theirs` that override `mine`: the one with the higher version wins."""
     return {task: each for task, each in theirs.items() if task in mine and each["version"] > mine[task]["version"]}
 
 
@@ -90,7 +90,7 @@ class Followed:
         return bool(valid)
 
     def settled(self) -> bool:
-        """True when intent.json is what is followed; asked with the intent lock held."""
+        """True when intent.json matches what is followed; call it with the intent lock held."""
         try:
             return not self._unwritten and self._on_disk()["serial"] == self.value["serial"]
         except paths.Damaged:

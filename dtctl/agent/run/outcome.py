@@ -5,6 +5,7 @@ The coordinator decides by them, and so does a controller that cannot ask it: bo
 
 from __future__ import annotations
 
+from ..records.reasons import fact, why_of
 from . import policy
 
 TYPE_CHECKING = False
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from typing import List, Mapping, Optional
 
     from ..records.answers import Checkpoint
+    from ..records.reasons import Fact
     from ..records.run_state import Entry, Intent
     from ..records.spec import Member
     from ..records.words import Outcome, TaskState
@@ -51,56 +53,53 @@ class Facts:
 
 
 class Judgement:
-    """What holds of a run, and why in one line. `cause`: the task whose failure came first, of a failed run only."""
+    """What holds of a run, and why. `cause`: the task whose failure came first, of a failed run only."""
 
-    __slots__ = ("cause", "kind", "reason")
+    __slots__ = ("cause", "kind", "why")
 
-    def __init__(self, kind: Outcome, reason: str, cause: Optional[str] = None) -> None:
+    def __init__(self, kind: Outcome, why: List[Fact], cause: Optional[str] = None) -> None:
         self.kind = kind
-        self.reason = reason
+        self.why = why
         self.cause = cause
 
     def __repr__(self) -> str:
-        return "Judgement(%r, %r, %r)" % (self.kind, self.reason, self.cause)
+        return "Judgement(%r, %r, %r)" % (self.kind, self.why, self.cause)
 
 
 def decided(facts: Facts) -> Optional[Judgement]:
     """The outcome that is certain, whatever follows. An end that a task came to by itself was before any stop."""
     if _has_succeeded(facts):
-        return Judgement("Succeeded", _success_reason(facts))
+        return Judgement("Succeeded", _why_succeeded(facts))
     failed = _first_failure(facts)
     if failed is not None:
-        return Judgement("Failed", "%s failed: %s" % (failed, _how(facts.entries[failed])), failed)
+        return Judgement("Failed", [fact("task_failed", task=failed), *_how(facts.entries[failed])], failed)
     if all(task in facts.intents and _want(facts, task) == "stop" for task in facts.roster):
         last = max((facts.intents[task] for task in facts.roster), key=lambda intent: intent["version"])
-        return Judgement("Stopped", last["reason"] or "stopped")
+        return Judgement("Stopped", why_of(last) or [fact("stopped")])
     return None
 
 
-def standing(facts: Facts, restarting: Optional[str]) -> Optional[Judgement]:
+def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
     """What holds of a run that is not decided; None when nothing of it runs. `restarting`: what is being mended."""
     for task in facts.deciding:  # stopped by a person: without it the run comes to no end of its own
         if task in facts.entries and _want(facts, task) == "stop" and facts.entries[task]["state"] == "stopped":
-            return Judgement("Stopped", facts.intents[task]["reason"] or "%s was stopped" % task)
+            return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
     if restarting:
         return Judgement("Restarting", restarting)
     running = len(facts.in_state("running", "stalled"))
-    return Judgement("Running", "%d of %d tasks run" % (running, len(facts.roster))) if running else None
+    return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster))]) if running else None
 
 
-def waits_for_restart(facts: Facts) -> Optional[str]:
+def waits_for_restart(facts: Facts) -> List[Fact]:
     """The first task that is to start again, and why: of losses nothing else is known outside the coordinator."""
-    return next(("%s: %s" % (task, _how(facts.entries[task])) for task in facts.in_state("backoff")), None)
+    return next(([fact("task_lost", task=task), *_how(facts.entries[task])] for task in facts.in_state("backoff")), [])
 
 
-def target_warning(target: Optional[int], newest: Optional[Checkpoint]) -> Optional[str]:
+def target_warning(target: Optional[int], newest: Optional[Checkpoint]) -> Optional[Fact]:
     """What is odd about a success: the checkpoint does not reach the step that was asked for."""
     if target is None or newest is None or newest["step"] is None or newest["step"] >= target:
         return None
-    return "the newest complete checkpoint is of step %d, short of the %d that were asked for" % (
-        newest["step"],
-        target,
-    )
+    return fact("short_of_target", step=newest["step"], of=target)
 
 
 def _has_succeeded(facts: Facts) -> bool:
@@ -112,8 +111,9 @@ def _succeeded(facts: Facts, task: str) -> bool:
     return task in facts.entries and facts.entries[task]["state"] == "succeeded" and facts.current(task)
 
 
-def _success_reason(facts: Facts) -> str:
-    return "%s came to its end" % facts.deciding[0] if len(facts.deciding) == 1 else "every worker came to its end"
+def _why_succeeded(facts: Facts) -> List[Fact]:
+    alone = len(facts.deciding) == 1
+    return [fact("lead_finished", task=facts.deciding[0]) if alone else fact("workers_finished")]
 
 
 def _first_failure(facts: Facts) -> Optional[str]:
@@ -145,8 +145,8 @@ def failing_since(entry: Entry) -> float:
     return since
 
 
-def _how(entry: Entry) -> str:
-    return entry["reason"] or (policy.describe_exit(entry["exit"]) if entry["exit"] else "its exit is unknown")
+def _how(entry: Entry) -> List[Fact]:
+    return why_of(entry) or (policy.why_ended(entry["exit"]) if entry["exit"] else [fact("exit_unknown")])
 
 
 def _want(facts: Facts, task: str) -> str:

@@ -1,15 +1,14 @@
-"""What becomes of a task whose process has ended: pure functions of facts."""
+"""What happens to a task whose process has ended: pure functions of facts."""
 
 from __future__ import annotations
 
-import signal
-
-from ..records.words import brief
+from ..records.reasons import fact, sentence, why_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional, Union
+    from typing import List, Optional, Union
 
+    from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Intent, Past
     from ..records.spec import RecoverySpec
     from ..records.words import TaskState
@@ -17,18 +16,15 @@ if TYPE_CHECKING:
 
 FINAL = ("succeeded", "failed", "stopped")
 
-KEEPER_KILLED = "exit status unknown (its keeper was killed)"
-HOST_RESTARTED = "exit status unknown (the host was restarted)"
-
 
 class Decision:
     """The next state of a task; `delay_s` counts for `backoff` alone, and None leaves the start to the coordinator."""
 
-    __slots__ = ("delay_s", "reason", "restarts", "state")
+    __slots__ = ("delay_s", "restarts", "state", "why")
 
-    def __init__(self, state: TaskState, reason: str, restarts: int, delay_s: Optional[float] = None) -> None:
+    def __init__(self, state: TaskState, why: List[Fact], restarts: int, delay_s: Optional[float] = None) -> None:
         self.state = state
-        self.reason = reason
+        self.why = why
         self.restarts = restarts
         self.delay_s = delay_s
 
@@ -38,7 +34,7 @@ class Decision:
     __hash__ = None  # type: ignore[assignment]
 
     def _fields(self) -> tuple[object, ...]:
-        return (self.state, self.reason, self.restarts, self.delay_s)
+        return (self.state, self.why, self.restarts, self.delay_s)
 
     def __repr__(self) -> str:
         return "Decision(%r, %r, %r, %r)" % self._fields()
@@ -65,17 +61,15 @@ def after_exit(
     `jitter` lies between 0 and 1.
     """
     stalled = entry["state"] == "stalled"
-    what = entry["reason"] if stalled else describe_exit(ending)
-    if verdict.beside:
-        what = "%s; %s" % (what, verdict.beside)
+    what = [*(why_of(entry) if stalled else why_ended(ending)), *verdict.beside]
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
     if intent["want"] == "stop":
-        return Decision("stopped", intent["reason"] or "stopped", restarts)  # any -> stopped
+        return Decision("stopped", why_of(intent) or [fact("stopped")], restarts)  # any -> stopped
     if replaced(intent, entry["generation"]):
         state: TaskState = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
-        return Decision(state, intent["reason"] or "restart asked for", intent["restarts"])
+        return Decision(state, why_of(intent) or [fact("restart")], intent["restarts"])
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
@@ -90,17 +84,15 @@ def after_exit(
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
 
 
-def _permanent(what: str, ending: Ending, verdict: Verdict) -> str:
+def _permanent(what: List[Fact], ending: Ending, verdict: Verdict) -> List[Fact]:
     if ending["error"]:
         return what
-    because = " (%s)" % verdict.because if verdict.because else ""
-    return "%s%s, which is not tried again" % (what, because)
+    because = [fact("code_broken", text=verdict.because)] if verdict.because else []
+    return [*what, *because, fact("permanent")]
 
 
-def _past_budget(what: str, restarts: int) -> str:
-    if not restarts:
-        return what
-    return "%s, after %d restart%s" % (what, restarts, "" if restarts == 1 else "s")
+def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:
+    return [*what, fact("after_restarts", count=restarts)] if restarts else what
 
 
 def back_off(restarts: int, recovery: RecoverySpec, jitter: float) -> float:
@@ -110,23 +102,16 @@ def back_off(restarts: int, recovery: RecoverySpec, jitter: float) -> float:
     return delay * (1 + jitter / 10)
 
 
-def describe_exit(ending: Union[Ending, Past]) -> str:
-    """An exit in words."""
+def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
+    """An exit as facts."""
     error = ending.get("error")
     if error:
-        return str(error)
+        return why_of({"reason": error, "why": ending["why"]})  # type: ignore[typeddict-item]
     if ending["signal"] is not None:
-        return "killed by %s" % signal_name(ending["signal"])
-    return "exit code %s" % ending["code"]
+        return [fact("killed", signal=ending["signal"])]
+    return [fact("exit_unknown") if ending["code"] is None else fact("exited", code=ending["code"])]
 
 
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "signal %d" % number
-
-
-def unknown_exit(ended: Optional[float], why: str) -> Ending:
+def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:
     """The exit of a process that ended unseen."""
-    return {"code": None, "signal": None, "error": brief(why), "ended": ended}
+    return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended}

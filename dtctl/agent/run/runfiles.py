@@ -35,7 +35,7 @@ class RunRemoved(FileNotFoundError):
 
 
 class RunFiles:
-    """Reading raises RunRemoved, and paths.Damaged for what does not hold what it should."""
+    """Reading raises RunRemoved, and paths.Damaged for a damaged file."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -108,7 +108,7 @@ class RunFiles:
             paths.write_json(self.intent_path, intent)
 
     def write_urgent(self, path: str, value: Mapping[str, object]) -> None:
-        """On a full disk what was set aside makes room: above all then a run must be stoppable."""
+        """On a full disk the reserve makes room: that is when it matters most that a run can be stopped."""
         try:
             paths.write_json(path, value)
         except OSError as error:
@@ -139,7 +139,7 @@ class RunFiles:
 
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
-        """Held by whoever changes the intent, and by a supervisor that is about to end."""
+        """For sessions that change the intent, and for a supervisor that is about to end."""
         descriptor = locks.hold(self.path("intent.lock"), exclusive=True)
         while descriptor is None:
             time.sleep(0.01)
@@ -151,7 +151,7 @@ class RunFiles:
 
     @property
     def events(self) -> EventLog:
-        """For the supervisor alone, which writes it."""
+        """For the supervisor, its only writer."""
         if self._events is None:
             self._events = EventLog(self.path("events.jsonl"))
         return self._events

@@ -1,7 +1,7 @@
 """One attempt of a task, as its supervisor sees it: the files that its keeper writes, and its processes.
 
-The trainer runs as the same user and may write what it likes into the attempt's directory. What does not hold there
-leads to a decision, as what is missing does.
+The trainer runs as the same user and may write what it likes into the attempt's directory. A damaged file
+there leads to a decision, as a missing one does.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..host import log, paths, processes
+from ..records.reasons import fact
 from ..records.run_state import Ending, Start
 from ..run import policy
 from .samples import Samples
@@ -47,7 +48,7 @@ class Attempt:
 
     @property
     def ending(self) -> bool:
-        """Something of it is being ended."""
+        """Some of its processes are being ended."""
         return self._ladder is not None
 
     @property
@@ -116,7 +117,7 @@ class Attempt:
         if start is None:
             return self._find_exit_without_start(now, wall)
         if start["pid"] is None:
-            return policy.unknown_exit(start["started"], "its keeper was killed before the start")
+            return policy.unknown_exit(start["started"], fact("never_started"))
         trainer = self.trainer
         if trainer is not None and processes.find(trainer) is not None:
             return None
@@ -128,8 +129,8 @@ class Attempt:
         if recorded is not None or awaited:
             return recorded
         if start["boot_id"] != processes.boot_id():
-            return policy.unknown_exit(None, policy.HOST_RESTARTED)
-        return policy.unknown_exit(wall, policy.KEEPER_KILLED)
+            return policy.unknown_exit(None, fact("host_restarted"))
+        return policy.unknown_exit(wall, fact("keeper_killed"))
 
     def _find_exit_without_start(self, now: float, wall: float) -> Optional[Ending]:
         try:
@@ -158,7 +159,7 @@ class Attempt:
             raise _damaged(path, error) from None
 
     def _read(self, name: str, kind: Type[R]) -> Optional[R]:
-        """None when there is no such file. Raises Damaged, also where something else stands in its place."""
+        """None if there is no such file. Raises Damaged, also when something else is in its place."""
         path = self._path(name)
         try:
             return paths.read_record(path, kind)
@@ -177,7 +178,7 @@ def _damaged(path: str, error: OSError) -> Exception:
 
 
 def _unknown(wall: float, damage: Exception) -> Ending:
-    return policy.unknown_exit(wall, "exit status unknown (%s)" % damage)
+    return policy.unknown_exit(wall, fact("exit_damaged", text=str(damage)))
 
 
 def _keeper_lives(start: Start) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 
 from ..host import daemon, fifo, files, log, paths, processes, programs
-from ..records.words import brief
+from ..records.reasons import fact, sentence
 from ..run import environment
 from ..run.runfiles import RunFiles
 from ..survival import revival
@@ -16,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, NoReturn, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Ending, Start
 
 CANNOT_RUN = 127
@@ -26,10 +28,10 @@ LOOK_S = 5.0
 
 _MOST_WORDS = 1000
 _LONGEST_WORD = 4096
-"""Of a command in start.json, where it stands for people."""
+"""The most words of a command in start.json, which is there for people to read."""
 
 _LONGEST_SHOWN = 500
-"""Of a path or word in an error."""
+"""The most characters of a path or word in an error."""
 
 
 class AttemptSpec:
@@ -47,19 +49,19 @@ class AttemptSpec:
 
 
 class Fault:
-    """What was in the way of exec. `final`: another attempt would meet it, too."""
+    """What prevented exec. `final`: it would prevent another attempt, too."""
 
-    def __init__(self, text: str, final: bool) -> None:
-        self.text = text
+    def __init__(self, why: Fact, final: bool) -> None:
+        self.why = why
         self.final = final
 
     def encode(self) -> bytes:
-        return (b"!" if self.final else b"?") + brief(self.text).encode("utf-8", "replace")
+        return (b"!" if self.final else b"?") + json.dumps(self.why).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Optional[Fault]:
         """None of nothing: exec has succeeded, or the child was killed before."""
-        return cls(data[1:].decode("utf-8", "replace"), data[:1] == b"!") if data else None
+        return cls(json.loads(data[1:]), data[:1] == b"!") if data else None
 
 
 def launch(what: AttemptSpec) -> None:
@@ -99,7 +101,7 @@ def _keep(what: AttemptSpec) -> None:
 
 
 def _wait(pid: int, run: RunFiles) -> int:
-    """The status of the trainer's end. An agent that is gone at two looks, guard and all, gets a successor."""
+    """The trainer's exit status. If agent and guard are gone at two looks, starts new ones."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     orphaned = False
     while True:
@@ -114,13 +116,13 @@ def _wait(pid: int, run: RunFiles) -> int:
 
 
 def _become_trainer(what: AttemptSpec, go: int, fault: int) -> NoReturn:
-    met = Fault("", False)
+    met = Fault(fact("exit_unknown"), False)
     try:
         if os.read(go, 1) != b"g":  # not recorded, or the keeper was killed: it must not run
             os._exit(CANNOT_RUN)
         met = _prepare_and_exec(what)
     except BaseException as bug:
-        met = Fault(repr(bug), False)
+        met = Fault(fact("said", text=repr(bug)), False)
     finally:
         os.write(fault, met.encode())
         os._exit(CANNOT_RUN)
@@ -128,12 +130,12 @@ def _become_trainer(what: AttemptSpec, go: int, fault: int) -> NoReturn:
 
 def _prepare_and_exec(what: AttemptSpec) -> Fault:
     """Returns only when something was in the way."""
-    doing = "open the log"
+    kind, path = "cannot_open_log", ""
     try:
         output = files.descriptor(os.path.join(what.directory, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        doing = "enter %s" % what.cwd
+        kind, path = "cannot_enter", what.cwd
         os.chdir(environment.encode(what.cwd))
-        doing = "run %s" % what.argv[0]
+        kind, path = "cannot_run", what.argv[0]
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -145,18 +147,17 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
             environment.encoded(what.env),
         )
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        return Fault("cannot %s: %s" % (_cut(doing), reason), not log.passes(error))
+        return Fault(fact(kind, what=_cut(path), text=os.strerror(error.errno or 0)), not log.passes(error))
     except ValueError as unfit:
-        return Fault("cannot %s: %s" % (_cut(doing), unfit), True)
+        return Fault(fact(kind, what=_cut(path), text=str(unfit)), True)
 
 
 def _cut(word: str) -> str:
     return word if len(word) <= _LONGEST_SHOWN else word[:_LONGEST_SHOWN] + "..."
 
 
-def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[str]:
-    """Writes start.json; a text when the trainer must not run."""
+def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fact]:
+    """Writes start.json; says why when the trainer must not run."""
     trainer = processes.Process.read(pid)
     me = processes.myself()
     value: Start = {
@@ -170,25 +171,25 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[str]:
     }
     try:
         if not paths.claim_json(os.path.join(what.directory, "start.json"), value):
-            return "given up before it was started"
+            return fact("given_up")
     except OSError as error:
-        return "cannot record the start: %s" % os.strerror(error.errno or 0)
+        return fact("cannot_record", text=os.strerror(error.errno or 0))
     return None
 
 
-def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: Optional[str]) -> None:
+def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: Optional[Fact]) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
     ending: Ending = {
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-        "error": error,
+        "error": None,
+        "why": [],
         "ended": time.time(),
     }
-    if fault is not None:
-        ending["code"] = CANNOT_RUN if fault.final else None
-        ending["error"] = fault.text
-    elif error is not None:
-        ending["code"] = None
+    why = fault.why if fault is not None else error
+    if why is not None:
+        ending.update({"error": sentence([why]), "why": [why]})
+        ending["code"] = CANNOT_RUN if fault is not None and fault.final else None
     path = os.path.join(what.directory, "exit.json")
     while os.path.isdir(what.directory):
         try:

@@ -1,4 +1,4 @@
-"""What a running attempt shows of itself: that it is ready, how far it has come, and that it stands still."""
+"""What can be seen of a running attempt: that it is ready, how far it has come, that it hangs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Entry
     from .attempt import Attempt
 
@@ -21,7 +22,7 @@ LOOK_S = 1.0
 
 
 class Observation:
-    """Of one attempt that has been started; what is found is written into `entry`, the task's in state.json."""
+    """Observes one started attempt and writes what it finds into `entry`, the task's part of state.json."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Observation:
             self._entry.update({"step": self._log.step, "step_time": wall})
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
-    def look(self, now: float, wall: float) -> Optional[str]:
+    def look(self, now: float, wall: float) -> Optional[Fact]:
         """Once a second: why the task is to be taken for hung, or None."""
         if now < self._next_look:
             return None
@@ -79,7 +80,7 @@ class Observation:
         return verdict
 
     def has_news(self) -> bool:
-        """True when what was found differs from what it was at the last call."""
+        """True if the findings have changed since the last call."""
         told, self._told = self._told, (self._entry["progress"], self._entry["step"], self._entry["longest_gap_s"])
         return told != self._told
 

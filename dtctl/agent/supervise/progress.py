@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
 MOST_BYTES = 16 * 1024
-"""Of what is new in a log at one look; the end of it is read, for the newest step stands there."""
+"""The most bytes read at one look; the end of what is new is read, where the newest step is."""
 
 _STEP = re.compile(
     rb"""(?<![\w/.-])(?<!max\ )(?<!total\ )(?:global[_\ ]?)?step["']?
@@ -35,10 +35,10 @@ def last_step(data: bytes) -> Optional[int]:
 
 
 class LogProgress:
-    """Of one attempt's log, of which only what is new is read."""
+    """Progress of one attempt by its log; only new parts are read."""
 
     def __init__(self, path: str, adopted: bool) -> None:
-        """`adopted`: what is there already has been seen by an earlier supervisor."""
+        """`adopted`: an earlier supervisor has seen what is there already."""
         self.step: Optional[int] = None
         self._path = path
         self._size = 0

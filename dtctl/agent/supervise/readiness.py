@@ -14,7 +14,7 @@ LOOK_S = 0.5
 
 
 class Readiness:
-    """Of one attempt that runs. `port` None: it is ready as soon as it runs."""
+    """Readiness of one running attempt. `port` None: it is ready as soon as it runs."""
 
     def __init__(self, port: Optional[int], trainer: Optional[Process], key: str) -> None:
         self._port = port

@@ -6,6 +6,7 @@ import os
 
 from ..host import paths
 from ..records.kinds import Wrong, checked, made
+from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
 from ..run import exits
 from ..run.runfiles import first_state
@@ -102,7 +103,8 @@ def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
     if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
         entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
     entry["restarts"] += after == "backoff"
-    entry.update({"state": after, "attempt": event["attempt"], "since": event["time"], "reason": event["reason"]})
+    entry.update({"state": after, "attempt": event["attempt"], "since": event["time"]})
+    explain(entry, why_of(event))
 
 
 def _past(files: RunFiles, entry: Entry, event: Event) -> Past:

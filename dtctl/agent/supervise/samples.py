@@ -8,7 +8,7 @@ from ..host import files, paths
 
 
 class Samples:
-    """Of one attempt. A line `EPOCH OFFSET` is added only when the log's size has changed."""
+    """Samples of one attempt. A line `EPOCH OFFSET` is added only when the log's size has changed."""
 
     def __init__(self, directory: str) -> None:
         self._log = os.path.join(directory, "log")

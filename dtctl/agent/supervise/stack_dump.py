@@ -51,7 +51,7 @@ class StackDump:
         return now >= self._until
 
     def close(self) -> None:
-        """Ends what it has started."""
+        """Ends the processes that it has started."""
         if self._spy is not None:
             self._spy.kill()
             self._spy.poll()

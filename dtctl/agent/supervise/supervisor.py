@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 
 from ..host import fifo, log, paths, processes
-from ..records.words import brief
+from ..records.reasons import because, fact, said
 from ..run import intents
 from ..run.runfiles import RunFiles
 from . import rebuilding
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional
 
     from ..coordinate.role import Role
+    from ..records.reasons import Because
     from ..records.run_state import Intent
     from ..records.whole_run import Event
     from ..records.words import TaskState
@@ -110,7 +111,7 @@ class Supervisor:
         self._around.mending = part.mending
         return orders is not None and self._intent.take(orders)
 
-    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, reason: str) -> None:
+    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
         self._changes = True
         event: Event = {
             "time": time.time(),
@@ -118,15 +119,16 @@ class Supervisor:
             "attempt": attempt,
             "from": before,
             "to": after,
-            "reason": reason,
+            **why,
         }
         self._files.events.add(event)
 
     def _tell_damage(self, text: str) -> None:
         """In agent.log, and in the run's story as an event of every task: it is their record."""
         log.note(text)
+        why = because(said(text))
         for task, entry in self.state["tasks"].items():
-            self._changed(task, entry["state"], entry["state"], entry["attempt"], brief(text))
+            self._changed(task, entry["state"], entry["state"], entry["attempt"], why)
 
     def _touched(self, awaited: bool) -> None:
         self._changes = self._changes or awaited
@@ -141,7 +143,7 @@ class Supervisor:
         return wants <= {"stop"} and not self._part.connected and not self._awaits_coordinator()
 
     def _awaits_coordinator(self) -> bool:
-        """One that comes back has to hear that tasks were stopped meanwhile: it may wait for them, or go on itself."""
+        """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
         if self._was_finished:  # it had told this host that nothing more would be asked
             return False
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
@@ -201,8 +203,7 @@ class Supervisor:
 
 
 def _given_up(intent: Intent) -> Intent:
-    reason = "the controller was lost before the start was complete"
-    return {**intent, "want": "stop", "grace_s": 0.0, "reason": reason}
+    return {**intent, "want": "stop", "grace_s": 0.0, **because([fact("session_lost")])}
 
 
 def _events(part: Role) -> Dict[int, int]:

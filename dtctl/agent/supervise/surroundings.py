@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Mapping, Optional
 
+    from ..records.reasons import Because
     from ..records.run_state import Entry
     from ..records.spec import Spec, TaskSpec
     from ..records.words import TaskState
@@ -25,7 +26,7 @@ WAIT_FOR_OTHERS = ("ps", "evaluator")
 
 
 class Surroundings:
-    """`changed` is told of each transition: (task, from, to, attempt, reason).
+    """`changed` is told of each transition: (task, from, to, attempt, why).
 
     `touched` is told of other changes of an entry in state.json: True for one that others wait for.
     """
@@ -37,7 +38,7 @@ class Surroundings:
         inherited: Mapping[str, str],
         secrets: Mapping[str, str],
         code: Optional[str],
-        changed: Callable[[str, TaskState, TaskState, int, str], None],
+        changed: Callable[[str, TaskState, TaskState, int, Because], None],
         touched: Callable[[bool], None],
     ) -> None:
         self.run_dir = run_dir
@@ -54,7 +55,7 @@ class Surroundings:
         self._roles = {member["task"]: member["role"] for member in spec["roster"]}
 
     def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
-        """Of an attempt that runs; `entry` is the task's in state.json, `port` None where readiness needs none."""
+        """Observes a running attempt; `entry` is the task's in state.json, `port` None if readiness needs none."""
         longest_gap_s = entry["longest_gap_s"]
         trains = self._roles.get(task) not in WAIT_FOR_OTHERS
         proven = entry["step"] is not None and longest_gap_s > 0

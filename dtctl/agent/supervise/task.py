@@ -23,8 +23,8 @@ from contextlib import suppress
 
 from ..host import paths, ports, processes
 from ..logs.tail import last_lines
+from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
-from ..records.words import brief
 from ..run import exits, policy
 from . import keeper
 from .attempt import Attempt
@@ -33,6 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Intent, Left, Past
     from ..records.spec import TaskSpec
     from ..records.words import TaskState
@@ -88,19 +89,19 @@ class Task:
             return
         if state == "backoff" and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
             self._forget_attempt()
-            self._move("failed", self.entry["reason"], wall)  # backoff -> failed
+            self._move("failed", why_of(self.entry), wall)  # backoff -> failed
         elif want in ("stop", "finish"):
             self._forget_attempt()
-            self._move("stopped", intent["reason"] or "stopped", wall)  # pending, backoff -> stopped
+            self._move("stopped", why_of(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
         elif policy.replaced(intent, self.entry["generation"]):
-            reason = intent["reason"] or "restart asked for"
+            why = why_of(intent) or [fact("restart")]
             if want == "hold":
-                self._hold(reason, intent, intent["restarts"], wall)
+                self._hold(why, intent, intent["restarts"], wall)
             else:
-                self._begin(reason, intent, intent["restarts"], now, wall)
+                self._begin(why, intent, intent["restarts"], now, wall)
         elif want == "run" and (state == "pending" or (self._start_at is not None and now >= self._start_at)):
-            reason = intent["reason"] if state == "pending" else ""
-            self._begin(reason, intent, self.entry["restarts"], now, wall)
+            why = why_of(intent) if state == "pending" else []
+            self._begin(why, intent, self.entry["restarts"], now, wall)
         elif want == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
 
@@ -130,7 +131,8 @@ class Task:
         """
         newest = paths.last_attempt(self._around.run_dir, self.id)
         if newest > self.entry["attempt"]:
-            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False, "reason": ""})
+            self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False})
+            explain(self.entry, [])
             self._forget_attempt()
         if self.entry["state"] in ("starting", "running", "stalled"):
             self._attempt = Attempt(self._directory, now)
@@ -143,7 +145,7 @@ class Task:
         trainer = attempt.trainer
         if trainer is not None:
             self.entry.update({"pid": trainer["pid"], "start_time": trainer["start_time"]})
-        self._move("running", "", wall)  # starting -> running
+        self._move("running", [], wall)  # starting -> running
 
     def _observe(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         observation = self._observing(attempt, now)
@@ -153,7 +155,7 @@ class Task:
         if observation.has_news():
             self._around.touched(False)
         if hung is not None and intent["want"] != "finish":
-            self._move("stalled", "stalled: " + hung, wall)  # running -> stalled
+            self._move("stalled", [hung], wall)  # running -> stalled
             self._put_down(attempt, now)
 
     def _observing(self, attempt: Attempt, now: float) -> Observation:
@@ -175,7 +177,8 @@ class Task:
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
             self.entry["asked"] = True
-            self._around.changed(self.id, self.entry["state"], self.entry["state"], self.entry["attempt"], "ending")
+            state = self.entry["state"]
+            self._around.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
 
     def _grace(self, intent: Intent) -> float:
         if self.entry["state"] == "stalled":
@@ -203,7 +206,7 @@ class Task:
         tail = last_lines(os.path.join(attempt.directory, "log"), self._around.masks)
         verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
         if ending["code"] != 0 and not entry["asked"]:
-            verdict.beside = ports.held(self._spec["port"])  # of this attempt nothing is left that could hold it
+            verdict.beside = _held(self._spec["port"])  # of this attempt nothing is left that could hold it
         entry["exit"] = exits.told(ending, verdict, tail)
         past: Past = {
             "attempt": entry["attempt"],
@@ -220,16 +223,16 @@ class Task:
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":
-            self._begin(decision.reason, intent, decision.restarts, now, wall)
+            self._begin(decision.why, intent, decision.restarts, now, wall)
         elif decision.state == "pending":
-            self._hold(decision.reason, intent, decision.restarts, wall)
+            self._hold(decision.why, intent, decision.restarts, wall)
         else:
             self._forget_attempt()
             self.entry["restarts"] = decision.restarts
             if decision.delay_s is not None:
                 self._start_at = now + decision.delay_s
                 self.entry["next_start"] = wall + decision.delay_s
-            self._move(decision.state, decision.reason, wall)
+            self._move(decision.state, decision.why, wall)
 
     def _forget_attempt(self) -> None:
         if self._dump is not None:
@@ -237,31 +240,40 @@ class Task:
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
 
-    def _hold(self, reason: str, intent: Intent, restarts: int, wall: float) -> None:
+    def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float) -> None:
         self._forget_attempt()
         self.entry.update({"generation": intent["generation"], "restarts": restarts, "asked": False})
-        self._move("pending", reason, wall)  # any -> pending
+        self._move("pending", why, wall)  # any -> pending
 
-    def _begin(self, reason: str, intent: Intent, restarts: int, now: float, wall: float) -> None:
+    def _begin(self, why: List[Fact], intent: Intent, restarts: int, now: float, wall: float) -> None:
         self._forget_attempt()
         number = self.entry["attempt"] + 1
         with suppress(OSError):  # too many files, say: then the next number will do
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
-        self._move("starting", reason, wall)
+        self._move("starting", why, wall)
         self._attempt = Attempt(self._directory, now)
         try:
             paths.make_directory(self._directory)
             keeper.launch(self._around.launch(self._spec, number, self._directory))
         except OSError as error:
-            self._attempt.exit = policy.unknown_exit(wall, "cannot be started: %s" % os.strerror(error.errno or 0))
+            why_not = fact("cannot_start", text=os.strerror(error.errno or 0))
+            self._attempt.exit = policy.unknown_exit(wall, why_not)
 
     @property
     def _directory(self) -> str:
         return paths.attempt_directory(self._around.run_dir, self.id, self.entry["attempt"])
 
-    def _move(self, state: TaskState, reason: str, wall: float) -> None:
+    def _move(self, state: TaskState, why: List[Fact], wall: float) -> None:
         before = self.entry["state"]
-        self.entry.update({"state": state, "reason": brief(reason), "since": wall})
-        self._around.changed(self.id, before, state, self.entry["attempt"], self.entry["reason"])
+        self.entry.update({"state": state, "since": wall})
+        explain(self.entry, why)
+        self._around.changed(self.id, before, state, self.entry["attempt"], because(why))
+
+
+def _held(port: Optional[int]) -> List[Fact]:
+    """That somebody listens there, and who; nothing when nobody does."""
+    if port is None or not ports.listening(port):
+        return []
+    return [fact("port_held", port=port, text=ports.holder(port))]

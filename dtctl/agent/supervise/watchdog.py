@@ -1,4 +1,4 @@
-"""When a task that runs is taken for hung: a decision from what it shows of itself, on the monotonic clock alone.
+"""When a running task is taken for hung: decided by what can be seen of it, on the monotonic clock alone.
 
 Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a task
 is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has grown
@@ -7,9 +7,13 @@ for as long as the limit without a longer pause. A server that waits for others 
 
 from __future__ import annotations
 
+from ..records.reasons import fact
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
+
+    from ..records.reasons import Fact
 
 LEAST_LEARNT_S = 300.0
 GAPS = 10
@@ -17,7 +21,7 @@ GAPS = 10
 
 FROZEN_S = 60.0
 FROZEN_AT_MOST_S = 30.0
-"""With a limit that the user has set; and at most half of that: those whom a frozen task has silenced are not hung."""
+"""When the user has set a limit: at most half of that, because tasks that a frozen one has silenced are not hung."""
 
 PAUSE_S = 10.0
 """Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
@@ -52,7 +56,7 @@ class Signs:
 
 
 class Watchdog:
-    """Of one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
+    """Watches one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
 
     def __init__(self, stall_s: Optional[float], longest_gap_s: float, trains: bool, proven: bool, now: float) -> None:
         """`trains`: False for a task that serves or waits for others. `proven`: it has told steps to an earlier us."""
@@ -77,7 +81,7 @@ class Watchdog:
         """True when a sign that is dear to look for is worth it."""
         return self._proven and now - self._sign > self.limit_s / 4
 
-    def look(self, now: float, signs: Signs) -> Optional[str]:
+    def look(self, now: float, signs: Signs) -> Optional[Fact]:
         """Why the task is to be taken for hung, or None."""
         if self._stall_s == 0:
             return None
@@ -92,15 +96,15 @@ class Watchdog:
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
         elif self._trains and self._proven and now - self._sign >= self.limit_s:
-            return "no sign of progress for %s" % duration(now - self._sign)
+            return fact("stalled", seconds=now - self._sign)
         return None
 
-    def _judge_frozen(self, now: float) -> Optional[str]:
+    def _judge_frozen(self, now: float) -> Optional[Fact]:
         if self._frozen_since is None:
             self._frozen_since = now
         limit = FROZEN_S if self._stall_s is None else min(self._stall_s / 2, FROZEN_AT_MOST_S)
         frozen_s = now - self._frozen_since
-        return "frozen (stopped by a signal) for %s" % duration(frozen_s) if frozen_s >= limit else None
+        return fact("frozen", seconds=frozen_s) if frozen_s >= limit else None
 
     def _note(self, now: float, signs: Signs) -> None:
         gap, limit = now - self._sign, self.limit_s
@@ -116,8 +120,3 @@ class Watchdog:
     def _count_again(self, now: float) -> None:
         self._sign = self._regular_since = now
         self._frozen_since = None
-
-
-def duration(seconds: float) -> str:
-    """In words, as exact as is of use."""
-    return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)

@@ -1,4 +1,4 @@
-"""One `@reboot` line of ours in the user's crontab, told by the mark at its end; all other lines stay as they are.
+"""Our one `@reboot` line in the user's crontab, recognised by the mark at its end; all other lines stay as they are.
 
 crontab(5): a line is given to sh, `%` has to be escaped, PATH is short, and what is printed is sent as mail.
 """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FIRST_DELAY_S = 0.1
 LONGEST_DELAY_S = 10.0
 HEALTHY_S = 60.0
-"""After a supervisor that has lived so long, the delays before the next one begin anew."""
+"""After a supervisor has lived this long, the delays start over."""
 
 
 class Guarded:
@@ -62,7 +62,7 @@ class Bond:
 
 
 class Tie:
-    """What one of the two holds: `reads` comes to its end with the process `pid`, and that one's with `holds`."""
+    """One end: `reads` ends when the process `pid` does, and that process's `reads` ends when `holds` is closed."""
 
     def __init__(self, reads: int, holds: int, pid: int = 0) -> None:
         self.reads = reads
@@ -114,13 +114,13 @@ def watch(run: Guarded, supervisor: Optional[Tie]) -> None:
 
 
 def _pause(listening: int, delay_s: float) -> None:
-    """Not longer than until somebody has something for the supervisor, which reads the files when it begins."""
+    """At most until somebody wants something from the supervisor, which reads the files when it starts."""
     if select.select([listening], [], [], delay_s)[0]:
         os.read(listening, 65536)
 
 
 def _become_guard(directory: str, lock: int, supervisor: Tie) -> None:
-    """By exec: of all that a supervisor has in its memory and its descriptors a guard needs nothing."""
+    """By exec: a guard needs nothing of a supervisor's memory and descriptors."""
     numbers = (lock, supervisor.pid, supervisor.reads, supervisor.holds)
     for descriptor in (lock, supervisor.reads, supervisor.holds):
         os.set_inheritable(descriptor, True)
@@ -142,7 +142,7 @@ def _start(run: Guarded, listening: int) -> Tie:
 
 
 def _is_over(files: RunFiles, supervisor: int) -> bool:
-    """True when the supervisor with this pid had nothing more to do, was retired, or there is no such run any more."""
+    """True if the supervisor with this pid had nothing more to do or was retired, or if the run is gone."""
     if revival.is_retired(files):
         return True
     try:

@@ -25,7 +25,7 @@ _NAMES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
 
 
 class Rules:
-    """Of logind.conf: whom it kills the processes of."""
+    """Settings of logind.conf: whose processes it kills."""
 
     def __init__(self, kill: bool = False, only: str = "", exclude: str = "root") -> None:
         self.kill = kill
@@ -82,7 +82,7 @@ def _cgroup() -> str:
 
 
 def _rules() -> Rules:
-    """As logind says, else as its files do."""
+    """What logind itself says, or else its files."""
     kill, only, exclude = (systemd.ask("busctl", "get-property", *_BUS, name) for name in _NAMES)
     if kill is None or only is None or exclude is None:
         return rules_of_files("/")
@@ -95,7 +95,7 @@ def _array(text: str) -> str:
 
 
 def rules_of_files(root: str) -> Rules:
-    """Of the files below `root`: the main one first, then the drop-ins by their names; the last word counts."""
+    """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
     said: Dict[str, str] = {}
     for path in _files(root):
         for line in _lines(path):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def offer(root: str) -> Tuple[Optional[str], str]:
-    """Makes the entry, and says of which kind it is (systemd or cron), or None and why there is none."""
+    """Makes the entry and says which kind it is (systemd or cron), or None and why there is none."""
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
@@ -65,7 +65,7 @@ def _comes_back(files: RunFiles) -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Of all sessions of this user, whatever their root: a crontab is read, changed and written."""
+    """Shared by all sessions of this user, whatever their root: a crontab is read, changed and written."""
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
     lock = locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)

@@ -28,7 +28,7 @@ def open_log(files: RunFiles) -> int:
 
 
 def retire(files: RunFiles) -> None:
-    """Who is killed now has no successor, until a session asks for one."""
+    """An agent that is killed from now on gets no successor until a session asks for one."""
     with suppress(FileNotFoundError):
         paths.write_text(files.path(_RETIRED), "")
         fifo.ring(files.wake_path)
@@ -39,7 +39,7 @@ def is_retired(files: RunFiles) -> bool:
 
 
 def take_up(files: RunFiles) -> None:
-    """For an agent that was started all the same."""
+    """Undoes `retire`, for an agent that was started after all."""
     with suppress(FileNotFoundError):
         os.unlink(files.path(_RETIRED))
 

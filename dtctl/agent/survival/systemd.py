@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _RUNTIME_DIRECTORY = "XDG_RUNTIME_DIR"
 
 LIMIT_S = 10.0
-"""For one question to a systemd that may hang."""
+"""How long one question to systemd may take: it may hang."""
 
 
 def problem() -> str:
@@ -64,7 +64,7 @@ def ask(*words: str) -> Optional[str]:
 
 
 def _environment() -> Dict[str, str]:
-    """A command over SSH may come without what a login gives; and words are to be the same in every locale."""
+    """A command over SSH may lack what a login sets; and the output has to be the same in every locale."""
     variables = dict(os.environ, LC_ALL="C")
     variables.setdefault(_RUNTIME_DIRECTORY, "/run/user/%d" % os.geteuid())
     return variables

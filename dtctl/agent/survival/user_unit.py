@@ -31,7 +31,7 @@ _ANY_PROGRAM = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 
 def text(words: Sequence[str], machine_id: str) -> str:
-    """To stop the unit kills no trainer (KillMode), and in a home directory of several machines it is for one alone."""
+    """Stopping the unit kills no trainer (KillMode); in a home directory that is shared it serves one machine only."""
     command = " ".join(_quoted(word) for word in (*_ANY_PROGRAM, *words))
     condition = "ConditionHost=%s\n" % machine_id if machine_id else ""
     return _TEXT % {"condition": condition, "command": command}

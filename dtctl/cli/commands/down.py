@@ -35,9 +35,7 @@ def down(
             raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
         console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
     by = controller_name()
-    outcome = take_down(
-        record, scope.transport, StopOrder(by, f"taken down by {by}", seconds(grace) if grace else None)
-    )
+    outcome = take_down(record, scope.transport, StopOrder(by, seconds(grace) if grace else None, "taken_down"))
     result.show_stop(outcome.stop)
     for host, files in outcome.kept.items():
         errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))

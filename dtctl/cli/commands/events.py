@@ -45,7 +45,7 @@ def events(
 
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption) -> None:
-    """With -o json each event is a line."""
+    """With -o json every event is one line."""
     from dtctl.operations.asking.streams import Away
     from dtctl.operations.events import Happening, follow_events
     from dtctl.render import errors

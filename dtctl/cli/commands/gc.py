@@ -45,7 +45,7 @@ def gc(
 
 
 def _inventory(scope: Scope) -> RunRecord:
-    """With the hosts that have no task; without a cluster file those of the last run alone."""
+    """Includes hosts without a task; without a cluster file only the hosts of the last run."""
     from dtctl.operations.starting.prepare import make_local
 
     record = scope.record()

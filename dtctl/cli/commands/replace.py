@@ -61,7 +61,7 @@ def replace(
             outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
     except KeyboardInterrupt:
         errors.note(
-            "interrupted", "dtctl status    shows whether the old run goes on", "dtctl up        starts it again"
+            "interrupted", "dtctl status    shows whether the old run is still live", "dtctl up        starts it again"
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     left_out.show_unremembered(outcome)

@@ -23,8 +23,7 @@ def restart(
     from dtctl.operations.restart import restart as start_again
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.render import errors
-    from dtctl.render.result import show_away
-    from dtctl.render.terminal import console
+    from dtctl.render.result import show_away, show_restarted
 
     record = scope.record()
     try:
@@ -32,8 +31,7 @@ def restart(
     except KeyboardInterrupt:
         errors.note("interrupted: the hosts start again what they were asked to", "dtctl status    shows how far it is")
         raise
-    for task in outcome.tasks:
-        console.say(f"{task.id} on {task.host}: attempt {task.attempt} {task.state.value} {task.reason}".rstrip())
+    show_restarted(outcome)
     show_away(outcome)
     errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.tasks)

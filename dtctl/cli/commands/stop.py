@@ -29,11 +29,14 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
 
     record = scope.record()
     by = controller_name()
-    order = StopOrder(by, f"stopped by {by}", seconds(grace) if grace else None)
+    order = StopOrder(by, seconds(grace) if grace else None)
     try:
         outcome = end(record, scope.transport, chosen(record, tasks), order)
     except KeyboardInterrupt:
-        errors.note("interrupted: what has reached the hosts goes on there", "dtctl status    shows what is left")
+        errors.note(
+            "interrupted: requests that have reached the hosts are still carried out there",
+            "dtctl status    shows what is left",
+        )
         raise
     if output == "json":
         document.print_json("Stop", document.stop(outcome))

@@ -53,7 +53,9 @@ def up(
     except KeyboardInterrupt:
         kept = scope.memory.current_id() == launch.record.run
         if kept:
-            errors.note(f"interrupted, but {launch.record.run} was complete and goes on", "dtctl stop    ends it")
+            errors.note(
+                f"interrupted, but {launch.record.run} had started completely and continues", "dtctl stop    ends it"
+            )
         else:
             errors.note("interrupted: what had been started was taken back")
         raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -64,7 +64,7 @@ class CheckpointEntry(Section):
     where: ClassVar[str] = "checkpoint"
 
     dir: v.HostPath | None = Field(
-        default=None, description="their directory on the hosts; `dirs.output` if left out", examples=["/data/output"]
+        default=None, description="their directory on the hosts; by default `dirs.output`", examples=["/data/output"]
     )
 
 
@@ -118,13 +118,14 @@ class ClusterFile(Section):
     )
     target_step: v.Count | None = Field(
         default=None,
-        description="the step that a complete training reaches: a success that falls short of it is told with a "
-        "warning; if left out, the lead's argument `train_steps`, `max_steps` or `target_step`, where it has one",
+        description="the step that a complete training reaches: if a success falls short of it, dtctl "
+        "warns; if left out, the lead's argument `train_steps`, `max_steps` or `target_step`, where it has one",
         examples=["20000"],
     )
     fail_fast: v.Flag = Field(
         default=True,
-        description="a task that is lost for good fails the run, and all others are stopped; `false` lets them go on",
+        description="a task that is lost for good fails the run, and all others are stopped; `false` lets them "
+        "continue",
         examples=["false"],
     )
     start_timeout: v.PositiveDuration = Field(
@@ -137,7 +138,7 @@ class ClusterFile(Section):
     )
     settle: v.DurationOrAuto = Field(
         default=None,
-        description="how long the other tasks may take to end by themselves after the success, before they are "
+        description="how long the other tasks may take to finish by themselves after the success, before they are "
         "stopped; `auto`: 30s, and 150s for `sync-ps`, whose chief needs two minutes to close",
         examples=["2m"],
     )

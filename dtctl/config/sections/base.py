@@ -10,8 +10,8 @@ from pydantic.config import JsonDict
 from dtctl.config.yaml.document import Scalar
 
 REQUIRED: JsonDict = {"required": True}
-"""Marks a key that a file must have, for the schema and the reference. It has a default all the same: what is missing
-is said by `dtctl.config.build`, in words that name the next step."""
+"""Marks a key that a file must have, for the schema and the reference. It has a default all the same:
+`dtctl.config.build` reports what is missing, in words that name the next step."""
 
 
 class Section(BaseModel):

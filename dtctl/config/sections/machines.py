@@ -31,7 +31,7 @@ class SshDefaults(Section):
     )
     host_keys: v.HostKeys = Field(
         default="strict",
-        description="what to do with a host key that is not known: `strict` refuses it (`dtctl trust` pins it once "
+        description="what to do with an unknown host key: `strict` refuses it (`dtctl trust` pins it once "
         "you have seen it), `accept-new` pins it unseen; a key that has changed is always refused",
         examples=["accept-new"],
     )

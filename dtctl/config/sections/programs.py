@@ -11,7 +11,7 @@ from dtctl.config.sections.base import REQUIRED, Section
 
 
 class LaunchKeys(Section):
-    """What a trainer process is given."""
+    """What a trainer process gets."""
 
     command: v.Words | None = Field(
         default=None,
@@ -42,12 +42,12 @@ class LaunchKeys(Section):
         default=None,
         description="hands over the directories of `dirs` and the number of GPUs: `flags` as `--data_dir --output_dir "
         "--work_dir --log_dir --num_gpus`, those that are set; `env` as the variables `DATA_DIR` and so on; or a list "
-        "of such names. `num_gpu` is another name for `num_gpus`; what `args` or `env` say themselves stands",
+        "of such names. `num_gpu` is another name for `num_gpus`; what `args` or `env` say themselves wins",
         examples=["[data_dir, num_gpu, OUTPUT_DIR]"],
     )
     env: v.Env = Field(
         default={},
-        description="variables; the values are taken as they are written",
+        description="variables; their values are passed on as written",
         examples=["{TF_CPP_MIN_LOG_LEVEL: 1}"],
     )
 

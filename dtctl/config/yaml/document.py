@@ -18,7 +18,7 @@ MOST_PROBLEMS = 50
 
 @dataclass(frozen=True)
 class Scalar:
-    """A value that is neither empty nor a list nor a mapping. `text` is what was written: 1.10 and 1e-4 stay so."""
+    """A value that is neither empty nor a list nor a mapping. `text` is exactly what was written: 1.10, 1e-4."""
 
     value: bool | int | float | str
     text: str
@@ -34,7 +34,7 @@ class Marks:
 
 @dataclass
 class Document:
-    """`data` consists of dict with text keys, list, Scalar and None; `problems` are what was left out of it."""
+    """`data` consists of dicts with text keys, lists, Scalars and None; `problems` say what was left out of it."""
 
     data: Any
     marks: dict[Path, Marks]
@@ -97,7 +97,7 @@ class Findings:
             self.or_raise()
 
     def has(self, *path: str | int) -> bool:
-        """Something at `path` or inside it is wrong already, so that what is built on it would be blamed unjustly."""
+        """Something at `path` or inside it is wrong already, so that later checks would blame it unjustly."""
         return any(spoiled[: len(path)] == path for spoiled in self._spoiled)
 
     def __contains__(self, path: Path) -> bool:

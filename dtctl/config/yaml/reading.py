@@ -20,7 +20,7 @@ _TYPES = {
 
 
 def read_sections(document: Document, findings: Findings) -> ClusterFile:
-    """The file without what is wrong in it, so that the checks that follow can speak about the rest."""
+    """The file without its mistakes, so that later checks can speak about the rest."""
     data = document.data
     while True:
         try:

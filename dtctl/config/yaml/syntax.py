@@ -1,4 +1,4 @@
-"""What is wrong with a text that is not YAML, in the words of somebody who has to mend it."""
+"""What is wrong with a text that is not YAML, in words for the person who has to mend it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which run the hosts of a cluster have, when each is asked for itself and one of them may lie."""
+"""Which run the hosts of a cluster have, when each is asked by itself and one of them may lie."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
 
 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:
-    """Hosts that tell something else of the same run than what is believed."""
+    """Hosts that disagree with what is believed about the same run."""
     return {
         host: untrue(host, f"disagrees with the other hosts about run {run['run']} than what is believed of it")
         for host, answer in answers.items()

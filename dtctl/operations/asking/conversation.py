@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from dtctl.agent.records.answers import EXCHANGES
@@ -23,7 +23,7 @@ Report = Callable[["Progress"], None]
 Fields = Mapping[str, Any]
 
 ANSWER_BYTES = 64 << 20
-"""Of an answer that is kept in memory as a whole."""
+"""The most bytes of an answer that is kept in memory as a whole."""
 
 _OVERHEAD_BYTES = 64
 """What each frame counts at the least."""
@@ -39,6 +39,8 @@ class Progress:
     total: int = 0
     """done and total are bytes, or 0 where the phase cannot be measured."""
     text: str = ""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """What each of the host's tasks does while it starts."""
 
 
 def silent(progress: Progress) -> None:
@@ -49,7 +51,7 @@ def silent(progress: Progress) -> None:
 class Request(Generic[R]):
     """What is asked of each host, and what its answer has to be.
 
-    `check` raises Wrong for an answer that is about something else than what this host was asked.
+    `check` raises Wrong for an answer that is not about what this host was asked.
     """
 
     kind: str
@@ -195,7 +197,7 @@ def final(
 
 
 class about:
-    """Context manager that tells of a Wrong as what it is: a host's lie, or its damage."""
+    """Context manager that reports a Wrong as what it is: a host's lie, or its damage."""
 
     def __init__(self, host: str, what: str) -> None:
         self._host = host

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.tasks import TaskStatus
@@ -37,15 +38,15 @@ class Contact:
 
 @dataclass(frozen=True)
 class Incident:
-    """A loss, and what was done about it; times in epoch seconds, steps where the training tells them."""
+    """A loss, and what was done about it; times in epoch seconds, steps if the training tells them."""
 
     id: int
     task: TaskId
     host: str
     noticed: float
-    reason: str
+    why: tuple[Fact, ...]
     restarted: tuple[TaskId, ...]
-    collateral: Mapping[TaskId, str]
+    collateral: Mapping[TaskId, tuple[Fact, ...]]
     """Tasks whose failure followed from it, and how each ended."""
     step: int | None
     back_to: int | None
@@ -97,7 +98,7 @@ class Coordination:
 
     @classmethod
     def of(cls, view: records.RunView, roster: Mapping[TaskId, str]) -> Coordination:
-        """`roster`: task -> host, in the order to show them; of other hosts the coordinator may tell what it likes."""
+        """`roster`: task -> host, in the order to show them; what the coordinator tells of other hosts is ignored."""
         return cls(
             run=view["run"],
             time=view["time"],
@@ -116,7 +117,7 @@ class Coordination:
 
 
 def _condition(entry: records.Condition) -> Condition:
-    return Condition(Verdict.of(entry["type"], entry["reason"], entry["cause"]), entry["since"])
+    return Condition(Verdict.of(entry["type"], why_of(entry), entry["cause"]), entry["since"])
 
 
 def _contact(entry: records.Contact) -> Contact:
@@ -129,9 +130,9 @@ def _incident(entry: records.Incident) -> Incident:
         task=TaskId.parse(entry["task"]),
         host=entry["host"],
         noticed=entry["noticed"],
-        reason=entry["reason"],
+        why=tuple(why_of(entry)),
         restarted=tuple(map(TaskId.parse, entry["tasks"])),
-        collateral={TaskId.parse(one["task"]): one["reason"] for one in entry["collateral"]},
+        collateral={TaskId.parse(one["task"]): tuple(why_of(one)) for one in entry["collateral"]},
         step=entry["step"],
         back_to=entry["back_to"],
         begun=entry["begun"],
@@ -144,14 +145,14 @@ def _incident(entry: records.Incident) -> Incident:
 def _task(task: TaskId, host: str, known: records.Contact | None) -> TaskStatus:
     """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
     if known is None:
-        return TaskStatus(task, host, TaskState.LOST, reason="its host has no part in the run")
+        return TaskStatus(task, host, TaskState.LOST, why=(fact("no_part"),))
     if known["state"] is None:
-        return TaskStatus(task, host, TaskState.PENDING, reason="its host has not been heard yet")
+        return TaskStatus(task, host, TaskState.PENDING, why=(fact("not_heard"),))
     entry = known["state"]["tasks"].get(str(task))
     if entry is None:
-        return TaskStatus(task, host, TaskState.LOST, reason="its host knows no such task")
+        return TaskStatus(task, host, TaskState.LOST, why=(fact("task_unknown"),))
     status = TaskStatus.of(task, host, entry)
     if _contact(known).lost and not status.state.final:
-        last = f"{host} is away; it was {status.state.value}"
-        return dataclasses.replace(status, state=TaskState.LOST, since=known["heard"], reason=last)
+        last = fact("host_away", host=host, text=status.state.value)
+        return dataclasses.replace(status, state=TaskState.LOST, since=known["heard"], why=(last,))
     return status

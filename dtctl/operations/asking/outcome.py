@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.run import outcome
@@ -30,17 +31,17 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What has become of a run, and why in one line."""
+    """What has become of a run, and why."""
 
     outcome: Outcome
-    reason: str
+    why: tuple[Fact, ...]
     cause: TaskId | None = None
     """The task whose failure came first; of a failed run only."""
 
     @classmethod
-    def of(cls, kind: str, reason: str, cause: str | None) -> Verdict:
+    def of(cls, kind: str, why: Iterable[Fact], cause: str | None) -> Verdict:
         """As records have it."""
-        return cls(Outcome(kind), reason, TaskId.parse(cause) if cause else None)
+        return cls(Outcome(kind), tuple(why), TaskId.parse(cause) if cause else None)
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
@@ -48,10 +49,10 @@ def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
     facts = _facts(run, answers)
     found = outcome.decided(facts) or outcome.standing(facts, outcome.waits_for_restart(facts))
     if found is not None:
-        return Verdict.of(found.kind, found.reason, found.cause)
+        return Verdict.of(found.kind, found.why, found.cause)
     if len(facts.in_state("pending", "starting")) == len(facts.roster):
-        return Verdict(Outcome.CREATED, "no task runs yet")
-    return Verdict(Outcome.RUNNING, f"0 of {len(facts.roster)} tasks run")
+        return Verdict(Outcome.CREATED, (fact("no_task_runs"),))
+    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=0, of=len(facts.roster)),))
 
 
 def _facts(run: Inventory, answers: Mapping[str, StatusResult]) -> outcome.Facts:

@@ -1,4 +1,4 @@
-"""Whether what a host says is about what it was asked, and about what it may speak of. Each rule raises Wrong.
+"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises Wrong.
 
 That a record has its form was checked before (transport/frames.py).
 """

@@ -1,4 +1,4 @@
-"""Conversations that go on for long, side by side: one that breaks is begun again."""
+"""Long conversations with several hosts at once: one that breaks is begun again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtctl.model import Host
 from dtctl.transport.seam import Session, Transport
 
 QUEUED_BYTES = 64 << 20
-"""Of what has been told and not been read yet: a host that tells more waits."""
+"""The most bytes that are kept unread: a host that sends more has to wait."""
 
 _RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 _PASSING = ("internal",)
@@ -71,7 +71,7 @@ class Streams:
             self._changed.notify_all()
 
     def all(self, tick_s: float) -> Iterator[object]:
-        """What is told, as it comes, and None whenever there was nothing for `tick_s`; without end."""
+        """What is told, as it arrives, and None whenever nothing came for `tick_s`; endless."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._told, tick_s)

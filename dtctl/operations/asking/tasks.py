@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry
-from dtctl.agent.run.policy import signal_name
 from dtctl.model import TaskId, TaskState
 
 
@@ -33,7 +33,7 @@ class TaskStatus:
     pid: int | None = None
     since: float | None = None
     next_start: float | None = None
-    reason: str = ""
+    why: tuple[Fact, ...] = ()
     ready: bool = False
     step: int | None = None
     code: int | None = None
@@ -58,7 +58,7 @@ class TaskStatus:
             pid=entry["pid"],
             since=entry["since"],
             next_start=entry["next_start"],
-            reason=entry["reason"],
+            why=tuple(why_of(entry)),
             ready=entry["ready"],
             step=entry["step"],
             code=end["code"] if end else None,
@@ -73,13 +73,10 @@ class TaskStatus:
         )
 
 
-def how_it_ended(task: TaskStatus) -> str:
-    """The reason that the agent gave, else the exit status in words."""
-    return task.reason or exit_words(task.code, task.signal)
-
-
-def exit_words(code: int | None, signal: int | None) -> str:
-    """As shells count (128 + n), and by name."""
-    if signal is not None:
-        return f"killed by {signal_name(signal)} ({128 + signal})"
-    return "exit code unknown" if code is None else f"exit code {code}"
+def how_it_ended(task: TaskStatus) -> tuple[Fact, ...]:
+    """The reason that the agent gave, else the exit status."""
+    if task.why:
+        return task.why
+    if task.signal is not None:
+        return (fact("killed", signal=task.signal),)
+    return (fact("exit_unknown") if task.code is None else fact("exited", code=task.code),)

@@ -29,13 +29,13 @@ class RunRecord:
     run: str | None
     file: Path | None
     hosts: Mapping[str, Host]
-    """Those with a task that this machine knows a way to; of its own records, all of them."""
+    """Hosts with a task that this machine can reach; in its own records, all of them."""
     roster: Mapping[TaskId, str]
     """Task -> host, in the order of the file."""
     lead: TaskId
     success: SuccessRule
     servers: frozenset[TaskId] = frozenset()
-    """Those that others need to the last of their steps."""
+    """Tasks that others need up to their last step."""
     created: float = 0.0
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
@@ -108,7 +108,7 @@ class RunRecord:
         return tuple(task for task, place in self.roster.items() if place == host)
 
     def names_on(self, host: str) -> frozenset[str]:
-        """Of a host's tasks, as records have them."""
+        """The names of a host's tasks, as records write them."""
         return frozenset(map(str, self.tasks_on(host)))
 
     def names_by_host(self) -> dict[str, frozenset[str]]:

@@ -16,7 +16,7 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.places import check_private, make_private, read_regular, state_directory
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
-"""As hosts name the directories of runs (dtctl/agent/host/paths.py)."""
+"""The form of the names that hosts give to runs' directories (dtctl/agent/host/paths.py)."""
 _LONGEST_ID = 1000
 
 
@@ -28,7 +28,7 @@ class Memory:
     """
 
     def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
-        """`report` is told of records that were put aside."""
+        """`report` hears of records that were put aside."""
         self._directory = state_directory()
         check_private(self._directory)
         self._runs = self._directory / "runs"
@@ -46,7 +46,7 @@ class Memory:
             self.make_current(record.run)
 
     def take_back(self, record: RunRecord) -> None:
-        """Of a run that was saved here just now and came to nothing."""
+        """Forgets a run that was just saved here and came to nothing."""
         assert record.run is not None
         with _told(f"run {record.run} cannot be forgotten in {self._directory}"):
             self._file(record.run).unlink(missing_ok=True)
@@ -118,7 +118,7 @@ class Memory:
         return self._runs / f"{name}.json"
 
     def _read(self, path: Path) -> RunRecord | None:
-        """What does not hold its form is put aside, so that it is told once."""
+        """An invalid record is put aside, so that it is reported once."""
         try:
             return read_record(path)
         except DamagedRecord as damage:

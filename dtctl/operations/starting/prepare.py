@@ -90,7 +90,7 @@ def run_id(cluster: str, now: float) -> str:
 
 
 def controller_name() -> str:
-    """user@host of whoever types here."""
+    """user@host of the person who types here."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 

@@ -1,4 +1,4 @@
-"""The part of a conversation in which a host is made ready: it says what it lacks and how far it has come."""
+"""The part of a conversation that makes a host ready: it says what it lacks and how far it is."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def converse(session: Session, sender: Sender | None, report: Report, *, until: 
         elif message.type == "need":
             needs.serve(session, message, report)
         else:
-            raise untrue(host, f"sends a `{message.type}` where a `{until}` was awaited")
+            raise untrue(host, f"sent a `{message.type}` instead of a `{until}`")
     return message
 
 
 class _Needs:
-    """A host may ask for each file twice, as one that it has lost meanwhile, and for no other."""
+    """A host may ask for each file of the bundle twice, because it may have lost one meanwhile."""
 
     def __init__(self, host: str, sender: Sender | None) -> None:
         self._host = host
@@ -70,7 +70,7 @@ class _Telling:
 
     def progress(self, said: answers.Progress, payload: bytes) -> None:
         text = said["text"] or payload.decode("utf-8", "replace")
-        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text)
+        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text, said["tasks"])
         if told.phase == "setup" and text:
             self._setup(told)
         elif told.phase != self._phase or time.monotonic() >= self._next:

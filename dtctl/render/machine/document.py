@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
 from dtctl.errors import ConfigError, DtctlError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
@@ -28,12 +29,12 @@ def print_json(kind: str, body: Mapping[str, Any]) -> None:
 
 
 def print_document(body: Mapping[str, Any]) -> None:
-    """As it is, without our version: its form is somebody else's."""
+    """Prints it as it is, without our version: its form is not ours."""
     console.put(json.dumps(_valid(body), indent=2, allow_nan=False) + "\n")
 
 
 def print_json_line(body: Mapping[str, Any]) -> None:
-    """One of many documents, for what has no end."""
+    """One document a line, for streams without an end."""
     console.put(json.dumps(_valid(body), allow_nan=False) + "\n")
 
 
@@ -145,7 +146,8 @@ def happening(one: Happening) -> dict[str, Any]:
         "attempt": one.attempt,
         "from": one.before,
         "to": one.after,
-        "reason": one.reason,
+        "reason": sentence(one.why),
+        "why": list(one.why),
         "by": one.by or None,
     }
 

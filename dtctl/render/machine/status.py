@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.coordination import Condition, Coordination, Incident
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.memory.record import RunRecord
@@ -43,7 +44,8 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         "step": task.step,
         "since": iso_utc(task.since),
         "nextStart": iso_utc(task.next_start),
-        "reason": task.reason,
+        "reason": sentence(task.why),
+        "why": list(task.why),
         "exitCode": task.code,
         "signal": task.signal,
         "askedToEnd": task.asked,
@@ -80,7 +82,8 @@ def _condition(condition: Condition, *, holds: bool) -> dict[str, Any]:
         "type": outcome,
         "status": "True" if holds else "False",
         "reason": f"Run{outcome}",
-        "message": condition.verdict.reason,
+        "message": sentence(condition.verdict.why),
+        "why": list(condition.verdict.why),
         "lastTransitionTime": iso_utc(condition.since),
     }
 
@@ -117,10 +120,13 @@ def _incident(one: Incident) -> dict[str, Any]:
     return {
         "task": str(one.task) if one.task else None,
         "host": one.host,
-        "reason": one.reason,
+        "reason": sentence(one.why),
+        "why": list(one.why),
         "noticed": iso_utc(one.noticed),
         "restarted": [str(task) for task in one.restarted],
-        "collateral": [{"task": str(task), "reason": why} for task, why in one.collateral.items()],
+        "collateral": [
+            {"task": str(task), "reason": sentence(why), "why": list(why)} for task, why in one.collateral.items()
+        ],
         "step": one.step,
         "backToStep": one.back_to,
         "stepsLost": one.steps_lost,

@@ -22,7 +22,7 @@ _choice: ColorChoice = "auto"
 
 
 def choose_color(choice: ColorChoice) -> None:
-    """For the whole process; `auto` leaves it to the terminal and the environment."""
+    """Sets colours for the whole process; `auto` leaves it to the terminal and the environment."""
     global _choice
     _choice = choice
 
@@ -79,7 +79,7 @@ def confirm(question: str) -> None:
 
 
 def show_whatever_comes() -> None:
-    """For the whole process: what a stream's encoding cannot show becomes a mark instead of an exception."""
+    """For the whole process: a character that a stream cannot encode becomes a mark instead of an exception."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

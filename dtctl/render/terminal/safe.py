@@ -1,4 +1,4 @@
-"""Text from outside, made safe for a screen: what would move, hide or reorder text there is shown as a mark.
+"""Text from outside, made safe for a screen: characters that would move, hide or reorder text there are shown as marks.
 
 Hosts, trainers, other users' files and libraries say what they like. A mark is Python's own escape, `\\x1b` or
 `\\u202e`: plain ASCII, and the same as what a stdout that cannot show a character shows in its place.
@@ -31,14 +31,14 @@ _HARMLESS = bytes({*b"\t\n", *range(0x20, 0x7F), *range(0x80, 0x100)} - {*_LEADS
 
 
 def one_line(text: str) -> str:
-    """For everything that is not known to be several lines: a line end is marked too, and so cannot feign a line."""
+    """For any text that should be one line: line ends are marked too, so that they cannot fake another line."""
     if text.isascii() and text.isprintable():
         return text
     return _MARKED.sub(_mark, text)
 
 
 def lines_of(text: str) -> list[str]:
-    """For text that is known to be several lines."""
+    """For text that may have several lines."""
     lines = text.replace("\r\n", "\n").split("\n")
     if not lines[-1]:
         lines.pop()

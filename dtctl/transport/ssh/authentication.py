@@ -26,7 +26,7 @@ class LoginRefused(Exception):
     unusable: list[str] = field(default_factory=list)
     """Key files that were named but could not be offered, and why."""
     locked: list[str] = field(default_factory=list)
-    """Key files whose passphrase nobody could be asked for."""
+    """Key files that need a passphrase, when there was nobody to ask."""
     accepts: list[str] = field(default_factory=list)
     """Methods, as RFC 4252 names them; empty if the host did not tell."""
     more_than_a_key: bool = False

@@ -52,7 +52,7 @@ class LoginTarget:
 
 
 def split_target(settings: SshSettings) -> SshSettings:
-    """With a user and port that were written into the target moved where they belong. Raises UsageError."""
+    """Moves a user and port that were written into the target to where they belong. Raises UsageError."""
     place = LoginTarget.parse(settings.target)
     check_names({"user": settings.user, "jump": settings.jump})
     return replace(settings, target=place.host, user=settings.user or place.user, port=settings.port or place.port)
@@ -83,7 +83,7 @@ class ConfigFiles:
         return self._text
 
     def parsed(self, user: str | None = None, port: int | None = None) -> SSHConfig:
-        """For paramiko and Fabric. What is given wins, also where %r and %p stand for it. Raises TransportError."""
+        """For paramiko and Fabric. Given settings win, also where %r and %p stand for them. Raises TransportError."""
         from paramiko.config import SSHConfig
         from paramiko.ssh_exception import ConfigParseError
 
@@ -116,7 +116,7 @@ class ConfigFiles:
 
 
 def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfigDict]:
-    """For us and for Fabric: no name that is more than a name gets into a ProxyCommand, or to `Match exec`.
+    """For us and for Fabric: nothing but a plain name gets into a ProxyCommand or to `Match exec`.
 
     Kept, because both ask several times about each host, and every time paramiko looks up who the user is.
     """

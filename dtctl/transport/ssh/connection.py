@@ -67,7 +67,7 @@ class HostKeys:
         return [line.key for line in self.known.of(self.name, self.files) if not line.revoked]
 
     def types(self) -> list[str]:
-        """To be asked for first."""
+        """Key types to ask for first."""
         return [key.type for key in self.pinned()]
 
     def check(self, key: HostKey, protocol: SshProtocol) -> None:

@@ -58,7 +58,7 @@ class Gateways:
         return lease
 
     def forget_failures(self) -> None:
-        """Called when something has changed because of which the next attempt may succeed."""
+        """Called when something has changed that may let the next attempt succeed."""
         with self._lock:
             self._shared = {settings: shared for settings, shared in self._shared.items() if not shared.has_failed()}
 

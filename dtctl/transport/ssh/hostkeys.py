@@ -39,7 +39,7 @@ class HostKey:
 
     @property
     def fingerprint(self) -> str:
-        """As ssh-keygen -l prints it."""
+        """The form that ssh-keygen -l prints."""
         return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
 
 

@@ -25,7 +25,7 @@ from dtctl.places import read_regular
 
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 KEY_BYTES = 1 << 20
-"""More than any key has; a cluster file may name what is no key at all."""
+"""More than any key has; a cluster file may name something that is not a key at all."""
 
 PASSPHRASE_TRIES = 3
 AGENT_TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ CLASSES: dict[str, type[PKey]] = {"ssh-rsa": RSAKey, "ssh-ed25519": Ed25519Key}
 
 @dataclass
 class KeyFile:
-    """What a private key's file says of itself before it is unlocked."""
+    """What a private key's file tells before it is unlocked."""
 
     path: Path
     text: str = field(default="", repr=False)
@@ -175,7 +175,7 @@ def _certified(kind: type[PKey], file: KeyFile, passphrase: str | None) -> PKey 
 
 
 def _text(path: Path) -> str:
-    """Raises OSError, also for what is no regular file, and UnicodeDecodeError."""
+    """Raises OSError, also for anything but a regular file, and UnicodeDecodeError."""
     return read_regular(path, KEY_BYTES).decode("ascii")
 
 

@@ -161,7 +161,7 @@ class Logins:
 
 
 def explain(connection: StrictConnection, to: Destination, error: BaseException, timeout_s: float) -> DtctlError | None:
-    """What a failed attempt means; None: the server had no time for us, and it is worth trying again."""
+    """What a failed attempt means; None: the server was too busy, and it is worth trying again."""
     protocol, proxy = connection.protocol, connection.proxy
     if isinstance(error, LoginRefused):
         return errors.login_timed_out(to, timeout_s) if error.late else errors.cannot_log_in(to, error)

@@ -29,7 +29,7 @@ PACKET_LIMIT = 1 << 20
 """OpenSSH's own is 256 KiB; paramiko has none."""
 
 UNREAD_LIMIT = 8 << 20
-"""What a host may have sent that nobody has read yet: four of the windows it was given (RFC 4254, 5.2)."""
+"""How much unread data of a host is kept: four of its windows (RFC 4254, 5.2)."""
 
 WEAK = ("-cbc", "3des", "md5", "-96")
 

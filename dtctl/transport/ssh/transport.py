@@ -29,7 +29,7 @@ READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64
 """One packet. paramiko's `sendall` copies all that is left for each packet, which is quadratic for 40 MB."""
 EXIT_STATUS_S = 5.0
-"""For the exit status to follow the end of the output."""
+"""How long the exit status may take to follow the end of the output."""
 
 
 class SshTransport:

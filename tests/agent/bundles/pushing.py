@@ -12,8 +12,8 @@ from dtctl.errors import ConnectionLost
 from tests.agent.link.ends import PipeSession, conversation
 
 ENSURE = """
-from dtctl.agent import bundles
-return bundles.obtain(args[0], args[1], wire)
+from dtctl.agent.bundles import store
+return store.obtain(args[0], args[1], wire)
 """
 """For `agent_process`: the arguments are the root and the id."""
 

@@ -114,9 +114,9 @@ def test_a_full_disk_is_told_with_numbers_and_leaves_nothing(tmp_path: Path, fil
     body = """
 import os, subprocess
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "small", args[0]], check=True)
-from dtctl.agent import bundles
+from dtctl.agent.bundles import store
 try:
-    bundles.ensure(args[0], args[1], wire)
+    store.ensure(args[0], args[1], wire)
 except Refused as refused:
     left = [name for name in os.listdir(args[0] + "/bundles") if not name.endswith(".lock")]
     return {"code": refused.code, "detail": refused.detail, "left": left}
@@ -140,7 +140,7 @@ except Refused as refused:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody who may not write")
 def test_a_home_that_cannot_be_written_is_told(code: Path, tmp_path: Path) -> None:
     bundle = scan(code)
-    body = "import os\nfrom dtctl.agent import bundles\nos.setuid(65534)\n" + ENSURE
+    body = "import os\nfrom dtctl.agent.bundles import store\nos.setuid(65534)\n" + ENSURE
     with (
         agent_process(sys.executable, body, str(tmp_path / "forbidden"), bundle.id) as (session, _),
         pytest.raises(AgentError) as refused,

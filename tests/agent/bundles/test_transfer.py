@@ -74,7 +74,7 @@ def test_an_agent_process_of_its_own_receives_mends_and_prunes(code: Path, root:
             assert serve(bundle, second) == ["train.py"]
         assert store.prune(str(root), set()) == [], "an agent that lives has prepared it"
         assert left_in(root) == {bundle.id}
-    prune = "from dtctl.agent import bundles\nreturn bundles.prune(args[0], set())"
+    prune = "from dtctl.agent.bundles import store\nreturn store.prune(args[0], set())"
     with agent_process(agent_python, prune, str(root)) as (session, _):
         assert session.receive()["value"] == []
     assert list((root / "bundles").iterdir()) == []

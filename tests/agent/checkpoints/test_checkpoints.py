@@ -210,9 +210,9 @@ def test_a_directory_that_may_not_be_read_says_so(tmp_path: Path) -> None:
     closed.mkdir()
     body = """
 import os
-from dtctl.agent import checkpoints
+from dtctl.agent.checkpoints import reading
 os.setuid(65534)
-return checkpoints.report(args)
+return reading.report(args)
 """
     closed.chmod(0o700)
     with agent_process(sys.executable, body, str(closed)) as (session, _):
@@ -223,7 +223,7 @@ return checkpoints.report(args)
 
 def test_an_agent_process_of_its_own_finds_the_same(agent_python: str) -> None:
     directories = sorted(str(path) for path in DATA.iterdir() if path.is_dir())
-    body = "from dtctl.agent import checkpoints\nreturn checkpoints.report(args)"
+    body = "from dtctl.agent.checkpoints import reading\nreturn reading.report(args)"
     with agent_process(agent_python, body, *directories) as (session, _):
         assert session.receive(20)["value"] == reading.report(directories)
 

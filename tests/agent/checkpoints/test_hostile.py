@@ -118,9 +118,9 @@ CRAFTED: dict[str, tuple[bytes, str]] = {
 def test_an_index_that_claims_what_cannot_be_is_damaged(output: Path, name: str) -> None:
     content, problem = CRAFTED[name]
     (output / "model.ckpt-999.index").write_bytes(content)
-    before = time.monotonic()
+    before = time.process_time()
     assert newest(look(output)) == ("model.ckpt-100", problem)
-    assert time.monotonic() - before < 2
+    assert time.process_time() - before < 2
 
 
 def test_an_index_of_a_terabyte_is_not_read(output: Path) -> None:
@@ -135,9 +135,9 @@ def test_an_index_of_a_terabyte_is_not_read(output: Path) -> None:
 def test_many_tensors_are_not_kept_in_memory(tmp_path: Path) -> None:
     body = """
 import resource
-from dtctl.agent import checkpoints
+from dtctl.agent.checkpoints import reading
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = checkpoints.report(args)
+found = reading.report(args)
 return [found[0]["all"][0]["problem"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]
 """
     entries = (tables.entry(b"%06d/iter" % number, tables.message({3: 0, 5: 1})) for number in range(60_000))

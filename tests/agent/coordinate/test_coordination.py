@@ -113,7 +113,7 @@ class Cluster:
     def stop(self, *names: str) -> None:
         """As a controller does that does not reach the coordinator."""
         for name in names:
-            how = {"grace_s": 2, "reason": "stopped by ada", "by": "ada@laptop"}
+            how = {"grace_s": 2, "why": [{"kind": "stopped_by", "by": "ada"}], "by": "ada@laptop"}
             self.hosts[name].ask("stop", tasks=None, everything=True, **how)
 
     def all_ended(self) -> bool:

@@ -339,7 +339,7 @@ def test_a_coordinator_that_takes_no_requests_is_said_not_to_answer(coordinator:
 
 def test_a_coordinator_without_a_sign_of_life_is_said_not_to_answer(coordinator: Coordinator) -> None:
     coordinator.view["time"] -= 60
-    with pytest.raises(Refused, match="no sign of life for 60 s"):
+    with pytest.raises(Refused, match=r"no sign of life for 6\d s"):
         ask(coordinated.stop, tasks=None, grace_s=0.1)
 
 

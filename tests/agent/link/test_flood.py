@@ -126,14 +126,19 @@ def dial(links: Links) -> float:
     return taken_s
 
 
-def fastest(measure: Callable[[], float]) -> float:
+def fastest(measure: Callable[[], float], most_s: float) -> float:
     """The best of a few tries, of which no more are made than are needed."""
     measured = []
     for _ in range(TRIES):
         measured.append(measure())
-        if measured[-1] < MOST_S:
+        if measured[-1] < most_s:
             break
     return min(measured)
+
+
+def allowed(links: Links) -> float:
+    """Seconds for an agent to get in: more where it takes long although nobody else comes."""
+    return MOST_S + 4 * dial(links)
 
 
 SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", OTHER], ids=["same address", "another address"])
@@ -149,7 +154,8 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
             eventually(lambda: crowd.made >= HELD, PATIENCE_S)
             return dial(links)
 
-    assert fastest(beside_them) < MOST_S
+    most_s = allowed(links)
+    assert fastest(beside_them, most_s) < most_s
     before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")
     assert before.said("gone") == []
@@ -164,10 +170,11 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
 ) -> None:
     """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
     before = links.agent("h2")
+    most_s = allowed(links)
     with Crowd(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)
         begin, held = time.monotonic(), links.hub.measure()
-        assert fastest(lambda: dial(links)) < MOST_S
+        assert fastest(lambda: dial(links), most_s) < most_s
         time.sleep(2)
         after, passed_s = links.hub.measure(), time.monotonic() - begin
         before.ask("send", state("there"))

@@ -13,7 +13,7 @@ import pytest
 
 from dtctl.agent.requests import orphans
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
+from tests.agent.host import AgentHost, Fields, alive, environment, kill, python_task, shell, task
 from tests.waiting import eventually
 
 STUBBORN = (
@@ -60,7 +60,7 @@ def test_a_live_run_and_all_that_is_its_own_stay(host: AgentHost) -> None:
 def lose_directory(host: AgentHost, spec: Fields) -> list[int]:
     """As when a user has removed ~/.dtctl/runs; what is left of the run's trainers."""
     host.run_directory(spec).parent.rename(host.directory / "lost")
-    return [pid for pid in host.processes() if b"DTCTL_KEY=" in Path(f"/proc/{pid}/environ").read_bytes()]
+    return [pid for pid in host.processes() if any(each.startswith(b"DTCTL_KEY=") for each in environment(pid))]
 
 
 def test_processes_of_a_run_whose_directory_is_gone_are_ended(host: AgentHost) -> None:

@@ -50,7 +50,7 @@ def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHos
         with host.open() as talk:
             host.prepare(talk, spec, credentials=credentials())
             talk.send("start")
-            assert talk.receive()["text"] == "worker:0 held"
+            assert talk.receive()["tasks"] == {"worker:0": "held"}
 
 
 def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
@@ -99,11 +99,11 @@ def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_pa
     with host.open() as talk:
         host.prepare(talk, spec, credentials=credentials())
         talk.send("start")
-        frames: list[str] = []
-        while not frames or frames[-1] != "ps:0 running, waits to listen; worker:0 held":
+        frames: list[dict[str, str]] = []
+        while not frames or frames[-1] != {"ps:0": "waits_to_listen", "worker:0": "held"}:
             frame = talk.receive()
             assert (frame["type"], frame["phase"]) == ("progress", "start")
-            frames.append(frame["text"])
+            frames.append(frame["tasks"])
         word.touch()
         started = talk.await_type("started")
         assert {name: entry["state"] for name, entry in started["tasks"].items()} == {

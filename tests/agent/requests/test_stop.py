@@ -29,7 +29,14 @@ time.sleep(1000)
 
 
 def stop(host: AgentHost, *tasks: str, grace_s: float | None = None, **fields: object) -> Fields:
-    return host.ask("stop", tasks=list(tasks) or None, grace_s=grace_s, reason="enough", by="ada@laptop", **fields)
+    return host.ask(
+        "stop",
+        tasks=list(tasks) or None,
+        grace_s=grace_s,
+        why=[{"kind": "stopped_by", "by": "ada"}],
+        by="ada@laptop",
+        **fields,
+    )
 
 
 def ready(host: AgentHost, spec: Fields, name: str = "worker:0") -> None:
@@ -54,7 +61,8 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     }
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]
-    assert (entry["state"], entry["reason"], entry["asked"]) == ("stopped", "enough", True)
+    assert (entry["state"], entry["reason"], entry["asked"]) == ("stopped", "stopped by ada", True)
+    assert entry["why"] == [{"kind": "stopped_by", "by": "ada"}]
     assert entry["exit"]["code"] == 0
     assert entry["history"][0]["asked"] is True
 
@@ -92,7 +100,7 @@ def test_a_second_stop_may_shorten_the_grace_period(host: AgentHost) -> None:
     host.up(spec)
     ready(host, spec)
     with host.open() as first:
-        first.send("stop", **host.about({"tasks": None, "grace_s": None, "reason": "", "by": ""}))
+        first.send("stop", **host.about({"tasks": None, "grace_s": None, "by": ""}))
         eventually(lambda: host.state(spec)["tasks"]["worker:0"]["asked"])
         assert stop(host, grace_s=0)["survivors"] == []
         assert first.await_type("result")["stopped"] == ["worker:0"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from pathlib import Path
 
 from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
 from tests.waiting import eventually
@@ -18,6 +20,10 @@ def budget(max_restarts: int) -> Fields:
 def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:
     """What the file of an idle agent then holds when its successor reads it; the agent that there was."""
     old = host.supervisor(spec)
+    kill(old, signal.SIGSTOP)
+    eventually(
+        lambda: Path(f"/proc/{old}/stat").read_text().rpartition(")")[2].split()[0] == "T", what="it to stand still"
+    )
     (host.run_directory(spec) / name).write_bytes(content)
     kill(old)
     return old

@@ -48,7 +48,7 @@ def test_its_reason_says_what_was_missed(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
     host.up(spec)
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["reason"].startswith("stalled: no sign of progress for ")
+    assert [one["kind"] for one in entry["why"]] == ["stalled"]
     assert entry["exit"]["retry"] is True
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -105,8 +105,10 @@ def test_a_stop_goes_before_the_question_for_a_stack(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", HANGS), recovery=watched(3))
     host.up(spec)
     host.wait_state(spec, "worker:0", "stalled")
-    assert host.ask("stop", tasks=None, grace_s=0, reason="enough", by="")["stopped"] == ["worker:0"]
-    assert host.state(spec)["tasks"]["worker:0"]["reason"] == "enough"
+    assert host.ask("stop", tasks=None, grace_s=0, why=[{"kind": "stopped_by", "by": "ada"}], by="")["stopped"] == [
+        "worker:0"
+    ]
+    assert host.state(spec)["tasks"]["worker:0"]["reason"] == "stopped by ada"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 

@@ -44,7 +44,7 @@ def test_it_ends_soon_after_its_grace_period(host: AgentHost, frozen: bool) -> N
     if frozen:
         kill(pid, signal.SIGSTOP)
     began = time.monotonic()
-    result = host.ask("stop", tasks=None, grace_s=None, reason="enough", by="")
+    result = host.ask("stop", tasks=None, grace_s=None, why=[{"kind": "stopped_by", "by": "ada"}], by="")
     assert (result["stopped"], result["survivors"]) == (["worker:0"], [])
     assert GRACE_S <= time.monotonic() - began < GRACE_S + FEW_S
     assert "SIGTERM caught" in host.log(spec, "worker:0")

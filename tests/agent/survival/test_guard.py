@@ -195,7 +195,7 @@ def test_a_stop_right_after_the_kill_is_not_lost(host: AgentHost) -> None:
         host.up(spec)
         with host.open() as talk:
             kill(host.supervisor(spec))
-            result = talk.ask("stop", **host.about({"tasks": None, "grace_s": None, "reason": "", "by": ""}))
+            result = talk.ask("stop", **host.about({"tasks": None, "grace_s": None, "by": ""}))
         assert result["stopped"] == ["worker:0"]
         assert json.loads((host.run_directory(spec) / "state.json").read_text())["finished"]
         eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")

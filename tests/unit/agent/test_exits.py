@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
 from dtctl.agent.run.exits import unmendable_error, verdict
 from dtctl.agent.run.policy import unknown_exit
@@ -43,7 +44,7 @@ def test_what_would_only_be_repeated_may_not(ending: Ending) -> None:
 
 
 def test_an_end_that_nobody_saw_may_be_tried_again() -> None:
-    assert verdict(unknown_exit(None, "its keeper was killed"), "", USUAL).retry
+    assert verdict(unknown_exit(None, fact("keeper_killed")), "", USUAL).retry
 
 
 def test_the_users_lists_come_first_and_count_signals_from_128() -> None:

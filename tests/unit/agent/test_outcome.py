@@ -9,6 +9,7 @@ import pytest
 
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import fact, said, sentence
 from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Member
 from dtctl.agent.run import outcome
@@ -155,7 +156,7 @@ def test_a_success_says_whose() -> None:
     every = outcome.decided(facts(dict.fromkeys(COLLECTIVE, "succeeded"), deciding=COLLECTIVE))
     assert alone is not None
     assert every is not None
-    assert (alone.reason, every.reason) == ("worker:0 came to its end", "every worker came to its end")
+    assert (sentence(alone.why), sentence(every.why)) == ("worker:0 came to its end", "every worker came to its end")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_a_success_says_whose() -> None:
 def test_a_failure_says_how_the_task_ended(entry: dict[str, Any], reason: str) -> None:
     found = outcome.decided(facts({"ps:0": entry}))
     assert found is not None
-    assert found.reason == reason
+    assert sentence(found.why) == reason
 
 
 def test_a_stop_says_what_the_last_of_those_who_asked_said() -> None:
@@ -178,7 +179,7 @@ def test_a_stop_says_what_the_last_of_those_who_asked_said() -> None:
     last = {**wants, "worker:1": {"want": "stop", "version": 5, "reason": "last"}}
     silent = {**wants, "worker:1": {"want": "stop", "version": 5}}
     found = [outcome.decided(facts({}, each)) for each in (last, silent)]
-    assert [each.reason for each in found if each is not None] == ["last", "stopped"]
+    assert [sentence(each.why) for each in found if each is not None] == ["last", "stopped"]
 
 
 STANDING = {
@@ -205,14 +206,15 @@ STANDING = {
 @pytest.mark.parametrize("case", STANDING, ids=lambda name: name.replace(" ", "_"))
 def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
     known, restarting, expected = STANDING[case]
-    found = outcome.standing(known, restarting)
-    assert (found and (found.kind, found.reason)) == expected
+    found = outcome.standing(known, said(restarting or ""))
+    assert (found and (found.kind, sentence(found.why))) == expected
 
 
 def test_what_waits_for_its_restart_is_told_with_its_end() -> None:
     backoff = {"state": "backoff", "exit": made(Exit, code=3)}
-    assert outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff})) == "ps:0: exit code 3"
-    assert outcome.waits_for_restart(facts({})) is None
+    waiting = outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff}))
+    assert waiting == [fact("task_lost", task="ps:0"), fact("exited", code=3)]
+    assert outcome.waits_for_restart(facts({})) == []
 
 
 def reached(step: int | None) -> Checkpoint:
@@ -231,7 +233,4 @@ def reached(step: int | None) -> Checkpoint:
     ],
 )
 def test_a_success_short_of_its_target_is_odd(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
-    words = outcome.target_warning(target, newest)
-    assert words == (
-        "the newest complete checkpoint is of step 8, short of the 9 that were asked for" if warned else None
-    )
+    assert outcome.target_warning(target, newest) == (fact("short_of_target", step=8, of=9) if warned else None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Intent
 from dtctl.agent.run.exits import verdict
-from dtctl.agent.run.policy import Decision, after_exit, back_off, describe_exit, unknown_exit
+from dtctl.agent.run.policy import Decision, after_exit, back_off, unknown_exit, why_ended
 from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
 
 RUN = intent("run")
@@ -27,11 +28,11 @@ def decide(
     jitter: float = 0.0,
     tail: str = "",
     own: bool = True,
-    stalled: str = "",
+    stalled: Fact | None = None,
     max_restarts: int = 3,
 ) -> Decision:
-    state = "stalled" if stalled else "running"
-    entry = made(Entry, state=state, reason=stalled, asked=asked, restarts=restarts)
+    state = "running" if stalled is None else "stalled"
+    entry = made(Entry, state=state, **because([stalled] if stalled else []), asked=asked, restarts=restarts)
     policy = recovery(max_restarts=max_restarts)
     return after_exit(ending, verdict(ending, tail, policy), entry, wanted, lived_s, policy, own, jitter)
 
@@ -45,8 +46,8 @@ def decide(
         (killed(15), STOP, True, "stopped", "enough"),
         (killed(9), STOP, False, "stopped", "enough"),
         (code(1), STOP, False, "stopped", "enough"),
-        (killed(15), RESTART, True, "starting", "restart asked for"),
-        (code(0), RESTART, True, "starting", "restart asked for"),
+        (killed(15), RESTART, True, "starting", "restart"),
+        (code(0), RESTART, True, "starting", "restart"),
         (killed(9), GANG, True, "pending", "ps:0 was lost"),
         (code(1), GANG, False, "pending", "ps:0 was lost"),  # of its own, while the others were being ended
         (code(1), FINISH, False, "failed", "exit code 1"),
@@ -57,18 +58,24 @@ def decide(
         (killed(15), RUN, False, "backoff", "killed by SIGTERM"),
         (code(127), RUN, False, "backoff", "exit code 127"),  # a shell's own: the program that we ran did run
         (code(127, "cannot run x: No such file"), RUN, False, "failed", "cannot run x: No such file"),
-        (unknown_exit(None, "exit status unknown"), RUN, False, "backoff", "exit status unknown"),
+        (
+            unknown_exit(None, fact("never_started")),
+            RUN,
+            False,
+            "backoff",
+            "its keeper was killed before the start",
+        ),
     ],
 )
 def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str, reason: str) -> None:
     decision = decide(ending, wanted, asked=asked)
-    assert (decision.state, decision.reason) == (state, reason)
+    assert (decision.state, sentence(decision.why)) == (state, reason)
 
 
 def test_restarts_are_counted_until_the_budget_is_used_up() -> None:
     assert [decide(code(1), restarts=count).state for count in range(4)] == ["backoff"] * 3 + ["failed"]
     assert decide(code(1), restarts=1).restarts == 2
-    assert decide(code(1), restarts=3).reason == "exit code 1, after 3 restarts"
+    assert sentence(decide(code(1), restarts=3).why) == "exit code 1, after 3 restarts"
 
 
 def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
@@ -82,22 +89,23 @@ def test_another_generation_begins_with_the_count_that_it_is_given() -> None:
 
 
 def test_a_task_that_is_not_its_agents_own_waits_for_the_coordinator() -> None:
-    assert decide(killed(9), own=False, restarts=3) == Decision("backoff", "killed by SIGKILL", 3)
+    assert decide(killed(9), own=False, restarts=3) == Decision("backoff", [fact("killed", signal=9)], 3)
     assert decide(killed(9), own=False, restarts=3, lived_s=600).restarts == 0
     assert decide(code(2), own=False).state == "failed"
     assert decide(killed(9), STOP, own=False).state == "stopped"
 
 
 def test_what_was_killed_because_it_was_hung_is_tried_again_whatever_its_exit() -> None:
-    reason = "stalled: no sign of progress for 5 min"
+    hung = fact("stalled", seconds=300.0)
     for ending in (killed(9), killed(6), code(0)):
-        assert decide(ending, stalled=reason) == Decision("backoff", reason, 1, 1.0)
-    assert decide(killed(9), STOP, stalled=reason).state == "stopped"
+        assert decide(ending, stalled=hung) == Decision("backoff", [hung], 1, 1.0)
+    assert decide(killed(9), STOP, stalled=hung).state == "stopped"
 
 
 def test_code_that_cannot_be_imported_says_so() -> None:
     decision = decide(code(1), tail="ImportError: no tensors\n")
-    assert decision == Decision("failed", "exit code 1 (ImportError: no tensors), which is not tried again", 0)
+    why = [fact("exited", code=1), fact("code_broken", text="ImportError: no tensors"), fact("permanent")]
+    assert decision == Decision("failed", why, 0)
 
 
 def test_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
@@ -106,8 +114,8 @@ def test_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> Non
 
 
 def test_without_a_budget_the_reason_counts_no_restarts() -> None:
-    assert decide(code(3), max_restarts=0) == Decision("failed", "exit code 3", 0)
+    assert decide(code(3), max_restarts=0) == Decision("failed", [fact("exited", code=3)], 0)
 
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:
-    assert describe_exit(killed(63)) == "killed by signal 63"
+    assert sentence(why_ended(killed(63))) == "killed by signal 63"

@@ -38,12 +38,12 @@ def test_without_a_coordinator_nobody_holds_a_task_that_is_pending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ps", "worker", "ready", "text"),
+    ("ps", "worker", "ready", "doing"),
     [
-        ("running", "pending", False, "ps:0 running, waits to listen; worker:0 held"),
-        ("running", "starting", True, "ps:0 running; worker:0 starting"),
-        ("backoff", "running", False, "ps:0 backoff; worker:0 running"),
+        ("running", "pending", False, {"ps:0": "waits_to_listen", "worker:0": "held"}),
+        ("running", "starting", True, {"ps:0": "running", "worker:0": "starting"}),
+        ("backoff", "running", False, {"ps:0": "backoff", "worker:0": "running"}),
     ],
 )
-def test_what_is_told_says_what_each_task_waits_for(ps: str, worker: str, ready: bool, text: str) -> None:
-    assert standing(state(ps, worker, ready=ready), SPEC) == text
+def test_what_is_told_says_what_each_task_waits_for(ps: str, worker: str, ready: bool, doing: dict[str, str]) -> None:
+    assert standing(state(ps, worker, ready=ready), SPEC) == doing

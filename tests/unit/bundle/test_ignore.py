@@ -111,5 +111,5 @@ def test_line_ends_and_marks_of_other_systems_are_understood(tmp_path: Path) -> 
 
 def test_a_line_that_is_no_pattern_is_named(tmp_path: Path) -> None:
     code = write(tmp_path / "code", {"train.py": "", ".gitignore": "fine\n***\n!\n"})
-    with pytest.raises(PreflightError, match=r"\.gitignore:3: not a pattern"):
+    with pytest.raises(PreflightError, match=r"\.gitignore:3: not a valid ignore pattern"):
         scan(code)

@@ -124,7 +124,7 @@ def test_a_file_that_grows_without_end_is_given_up(code: Path, monkeypatch: pyte
 def test_a_file_of_holes_is_refused_before_it_is_read(code: Path) -> None:
     with (code / "big").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(PreflightError, match="big is a file of holes") as refused:
+    with pytest.raises(PreflightError, match="big is a sparse file") as refused:
         scan(code)
     assert ".dtctlignore" in refused.value.hint
 

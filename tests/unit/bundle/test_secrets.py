@@ -230,13 +230,13 @@ def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: 
 
 def test_a_long_list_is_folded(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {f".env.{number:02}": "X" for number in range(17)})))
-    assert ".env.04 and 12 more (to push them, write !.env.00 in .dtctlignore)" in capsys.readouterr().err
+    assert ".env.04 and 12 more (a line such as !.env.00 in .dtctlignore pushes one)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["[a]*?\\.env", ".env.a b", ".env.[x]", "keys [1]/id_rsa"])
 def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {name: "X"})))
-    rule = capsys.readouterr().err.partition("say so with ")[2].removesuffix(" in .dtctlignore)\n")
+    rule = capsys.readouterr().err.partition("a line such as ")[2].removesuffix(" in .dtctlignore pushes one)\n")
     write(code, {".dtctlignore": rule + "\n"})
     assert name in sent(scan(code))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.cli.exits import exit_for
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import TaskId, TaskState
@@ -23,7 +24,7 @@ from dtctl.operations.stop import StopOrder, down, stop
 from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
-ORDER = StopOrder("me@here", "stopped by me@here")
+ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
 CODE = {"ssh": {"target": "evil", "host_keys": "accept-new", "known_hosts": "~/.ssh/authorized_keys", "jump": "evil"}}
 
@@ -137,7 +138,7 @@ def test_a_host_that_only_the_run_knows_is_named_and_not_dialled() -> None:
     assert set(transport.opened) <= set("abcd")
     lost = found.tasks[TaskId("worker", 0)]
     assert (lost.state, lost.host) == (TaskState.LOST, "gpu-9")
-    assert "gpu-9" in lost.reason
+    assert "gpu-9" in sentence(lost.why)
     assert found.away is not None
     assert found.errors["gpu-9"].summary == "gpu-9 is in run digits-1, but not in x.yaml"
     assert "add gpu-9 under hosts:" in found.errors["gpu-9"].hint

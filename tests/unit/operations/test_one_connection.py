@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.errors import AgentError, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
@@ -19,7 +20,7 @@ from tests.unit.coordinated import Agents, entry, inventory, record, told
 from tests.unit.fakes import FakeTransport
 
 GONE = TransportError("cannot reach it")
-ORDER = StopOrder("me@here", "stopped by me@here")
+ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
 
 
@@ -42,7 +43,7 @@ def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed(
     view = told(hosts={"d": {"connected": False, "heard": 1004.0}})
     lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
     assert (lost.state, lost.since) == (TaskState.LOST, 1004.0)
-    assert "d is away" in lost.reason
+    assert "d is away" in sentence(lost.why)
 
 
 def test_a_host_that_the_coordinator_has_lost_is_asked_itself_which_revives_its_agent() -> None:

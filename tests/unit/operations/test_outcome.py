@@ -16,6 +16,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import PROTOCOL, Hello
+from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.agent.run.outcome import DECIDED
@@ -23,7 +24,7 @@ from dtctl.agent.run.policy import FINAL
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome, Verdict, judge
-from dtctl.operations.asking.tasks import exit_words
+from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
 from dtctl.operations.status import RunStatus, status
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
@@ -104,7 +105,7 @@ def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
         coordinator.hear(host, checked(Hello, json.loads(json.dumps(hello))), 1.0, 1.0)
     coordinator.step(1.0, 1.0)
     found = coordinator.view.data["condition"]
-    return Verdict.of(found["type"], found["reason"], found["cause"])
+    return Verdict.of(found["type"], why_of(found), found["cause"])
 
 
 def of_the_controller(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
@@ -167,33 +168,37 @@ def asked(tasks: Mapping[str, dict[str, Any]], *unreachable: str, beside: str = 
     return status(record(), transport)
 
 
+def said(found: RunStatus) -> tuple[Outcome, str, TaskId | None]:
+    return found.verdict.outcome, sentence(found.verdict.why), found.verdict.cause
+
+
 def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
     failed = {"worker:1": entry("failed", reason="exit code 1")}
-    assert asked(failed).verdict == Verdict(Outcome.FAILED, "worker:1 failed: exit code 1", TaskId("worker", 1))
+    assert said(asked(failed)) == (Outcome.FAILED, "worker:1 failed: exit code 1", TaskId("worker", 1))
     found = asked(failed, beside="worker:1")
-    assert found.verdict == Verdict(Outcome.RUNNING, "3 of 4 tasks run")
+    assert said(found) == (Outcome.RUNNING, "3 of 4 tasks run", None)
     assert found.tasks[TaskId("worker", 1)].state is TaskState.FAILED
 
 
 @pytest.mark.parametrize(
     ("states", "unreachable", "verdict"),
     [
-        ("running running succeeded running", "", Verdict(Outcome.SUCCEEDED, "worker:0 came to its end")),
-        ("running running running succeeded", "", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
-        ("pending pending pending starting", "", Verdict(Outcome.CREATED, "no task runs yet")),
-        ("pending pending pending starting", "d", Verdict(Outcome.RUNNING, "0 of 4 tasks run")),
-        ("running backoff running running", "", Verdict(Outcome.RESTARTING, "ps:1: exit code 3")),
-        ("running running running running", "c", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
-        ("running failed running running", "b", Verdict(Outcome.RUNNING, "3 of 4 tasks run")),
+        ("running running succeeded running", "", (Outcome.SUCCEEDED, "worker:0 came to its end", None)),
+        ("running running running succeeded", "", (Outcome.RUNNING, "3 of 4 tasks run", None)),
+        ("pending pending pending starting", "", (Outcome.CREATED, "no task runs yet", None)),
+        ("pending pending pending starting", "d", (Outcome.RUNNING, "0 of 4 tasks run", None)),
+        ("running backoff running running", "", (Outcome.RESTARTING, "ps:1: exit code 3", None)),
+        ("running running running running", "c", (Outcome.RUNNING, "3 of 4 tasks run", None)),
+        ("running failed running running", "b", (Outcome.RUNNING, "3 of 4 tasks run", None)),
     ],
 )
-def test_the_words_of_a_run(states: str, unreachable: str, verdict: Verdict) -> None:
+def test_the_words_of_a_run(states: str, unreachable: str, verdict: tuple[Outcome, str, TaskId | None]) -> None:
     how = {"backoff": {"exit": made(Exit, code=3)}}
     tasks = {
         task: entry(state, **how.get(state, {}))
         for task, state in zip(("ps:0", "ps:1", "worker:0", "worker:1"), states.split(), strict=True)
     }
-    assert asked(tasks, *unreachable).verdict == verdict
+    assert said(asked(tasks, *unreachable)) == verdict
 
 
 def test_what_is_final_and_decided_is_said_once() -> None:
@@ -204,7 +209,8 @@ def test_what_is_final_and_decided_is_said_once() -> None:
 
 @pytest.mark.parametrize(
     ("code", "signal", "words"),
-    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL (137)"), (None, None, "exit code unknown")],
+    [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL"), (None, None, "its exit is unknown")],
 )
 def test_an_exit_in_words(code: int | None, signal: int | None, words: str) -> None:
-    assert exit_words(code, signal) == words
+    ended = TaskStatus(TaskId("ps", 0), "a", TaskState.FAILED, code=code, signal=signal)
+    assert sentence(how_it_ended(ended)) == words

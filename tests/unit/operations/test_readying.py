@@ -49,8 +49,8 @@ def need(*indexes: int) -> dict[str, Any]:
         ([need(2**53)], "gpu-3 needs a file"),
         ([need(0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
         ([need() for _ in range(2000)], "gpu-3 keeps asking for the same files"),
-        ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sends a `started` where a `result` was awaited"),
-        ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sends a `log`"),
+        ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sent a `started` instead of a `result`"),
+        ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],
 )
 def test_what_no_bundle_has_is_not_sent(frames: Frames, why: str, sender: Sender) -> None:

@@ -203,7 +203,7 @@ def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
         lost = session.host.name == "d"
         return [gone_on(session, lost=lost, current=None if lost else "digits-0")]
 
-    with pytest.raises(PreflightError, match=r"digits-0 goes on on a,b,c, but not on d"):
+    with pytest.raises(PreflightError, match=r"digits-0 continues on a,b,c, but not on d"):
         started(launch, FakeTransport(mixed))
 
 
@@ -240,18 +240,18 @@ def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: St
         if fields["type"] == "up":
             return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *said]
         if fields["type"] == "start":
-            return [{"type": "progress", "phase": "start", "text": "ps:0 running, waits to listen"}, *said]
+            return [{"type": "progress", "phase": "start", "tasks": {"ps:0": "waits_to_listen"}}, *said]
         return said
 
     reported: list[Progress] = []
     up(launch, FakeTransport(talkative), reported.append, lambda record: None)
-    told = [(one.phase, one.text) for one in reported if one.host == "a"]
+    told = [(one.phase, one.text or one.tasks) for one in reported if one.host == "a"]
     assert told == [
-        ("connect", ""),
+        ("connect", {}),
         ("setup", "grüße\n"),
-        ("prepared", ""),
-        ("start", "ps:0 running, waits to listen"),
-        ("started", ""),
+        ("prepared", {}),
+        ("start", {"ps:0": "waits_to_listen"}),
+        ("started", {}),
     ]
 
 

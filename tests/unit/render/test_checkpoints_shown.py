@@ -29,6 +29,6 @@ def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
 def test_it_is_told_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
     show_checkpoints([UNKNOWN], 10.0)
     said = " ".join(capsys.readouterr().out.split())
-    assert said == f"a:/dir there may be others than those found: {PROBLEM} none found"
+    assert said == f"a:/dir there may be more than those found: {PROBLEM} none found"
     status = dataclasses.replace(run_status(), checkpoints=(UNKNOWN,))
     assert checkpoint_lines(status) == ["checkpoint: none known on a", f"            there may be others: {PROBLEM}"]

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -76,6 +77,8 @@ def poisoned(value: Any) -> Any:
         return Path(f"{value}{BAD}".replace("\0", ""))
     if isinstance(value, DtctlError):
         return AgentError("any", poisoned(value.summary), detail=poisoned(value.detail), hint=poisoned(value.hint))
+    if isinstance(value, Mapping) and "kind" in value:  # a fact, whose kind was looked at before
+        return {key: one if key == "kind" else poisoned(one) for key, one in value.items()}
     if isinstance(value, Mapping):
         return {poisoned(key): poisoned(one) for key, one in value.items()}
     if isinstance(value, tuple):
@@ -91,12 +94,13 @@ def poisoned(value: Any) -> Any:
 
 ERROR = AgentError("refused", "summary", detail="detail", hint="hint")
 TASK = TaskId("worker", 0)
+SAID = tuple(said("reason"))
 CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
 BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
 FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
-FAILED = TaskStatus(TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, reason="reason", tail="last words", left=1)
-WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, reason="odd", step=3)
-LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, reason="away")
+FAILED = TaskStatus(TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left=1)
+WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, why=SAID, step=3)
+LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, why=SAID)
 TOLD = told(
     missing="ps:1",
     warnings=["odd"],
@@ -105,7 +109,7 @@ TOLD = told(
 
 
 def run_status() -> RunStatus:
-    verdict = Verdict(Outcome.FAILED, "worker:0 failed", TASK)
+    verdict = Verdict(Outcome.FAILED, SAID, TASK)
     tasks = {task.id: task for task in (FAILED, WAITS, LOST)}
     coordination = Coordination.of(checked(RunView, TOLD), record().roster)
     return RunStatus(record(), tasks, verdict, (FOUND,), 1010.0, coordination, None, {"b": ERROR})
@@ -132,7 +136,7 @@ EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
 
 def happenings() -> list[Happening]:
-    usual = Happening(1, 1.0, "task", "a", "ps:0", 2, "running", "failed", "why", "me")
+    usual = Happening(1, 1.0, "task", "a", "ps:0", 2, "running", "failed", SAID, "me")
     return [usual] + [dataclasses.replace(usual, kind=kind) for kind in ("condition", "contact", "request", "other")]
 
 
@@ -303,7 +307,7 @@ def test_bars_show_the_notes_of_hosts_without_poison(monkeypatch: pytest.MonkeyP
     with UpProgress([host, f"b{BAD}"]) as progress:
         progress(Progress(host, "setup", text=f"pip{BAD}"))
         progress._bars.refresh()  # type: ignore[union-attr]
-        progress(Progress(host, "start", text=f"ps:0 {BAD}"))
+        progress(Progress(host, "start", tasks={f"ps:0 {BAD}": BAD}))
     shown = terminal.shown()
     assert "[bold]a[/bold]\\x1b]0;pwned" in shown
     assert not left_in(shown) - set(BARS)

@@ -96,10 +96,34 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
         ),
         (
             {"kind": "request", "task": "worker:1", "host": "d", "reason": "restart", "by": "train@laptop"},
-            "by train@laptop: restart worker:1",
+            "by train@laptop: restart (worker:1)",
         ),
         ({"kind": "contact", "task": None, "reason": "a is away: silent"}, "a is away: silent"),
-        ({"kind": "contact", "task": None, "reason": "a is back after 61 s"}, "a is back after 61 s"),
+        (
+            {"kind": "contact", "task": None, "why": [{"kind": "back", "host": "a", "seconds": 61}]},
+            "a is back after 61 s",
+        ),
+        (
+            {"kind": "contact", "task": None, "why": [{"kind": "coordinator_restarted", "seconds": 3}]},
+            "a: the coordinator was started again, after 3 s",
+        ),
+        (
+            {
+                "kind": "request",
+                "host": None,
+                "task": None,
+                "by": "train@laptop",
+                "why": [
+                    {"kind": "asked_stop"},
+                    {"kind": "asked_of", "tasks": ["ps:0", "ps:1"]},
+                ],
+            },
+            "by train@laptop: stop ps:0, ps:1",
+        ),
+        (
+            {"from": "running", "to": "backoff", "reason": "in words of later", "why": [{"kind": "not_yet_known"}]},
+            "ps:0 on a running -> backoff: in words of later",
+        ),
         (
             {"kind": "condition", "host": None, "task": None, "from": "Running", "to": "Failed", "reason": "why"},
             "Failed: why",

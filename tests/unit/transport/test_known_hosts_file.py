@@ -254,7 +254,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(project: Path) -> N
     with (project / "sparse").open("wb") as stream:
         stream.truncate(1 << 40)
     for name in ("fifo", "zero", "sparse", "."):
-        with pytest.raises(TransportError, match=r"no regular file|more than 16000000 bytes|directory|neither"):
+        with pytest.raises(TransportError, match=r"not a regular file|more than 16000000 bytes|directory|neither"):
             accept(project / name, project)
     assert known_hosts_file.read(Path("/dev/null")) == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.agent.run import intents
@@ -109,7 +110,7 @@ def test_a_stop_that_a_host_was_told_directly_holds() -> None:
 def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
     world = async_ps()
     for task in world.tasks.values():
-        intents.change(task.intent, want="stop", reason="stopped by me", by="me")
+        intents.change(task.intent, want="stop", by="me", **because([fact("stopped_by", by="me")]))
     world.until(lambda: world.coordinator.over)
     assert world.condition == "Stopped"
     assert world.data["condition"]["reason"] == "stopped by me"
@@ -117,7 +118,7 @@ def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
 
 def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
     world = async_ps()
-    asked: How = {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}
+    asked: How = {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}
     world.stop_run = {"a": asked, "b": asked}
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}
@@ -131,7 +132,7 @@ def stopped_without_d() -> World:
     world = async_ps()
     world.cut.add("d")
     world.run_for(15)
-    world.stop_run = {"a": {"by": "me@pc", "reason": "stopped by me", "grace_s": 3.0}}
+    world.stop_run = {"a": {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}}
     world.run_for(60)
     return world
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.records.reasons import Fact, fact, headline
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
 
@@ -233,7 +234,7 @@ def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody(
     world = async_ps()
     for name in ("chief:0", "worker:0", "worker:1"):
         world.tell_step(name, 100)
-    world.die("worker:0", why="stalled: no sign of progress for 5 min")
+    world.die("worker:0", why=fact("stalled", seconds=300))
     world.until(lambda: world.attempts["worker:0"] == 2)
     world.run_for(100)
     assert world.attempts["ps:0"] == 1
@@ -242,6 +243,58 @@ def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody(
     world.until(lambda: recovered(world))
     others = {name: attempt for name, attempt in world.attempts.items() if name != "worker:0"}
     assert set(others.values()) == {2}
+
+
+def hung(world: World, why: Fact) -> None:
+    """worker:1 is lost for that reason, is back soon after, and nobody trains again."""
+    for name in ("chief:0", "worker:0", "worker:1"):
+        world.tell_step(name, 100)
+    world.die("worker:1", why=why)
+    world.until(lambda: world.attempts["worker:1"] == 2)
+
+
+@pytest.mark.parametrize(
+    "why", [fact("stalled", seconds=300.0), fact("frozen", seconds=60.0)], ids=["stalled", "frozen"]
+)
+def test_who_still_hangs_after_a_restart_was_not_the_culprit(why: Fact) -> None:
+    world = async_ps()
+    hung(world, why)
+    world.until(lambda: world.attempts["ps:0"] == 2, 200)
+    assert [headline(one["why"]) for one in world.data["incidents"]] == [why["kind"], "still_silent"]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        fact("killed", signal=9),
+        fact("exited", code=3),
+        fact("said", text="stalled: no sign of progress for 5 min"),  # whatever its words, no kind says that it hung
+        fact("cannot_run", what="stalled", text="stalled"),
+    ],
+    ids=lambda why: why["kind"],
+)
+def test_who_was_lost_for_another_reason_may_be_silent_for_as_long_as_it_takes(why: Fact) -> None:
+    world = async_ps()
+    hung(world, why)
+    world.run_for(1000)
+    assert world.attempts["ps:0"] == 1
+
+
+def test_a_ps_that_ends_well_and_what_follows_from_a_loss_are_told_by_their_kinds() -> None:
+    world = async_ps()
+    world.die("ps:0", code=0)
+    world.until(lambda: world.attempts["ps:0"] == 2)
+    assert world.data["incidents"][-1]["why"] == [fact("ps_ended")]
+    decided = [line["why"] for line in world.story if line["kind"] == "decision"]
+    assert [one["kind"] for one in decided[0]] == ["ps_ended", "goes_in"]
+
+
+def test_who_is_restarted_with_a_lost_task_is_told_with_whom_and_why() -> None:
+    world = collective()
+    world.die("worker:1", signal=11)
+    world.until(lambda: world.attempts["worker:0"] == 2)
+    began = [event for event in world.tasks["worker:0"].events if event["to"] == "pending"][-1]
+    assert began["why"] == [fact("restarted_with", task="worker:1"), fact("killed", signal=11)]
 
 
 def test_a_restarted_task_that_never_listens_fails_the_run() -> None:

@@ -12,6 +12,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
+from dtctl.agent.records.reasons import Fact, because, explain, why_of
 from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
 from dtctl.agent.records.spec import Member, Spec, comes_back_alone
 from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
@@ -97,14 +98,15 @@ class SimTask:
         self.stubborn = False
         """Does not come to its end when it is asked to."""
 
-    def move(self, state: TaskState, reason: str, wall: float) -> None:
-        self.events.append({"task": self.name, "from": self.entry["state"], "to": state, "reason": reason})
-        self.entry.update({"state": state, "reason": reason, "since": wall})
+    def move(self, state: TaskState, why: Sequence[Fact], wall: float) -> None:
+        self.events.append({"task": self.name, "from": self.entry["state"], "to": state, **because(why)})
+        self.entry.update({"state": state, "since": wall})
+        explain(self.entry, why)
 
     def begin(self, wall: float) -> None:
         generation = self.intent["generation"]
         self.entry.update({"attempt": self.entry["attempt"] + 1, "generation": generation, "ready": False})
-        self.move("running", "", wall)
+        self.move("running", [], wall)
 
     def end(self, wall: float, *, code: int | None, signal: int | None = None, asked: bool, reason: str = "") -> None:
         began = self.entry["since"] or 0.0
@@ -114,11 +116,11 @@ class SimTask:
         past = made(Past, attempt=self.entry["attempt"], started=began, ended=wall, **how)
         self.entry.update({"history": [*self.entry["history"], past], "ready": False})
 
-    def die(self, wall: float, signal: int = 9, *, code: int | None = None, why: str = "") -> None:
+    def die(self, wall: float, signal: int = 9, *, code: int | None = None, why: Fact | None = None) -> None:
         """The process has ended by itself; what follows is the agent's own policy."""
         ending = made(Ending, code=code, signal=None if code is not None else signal)
         self.end(wall, code=code, signal=ending["signal"], asked=False)
-        what = why or policy.describe_exit(ending)
+        what = [why] if why else policy.why_ended(ending)
         if code == 0:
             self.move("succeeded", what, wall)
         elif code == 2 or self.intent["want"] == "finish":
@@ -137,14 +139,14 @@ class SimTask:
             if alive:
                 self.end(wall, code=None, signal=15, asked=True)
             if entry["state"] == "backoff" and intent["by"] == "coordinator":
-                self.move("failed", entry["reason"], wall)
+                self.move("failed", why_of(entry), wall)
             elif entry["state"] not in policy.FINAL:
-                self.move("stopped", intent["reason"], wall)
+                self.move("stopped", why_of(intent), wall)
         elif newer:
             if alive:
                 self.end(wall, code=None, signal=15, asked=True)
             entry.update({"generation": intent["generation"], "restarts": intent["restarts"], "ready": False})
-            self.move("pending", intent["reason"], wall)
+            self.move("pending", why_of(intent), wall)
         if intent["want"] in ("run", "finish") and entry["state"] == "pending":
             self.begin(wall)
         elif entry["state"] == "backoff" and self.own and wall >= (entry["next_start"] or 0.0):
@@ -217,7 +219,7 @@ class World:
         self._make_coordinator(checked(RunView, json.loads(json.dumps(self.data))))
         self.coordinator.resume(self.now, self.wall)
 
-    def die(self, *names: str, signal: int = 9, code: int | None = None, why: str = "") -> None:
+    def die(self, *names: str, signal: int = 9, code: int | None = None, why: Fact | None = None) -> None:
         for name in names:
             self.tasks[name].die(self.wall, signal, code=code, why=why)
 

@@ -80,7 +80,7 @@ def test_what_is_no_number_is_not_sent(number: float) -> None:
     ids=range(13),
 )
 def test_what_is_no_message_is_refused(line: bytes) -> None:
-    with pytest.raises(Violation, match="no message"):
+    with pytest.raises(Violation, match="not a message"):
         decode(line)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
@@ -192,8 +193,8 @@ def test_a_keeper_ends_where_nothing_can_be_written(tmp_path: Path) -> None:
 
 def test_what_was_in_the_way_of_a_start_comes_through_the_pipe() -> None:
     for text_, final in (("cannot run x: No such file", True), ("", False), ("\udcff\ud800" * 9000, True)):
-        fault = keeper.Fault.decode(keeper.Fault(text_, final).encode())
+        fault = keeper.Fault.decode(keeper.Fault(fact("said", text=text_), final).encode())
         assert fault is not None
         assert fault.final is final
-        assert len(fault.text) <= 4096
+        assert len(fault.why["text"]) <= 4096
     assert keeper.Fault.decode(b"") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.supervise.watchdog import Signs, Watchdog
 
 
@@ -22,7 +23,7 @@ class Watched:
         steps_every: int = 0,
         saves_every: int = 0,
         excused: bool = False,
-    ) -> str | None:
+    ) -> Fact | None:
         """The first verdict in that time."""
         for second in range(1, seconds + 1):
             self.now += 1
@@ -44,14 +45,14 @@ def test_a_trainer_whose_step_stands_still_is_hung_after_the_users_limit() -> No
     watched = Watched(20)
     assert watched.seconds(30, steps_every=5) is None
     assert watched.seconds(19) is None
-    assert watched.seconds(1) == "no sign of progress for 20 s"
+    assert watched.seconds(1) == fact("stalled", seconds=20)
 
 
 def test_the_learnt_limit_is_at_least_five_minutes() -> None:
     watched = Watched()
     assert watched.seconds(30, steps_every=5) is None
     assert watched.seconds(299) is None
-    assert watched.seconds(1) == "no sign of progress for 5 min"
+    assert watched.seconds(1) == fact("stalled", seconds=300)
 
 
 def test_the_learnt_limit_is_ten_of_the_longest_gaps() -> None:
@@ -59,7 +60,7 @@ def test_the_learnt_limit_is_ten_of_the_longest_gaps() -> None:
     assert watched.seconds(600, steps_every=60) is None
     assert watched.dog.longest_gap_s == 60
     assert watched.seconds(599) is None
-    assert watched.seconds(1) == "no sign of progress for 10 min"
+    assert watched.seconds(1) == fact("stalled", seconds=600)
 
 
 def test_steps_that_are_farther_apart_than_five_minutes_are_learnt_too() -> None:
@@ -71,7 +72,7 @@ def test_steps_that_are_farther_apart_than_five_minutes_are_learnt_too() -> None
 def test_a_log_that_grew_for_as_long_as_the_limit_is_expected_to_go_on() -> None:
     watched = Watched(100)
     assert watched.seconds(110, grows_every=10) is None
-    assert watched.seconds(100) == "no sign of progress for 100 s"
+    assert watched.seconds(100) == fact("stalled", seconds=100)
 
 
 def test_a_task_that_only_printed_while_it_started_is_not_judged() -> None:
@@ -86,7 +87,7 @@ def test_a_task_that_serves_is_judged_only_when_it_is_frozen() -> None:
     watched = Watched(20, trains=False)
     assert watched.seconds(100, steps_every=1) is None
     assert watched.seconds(3600) is None
-    assert watched.seconds(21, frozen=True) == "frozen (stopped by a signal) for 10 s"
+    assert watched.seconds(21, frozen=True) == fact("frozen", seconds=10)
 
 
 def test_before_it_is_ready_a_task_may_be_silent_for_as_long_as_it_likes() -> None:
@@ -99,13 +100,13 @@ def test_before_it_is_ready_a_task_may_be_silent_for_as_long_as_it_likes() -> No
 def test_a_frozen_task_is_noticed_even_before_it_is_ready() -> None:
     watched = Watched()
     assert watched.seconds(60, ready=False, frozen=True) is None
-    assert watched.seconds(1, ready=False, frozen=True) == "frozen (stopped by a signal) for 60 s"
+    assert watched.seconds(1, ready=False, frozen=True) == fact("frozen", seconds=60)
 
 
 def test_with_a_long_limit_of_the_user_frozen_is_half_a_minute() -> None:
     watched = Watched(600)
     assert watched.seconds(30, frozen=True) is None
-    assert watched.seconds(1, frozen=True) == "frozen (stopped by a signal) for 30 s"
+    assert watched.seconds(1, frozen=True) == fact("frozen", seconds=30)
 
 
 def test_a_task_that_was_let_go_on_in_between_is_not_frozen() -> None:

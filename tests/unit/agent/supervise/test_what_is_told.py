@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.reasons import Because, fact
 from dtctl.agent.records.run_state import HISTORY, Ending, Entry, Intent, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import Event
@@ -142,8 +143,8 @@ class Teller:
         ):
             yield
 
-    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, reason: str) -> None:
-        event = {"time": 1.0, "task": task, "attempt": attempt, "from": before, "to": after, "reason": reason}
+    def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
+        event = {"time": 1.0, "task": task, "attempt": attempt, "from": before, "to": after, **why}
         assert checked(Event, json.loads(json.dumps(event))) == event
 
 
@@ -198,7 +199,7 @@ def test_of_many_attempts_the_last_are_told(teller: Teller) -> None:
 
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800", "\0", "é" * 3_000_000], ids=["long", "lone", "nul", "longer"])
 def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> None:
-    fault = keeper.Fault.decode(keeper.Fault(error, True).encode())
+    fault = keeper.Fault.decode(keeper.Fault(fact("said", text=error), True).encode())
     keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/", ""), 127 << 8, fault, None)
     attempt = Attempt(str(tmp_path), 0.0)
     attempt.look(1.0, 1.0)
@@ -207,7 +208,7 @@ def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> No
 
 
 def test_what_a_supervisor_says_of_an_exit_holds(tmp_path: Path) -> None:
-    assert checked(Ending, policy.unknown_exit(1.0, "x" * 100_000))["error"]
+    assert checked(Ending, policy.unknown_exit(1.0, fact("exit_damaged", text="x" * 100_000)))["error"]
 
 
 def test_a_start_of_a_command_of_any_length_holds(tmp_path: Path) -> None:

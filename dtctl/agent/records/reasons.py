@@ -1,0 +1,254 @@
+"""Why something is so: as facts, for whoever decides, and as a sentence, for whoever reads.
+
+A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
+worker:1, `killed` by signal 9, `port_held` by somebody. The first is its headline. Each kind has one sentence, here:
+the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table too.
+No decision reads a sentence.
+"""
+
+import re
+
+from .kinds import AtMost, Form, List, Perhaps, Record, Usual
+from .words import By, Count, ExitCode, Line, Name, Port, Reason, Seconds, SignalNumber, TaskName, Tasks, brief
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, Optional
+
+MOST_FACTS = 16
+
+
+class Fact(Record):
+    """One fact of a reason. Which fields it has its kind says; a kind that is not known here is of another build."""
+
+    kind: Form[str, 40, r"[a-z]+(_[a-z]+)*", "the kind of a reason"]
+    task: Perhaps[TaskName]
+    tasks: Perhaps[Tasks]
+    host: Perhaps[Name]
+    run: Perhaps[Name]
+    by: Perhaps[By]
+    """Who has asked."""
+    code: Perhaps[ExitCode]
+    signal: Perhaps[SignalNumber]
+    port: Perhaps[Port]
+    step: Perhaps[Count]
+    count: Perhaps[Count]
+    of: Perhaps[Count]
+    seconds: Perhaps[Seconds]
+    what: Perhaps[Line]
+    """A path, a command or an address."""
+    text: Perhaps[Reason]
+    """In words that are not dtctl's: of a system, a library or a log."""
+
+
+Why = AtMost[List[Fact], MOST_FACTS]
+
+
+class Because(Record):
+    """Both forms of one reason."""
+
+    reason: Usual[Reason, ""]
+    """The sentence: for people, and for builds that do not know the facts."""
+    why: Usual[Why, []]
+
+
+SENTENCES = {
+    # how a process has ended
+    "exited": "exit code %(code)d",
+    "killed": "killed by %(signal)s",
+    "cannot_run": "cannot run %(what)s: %(text)s",
+    "cannot_enter": "cannot enter %(what)s: %(text)s",
+    "cannot_open_log": "cannot open the log: %(text)s",
+    "cannot_start": "cannot be started: %(text)s",
+    "cannot_record": "cannot record the start: %(text)s",
+    "given_up": "given up before it was started",
+    "keeper_killed": "exit status unknown (its keeper was killed)",
+    "never_started": "its keeper was killed before the start",
+    "host_restarted": "exit status unknown (the host was restarted)",
+    "exit_damaged": "exit status unknown (%(text)s)",
+    "exit_unknown": "its exit is unknown",
+    "ps_ended": "exit code 0, but a ps is needed to the end",
+    # why it is taken for hung
+    "stalled": "stalled: no sign of progress for %(span)s",
+    "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
+    "still_silent": "still no sign of progress after its restart",
+    # what is to be said beside
+    "port_held": "; port %(port)d is held by %(text)s",
+    "code_broken": " (%(text)s)",
+    "permanent": ", which is not tried again",
+    "after_restarts": ", after %(count)d restart%(s)s",
+    "after_run_restarts": ", after %(count)d restart%(s)s in the run",
+    "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
+    # who has asked for it
+    "stopped": "stopped",
+    "stopped_by": "stopped by %(by)s",
+    "taken_down": "taken down by %(by)s",
+    "restart": "restart",
+    "replaced": "replaced by run %(run)s",
+    "rolled_back": "rolled back",
+    "ending": "ending",
+    "restarted_with": "restarted with %(task)s (%(rest)s)",
+    "session_lost": "the controller was lost before the start was complete",
+    "isolated": "no word from the coordinator for %(seconds).0f s",
+    "ended_meanwhile": "the run was ended while this host was away",
+    # how the run stands
+    "no_task_runs": "no task runs yet",
+    "tasks_run": "%(count)d of %(of)d tasks run",
+    "task_lost": "%(task)s: %(rest)s",
+    "task_stopped": "%(task)s was stopped",
+    "lead_finished": "%(task)s came to its end",
+    "workers_finished": "every worker came to its end",
+    "task_failed": "%(task)s failed: %(rest)s",
+    "host_gone": "%(host)s has been away for %(seconds).0f s",
+    "deadline": "the deadline of %(seconds).0f s is over",
+    "not_ready": "not ready after %(seconds).0f s: %(rest)s",
+    "run_succeeded": "the run has succeeded",
+    "run_failed": "the run has failed%(because)s",
+    "run_stopped": "the run has stopped%(because)s",
+    # whom the start waits for
+    "hosts_silent": "%(text)s: no word from %(it)s yet (the agents dial %(what)s)",
+    "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
+    "waits_for_host": "%(task)s: its host %(host)s is away",
+    "waits_to_listen": "%(task)s runs and does not listen on %(what)s yet",
+    "starts_again": "%(task)s is to start again%(because)s",
+    "waits_in_state": "%(task)s is %(text)s",
+    "and": "; ",
+    "and_more": " ...",
+    # what is decided after a loss, and what comes of it
+    "goes_alone": ": it is restarted alone",
+    "goes_in": ": it is restarted in %(seconds).1f s",
+    "goes_with": ": restarted with %(task)s in %(seconds).1f s",
+    "all_go": ": all %(count)d tasks are restarted in %(seconds).1f s",
+    "lost_again": "%(task)s was lost again",
+    "lost_too": "%(task)s was lost too",
+    "back_to_step": "back to step %(step)d",
+    "steps_lost": ", %(count)d steps lost",
+    "trains_again": "training again after %(seconds).1f s",
+    "runs_again": "running again after %(seconds).1f s",
+    "short_of_target": "the newest complete checkpoint is of step %(step)d, short of the %(of)d that were asked for",
+    # what a person asks the run for
+    "asked_up": "up",
+    "asked_stop": "stop",
+    "asked_restart": "restart",
+    "asked_of": " %(tasks)s",
+    # who is in touch
+    "away": "%(host)s is away: %(text)s",
+    "not_back": "%(host)s is away: it has not come to the coordinator since that was started again",
+    "back": "%(host)s is back after %(seconds).0f s",
+    "not_believed": "%(host)s was not believed, and hung up on: %(text)s",
+    "came_back_with": "%(host)s has come back with run %(run)s, and was told that it is over",
+    "events_left_out": "%(host)s tells more than the story takes: %(count)d of its events are left out",
+    "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
+    "coordinator_heard": "agents can reach the coordinator again",
+    "coordinator_restarted": "the coordinator was started again, after %(seconds).0f s",
+    "put_aside": "%(text)s; it was put aside as %(what)s",
+    "told_anew": ", and the agents tell anew",
+    # what the controller sees by itself
+    "no_part": "its host has no part in the run",
+    "not_heard": "its host has not been heard yet",
+    "task_unknown": "its host knows no such task",
+    "run_unknown": "its host knows no such run",
+    "no_run": "no host has a run",
+    "other_run": "its host has another run",
+    "no_answer": "its host gives no answer",
+    "way_unknown": "how to reach %(host)s is not known here",
+    "host_away": "%(host)s is away; it was %(text)s",
+    # in somebody else's words, or in those of another build
+    "said": "%(text)s",
+}
+"""Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
+
+_MADE_FROM = {"span": "seconds", "s": "count", "it": "count", "rest": None, "because": None}
+"""Words of sentences that are no fields."""
+
+
+def fields_of(kind: str) -> "List[str]":
+    """The fields that facts of this kind have."""
+    named = (_MADE_FROM.get(name, name) for name in re.findall(r"%\((\w+)\)", SENTENCES[kind]))
+    return sorted({name for name in named if name is not None})
+
+
+def fact(kind: str, **fields: "Any") -> Fact:
+    """Raises KeyError for what is no kind, or lacks a field of it."""
+    made: "Dict[str, Any]" = {"kind": kind, **{name: fields[name] for name in fields_of(kind)}}
+    for name, most in (("text", None), ("what", 4096), ("by", 300)):
+        if name in made:
+            made[name] = brief(made[name]) if most is None else made[name][:most]
+    return made  # type: ignore[return-value]
+
+
+def said(text: str) -> "List[Fact]":
+    """The reason of which nothing but a sentence is known; none of an empty one."""
+    return [fact("said", text=text)] if text else []
+
+
+def because(why: "Iterable[Fact]") -> Because:
+    """As records hold it."""
+    facts = list(why)[:MOST_FACTS]
+    return {"reason": sentence(facts), "why": facts}
+
+
+def explain(record: Because, why: "Iterable[Fact]") -> None:
+    """Gives a record another reason."""
+    record.update(because(why))
+
+
+def why_of(record: Because) -> "List[Fact]":
+    """Why, as a record says it: by its sentence alone where its facts are of another build."""
+    return record["why"] if record["why"] and all(map(_is_known, record["why"])) else said(record["reason"])
+
+
+def headline(why: "Iterable[Fact]") -> "Optional[str]":
+    """The kind of the first fact; None of no reason."""
+    return next((one["kind"] for one in why), None)
+
+
+def sentence(why: "Iterable[Fact]") -> str:
+    """Without a full stop; empty where there is no reason. Raises KeyError of kinds that are not known here."""
+    text = ""
+    for one in reversed(list(why)):
+        template = SENTENCES[one["kind"]]
+        wraps = "%(rest)s" in template or "%(because)s" in template
+        shown = template % _words(one, text)
+        text = shown if wraps else shown + text
+    return brief(text)
+
+
+def named(why: "Iterable[Fact]") -> "List[str]":
+    """The tasks and hosts that a sentence names."""
+    found = [(one.get("task"), one.get("host"), *one.get("tasks", [])) for one in why]
+    return [name for names in found for name in names if name is not None]
+
+
+def duration(seconds: float) -> str:
+    """In words, as exact as is of use."""
+    return "%.0f s" % seconds if seconds < 120 else "%.0f min" % (seconds / 60)
+
+
+def signal_name(number: int) -> str:
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+def _is_known(one: Fact) -> bool:
+    return one["kind"] in SENTENCES and all(name in one for name in fields_of(one["kind"]))
+
+
+def _words(one: Fact, rest: str) -> "Dict[str, Any]":
+    words: "Dict[str, Any]" = dict(one)
+    words.update(rest=rest, because=": " + rest if rest else "")
+    if "seconds" in one:
+        words["span"] = duration(one["seconds"])
+    if "count" in one:
+        words.update(s="" if one["count"] == 1 else "s", it="it" if one["count"] == 1 else "them")
+    if "signal" in one:
+        words["signal"] = signal_name(one["signal"])
+    if "by" in one:
+        words["by"] = one["by"] or "somebody"
+    if "tasks" in one:
+        words["tasks"] = ", ".join(one["tasks"])
+    return words
