@@ -1,4 +1,4 @@
-# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | fleet N=4 | bench | docs | golden | clean
+# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | mutants | fleet N=4 | bench | docs | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -16,7 +16,7 @@ PARTS ?=
 TESTS := $(BIN)/python -m tests.ci -n $(JOBS) --dist loadgroup
 TIMED := tests/ci/timed $(VENV)/.spent
 
-.PHONY: demo test nightly templates faults quick check fleet bench docs golden clean packages environments
+.PHONY: demo test nightly templates faults quick check mutants fleet bench docs golden clean packages environments
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -58,6 +58,11 @@ check: $(VENV)/.dev
 	tests/ci/typed-templates $(BIN)/mypy
 	$(BIN)/vermin --no-tips --violations -t=3.8- dtctl/agent dtctl/trainer.py
 	$(BIN)/python docs/generate.py --check
+
+# Small faults in the pure modules, one at a time: which of them no test finds (MODULES="plan agent/run/policy").
+MODULES ?=
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants $(MODULES)
 
 fleet: $(VENV)/.dev
 	tests/hosts/install-packages

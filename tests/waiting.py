@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import IO, TypeVar
 
 T = TypeVar("T")
 
@@ -30,3 +31,15 @@ def eventually(condition: Callable[[], T], timeout_s: float = PATIENCE_S, what: 
         now = time.monotonic()
         assert now - began < timeout_s, f"waited {timeout_s} s for {what or condition}"
         time.sleep(max(every_s, min(max(_OF_THE_WAIT * (now - began), now - asked), _LONGEST_PAUSE_S)))
+
+
+def read_until(stream: IO[str] | None, pattern: str, times: int = 1) -> list[str]:
+    """The lines up to the one that matches for the last of these times; fails the test when the stream ends before."""
+    assert stream is not None
+    lines: list[str] = []
+    while times:
+        line = stream.readline()
+        assert line, f"it ended and never said {pattern!r}: {lines[-20:]}"
+        lines.append(line)
+        times -= bool(re.search(pattern, line))
+    return lines

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
-from dtctl.errors import AgentError, DtctlError
+from dtctl.agent.records.whole_run import RunView
+from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import about, final, request, said
 from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import CoordinatorAway, away
-from dtctl.operations.asking.plausible import check_run, check_view, wrong
+from dtctl.operations.asking.coordinator import CoordinatorAway, away, why_alone
+from dtctl.operations.asking.plausible import check_run, check_view
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.log_stream import LogStream, Reading, Through
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus, request_of_status, status, told_by_coordinator
-from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.25
 
@@ -126,28 +127,23 @@ class _Watch:
         Its first word tells of the run's tasks: the cluster file may have changed since the run was started.
         """
         known, _ = self._ask(self._record, session)
-        session.send({**request(known, session.host, "watch"), "whole": True, "since_serial": 0, "until_final": True})
+        session.send(request(known, session.host, "watch"))
         for message in said(session, "states", most_bytes=None):
-            if message.type == "states":
-                self._streams.tell(Seen(self._seen(known, session, message)), message.size)
+            if message.type == "states" and (view := message.of(States)["coordination"]) is not None:
+                self._streams.tell(Seen(self._seen(known, session, view)), message.size)
         final(session, "watch", message, RunResult, lambda answer: check_run(known.cluster, known.run, answer["run"]))
         known, answer = self._ask(known, session)
         self._streams.tell(Ended(told_by_coordinator(known, answer)))
         return False
 
     def _ask(self, record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
-        answer = request_of_status(record, whole=True).put(record, session)
-        if answer["inventory"] is None:
-            raise AgentError("no_run", f"{session.host.name}: there is no run of {record.cluster} on this host")
-        if answer["coordination"] is None:
-            raise AgentError("not_coordinator", f"{session.host.name} does not coordinate run {answer['run']}")
+        answer = request_of_status(record).put(record, session)
+        if answer["coordination"] is None or answer["inventory"] is None:
+            raise why_alone(session.host.name, answer)
         return record.as_known(answer["inventory"]), answer
 
-    def _seen(self, known: RunRecord, session: Session, message: Message) -> Coordination:
-        told = message.of(States)
+    def _seen(self, known: RunRecord, session: Session, view: RunView) -> Coordination:
+        assert known.run is not None
         with about(session.host.name, "sends `states` that do not hold"):
-            if told["coordination"] is None:
-                raise wrong("coordination", "that of the run", None)
-            check_run(known.cluster, known.run, told["run"])
-            check_view(told["coordination"], told["run"], known.names_by_host())
-            return Coordination.of(told["coordination"], known.roster)
+            check_view(view, known.run, known.names_by_host())
+            return Coordination.of(view, known.roster)

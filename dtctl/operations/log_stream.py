@@ -48,7 +48,7 @@ class LogStream:
             if message.type == "log":
                 self._pass_on(message)
         self._streams.tell(Through(self._host.name))
-        session.send({**request(self._record, self._host, "watch"), "since_serial": 0, "until_final": False})
+        session.send(request(self._record, self._host, "watch"))
         for message in said(session, "states", most_bytes=None):
             if message.type == "states" and not self._all_final(message.of(States)):
                 return True

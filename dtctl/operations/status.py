@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.errors import AgentError, DtctlError
+from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.agreement import agreed, dissenters
 from dtctl.operations.asking.conversation import Request, ask, knows_no_run
@@ -58,11 +58,11 @@ class RunStatus:
         return newest_of_run(self.checkpoints)
 
 
-def request_of_status(record: RunRecord, *, whole: bool = False) -> Request[StatusResult]:
+def request_of_status(record: RunRecord) -> Request[StatusResult]:
     return Request(
         "status",
         StatusResult,
-        lambda _: {"whole": whole},
+        lambda _: {},
         lambda host, answer: check_status(record.cluster, record.run, host.name, answer),
     )
 
@@ -106,16 +106,16 @@ def _hurried(host: Host) -> Host:
 
 def from_coordinator(record: RunRecord, transport: Transport, *, moved: bool = False) -> RunStatus:
     """As the coordinator alone tells it. Raises CoordinatorAway. `moved`: another host has said where it is."""
-    answer = ask_coordinator(record, transport, request_of_status(record, whole=True))
-    inventory = answer["inventory"]
-    if inventory is None:
-        raise CoordinatorAway(record.coordinator, AgentError("no_run", f"there is no run of {record.cluster}"))
-    known = record.as_known(inventory)
-    if answer["coordination"] is None:
+    try:
+        answer = ask_coordinator(record, transport, request_of_status(record))
+    except CoordinatorAway as away:
+        told = away.own.get(record.coordinator)
+        known = record.as_known(told["inventory"]) if told is not None and told["inventory"] is not None else record
         if known.coordinator != record.coordinator and not moved:  # the file has changed since the run was started
             return from_coordinator(known, transport, moved=True)
-        raise CoordinatorAway(record.coordinator, AgentError("not_coordinator", "the run has no coordinator"))
-    return told_by_coordinator(known, answer)
+        raise
+    assert answer["inventory"] is not None
+    return told_by_coordinator(record.as_known(answer["inventory"]), answer)
 
 
 def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
@@ -133,15 +133,21 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
 
 
 def status_of_hosts(
-    record: RunRecord, transport: Transport, failed: Mapping[str, DtctlError] | None = None
+    record: RunRecord,
+    transport: Transport,
+    failed: Mapping[str, DtctlError] | None = None,
+    told: Mapping[str, StatusResult] | None = None,
 ) -> RunStatus:
-    """As every host tells it for itself; one that does not answer is in `errors`. Those in `failed` are not asked.
+    """As every host tells it for itself; one that does not answer is in `errors`.
+
+    Those in `failed` are not asked, nor those in `told`, which have answered already.
 
     Of several runs that hosts tell of, one is believed (agreement.py).
     """
-    errors = dict(failed or {})
-    outcomes = ask(record, transport, request_of_status(record), [name for name in record.hosts if name not in errors])
-    answers, errors = dict(outcomes.results), {**errors, **outcomes.errors}
+    answers, errors = dict(told or {}), dict(failed or {})
+    unasked = [name for name in record.hosts if name not in {**answers, **errors}]
+    outcomes = ask(record, transport, request_of_status(record), unasked)
+    answers, errors = {**answers, **outcomes.results}, {**errors, **outcomes.errors}
     inventory = agreed(record, answers)
     known = record if inventory is None else record.as_known(inventory)
     if inventory is not None:
@@ -181,7 +187,7 @@ def _put_together(
 
 
 def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
-    every = status_of_hosts(record, transport, away.unreachable)
+    every = status_of_hosts(record, transport, away.unreachable, away.own)
     if every.record.coordinator != record.coordinator:
         with suppress(CoordinatorAway):
             return from_coordinator(every.record, transport)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
-from dtctl.operations.asking.plausible import check_inventory, check_run, check_survivors, check_tasks, wrong
+from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -96,20 +96,19 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     try:
-        record, answer = ask_wherever_it_is(record, transport, lambda asked: _whole(asked, wanted, order))
+        record, answer, own = ask_wherever_it_is(record, transport, lambda asked, _: _request(asked, wanted, order))
     except CoordinatorAway as away:
         known = away.known or record
-        direct = _stop_directly(known, transport, None if everything else tasks, order, away)
+        direct = _stop_directly(known, transport, wanted, order, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
-    assert answer["inventory"] is not None
     known = record.as_known(answer["inventory"])
-    result = dataclasses.replace(_by_coordinator(known, answer), known=known)
+    result = dataclasses.replace(_told(known, [*own.items(), (known.coordinator, answer)]), known=known)
     ended = {*result.stopped, *result.already}
     named = known.roster if everything else tasks
-    rest = [task for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
+    rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
-    direct = _stop_directly(known, transport, rest, order)
+    direct = _stop_directly(known, transport, rest, order, {}, {})
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
@@ -126,7 +125,7 @@ def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResul
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in unclear and host not in failed]
         answers = conversations.ask(_removal(record, order), clear)
-        rest = _result(record, conversations, [_told(answers)])
+        rest = _result(record, conversations, _told(record, answers.items()))
     return DownResult(
         stop=dataclasses.replace(
             stopped,
@@ -143,44 +142,21 @@ def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResul
     )
 
 
-def _whole(record: RunRecord, tasks: Sequence[str] | None, order: StopOrder) -> Request[records.StopResult]:
-    """To the coordinator, for all hosts."""
+def _request(
+    record: RunRecord, tasks: Sequence[str] | None, order: StopOrder, *, others_ended: bool = False
+) -> Request[records.StopResult]:
+    """A host answers for all of these tasks (None: all) where it coordinates the run, or else for its own."""
 
     def check(host: Host, answer: records.StopResult) -> None:
-        inventory = answer["inventory"]
-        if inventory is None:
-            raise wrong("inventory", "that of the run", None)
-        check_run(record.cluster, record.run, answer["run"])
-        check_inventory(inventory, record.cluster, answer["run"])
-        roster = {member["task"]: member["host"] for member in inventory["roster"]}
-        _check_ended(answer, roster if tasks is None else tasks)
-        for name in answer["unreached"]:
-            if name not in roster.values():
-                raise wrong("unreached", "hosts of the run", name)
-        if any(one["task"] not in roster for one in answer["survivors"]):
+        known = check_part(record, host, answer)
+        may_name = [task for task in known if tasks is None or task in tasks]
+        _check_ended(answer, may_name)
+        check_tasks("waiting", answer["waiting"], may_name)
+        if answer["coordination"] is not None and any(one["task"] not in known for one in answer["survivors"]):
             raise wrong("survivors", "processes of tasks", None)
 
-    fields = {"whole": True, "tasks": tasks, **order.fields()}
+    fields = {"tasks": tasks, "others_ended": others_ended, **order.fields()}
     return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record))
-
-
-def _own(record: RunRecord, tasks: Sequence[TaskId], order: StopOrder, everything: bool) -> Request[records.StopResult]:
-    """To each host, for its own tasks among these."""
-
-    def named(host: Host) -> list[str]:
-        return [str(task) for task in tasks if record.roster[task] == host.name]
-
-    def check(host: Host, answer: records.StopResult) -> None:
-        check_run(record.cluster, record.run, answer["run"])
-        _check_ended(answer, named(host))
-
-    return Request(
-        "stop",
-        records.StopResult,
-        lambda host: {"tasks": named(host), "everything": everything, **order.fields()},
-        check,
-        order.patience_s(record),
-    )
 
 
 def _removal(record: RunRecord, order: StopOrder) -> Request[records.DownResult]:
@@ -201,67 +177,58 @@ def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collect
     check_survivors(answer["survivors"], tasks)
 
 
-def _by_coordinator(record: RunRecord, answer: records.StopResult) -> StopResult:
-    return StopResult(
-        stopped=tuple(map(TaskId.parse, answer["stopped"])),
-        already=tuple(map(TaskId.parse, answer["already"])),
-        survivors=tuple(
-            Survivor(one["task"], record.roster[TaskId.parse(one["task"])], one["pid"], one["command"])
-            for one in answer["survivors"]
-            if one["task"] is not None
-        ),
-    )
-
-
 def _stop_directly(
     record: RunRecord,
     transport: Transport,
-    tasks: Sequence[TaskId] | None,
+    tasks: Sequence[str] | None,
     order: StopOrder,
-    away: CoordinatorAway | None = None,
+    own: Mapping[str, records.StopResult],
+    unreachable: Mapping[str, DtctlError],
 ) -> StopResult:
-    """Each host ends its own; the servers when all others have ended. None: those of the whole run, which ends."""
-    everything = tasks is None
-    tasks = tuple(task for task in record.roster if tasks is None or task in tasks)
+    """Each host ends its own (None: those of the whole run, which ends), and then those that wait for other hosts'.
+
+    `own`: what hosts have done of it already.
+    """
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
-        conversations.errors.update(away.unreachable if away else {})
-        servers = record.servers
-        rounds = ([task for task in tasks if task not in servers], [task for task in tasks if task in servers])
-        results = [_stop_round(record, conversations, some, order, everything) for some in rounds if some]
-        return _result(record, conversations, results)
+        conversations.errors.update(unreachable)
+        unasked = [host for host in _hosts_of(record, tasks) if host not in own]
+        first = {**own, **conversations.ask(_request(record, tasks, order), unasked)}
+        waiting = [host for host, answer in first.items() if answer["waiting"]]
+        last = conversations.ask(_request(record, tasks, order, others_ended=True), waiting) if waiting else {}
+        return _result(record, conversations, _told(record, [*first.items(), *last.items()]))
 
 
-def _stop_round(
-    record: RunRecord, conversations: Conversations, tasks: Sequence[TaskId], order: StopOrder, everything: bool
-) -> StopResult:
-    return _told(conversations.ask(_own(record, tasks, order, everything), _hosts_of(record, tasks)))
-
-
-def _told(answers: Mapping[str, records.StopResult] | Mapping[str, records.DownResult]) -> StopResult:
-    """What hosts say of their own tasks."""
+def _told(record: RunRecord, answers: Iterable[tuple[str, records.StopResult | records.DownResult]]) -> StopResult:
+    """What hosts say has become of the tasks. One that a host has stopped, another may say had ended before."""
+    said = list(answers)
+    stopped = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["stopped"])
+    already = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["already"])
+    survivors = dict.fromkeys(
+        Survivor(one["task"] or "a task", _place(record, one["task"], host), one["pid"], one["command"])
+        for host, answer in said
+        for one in answer["survivors"]
+    )
     return StopResult(
-        stopped=tuple(TaskId.parse(task) for answer in answers.values() for task in answer["stopped"]),
-        already=tuple(TaskId.parse(task) for answer in answers.values() for task in answer["already"]),
-        survivors=tuple(
-            Survivor(one["task"] or "a task", host, one["pid"], one["command"])
-            for host, answer in answers.items()
-            for one in answer["survivors"]
-        ),
+        stopped=tuple(stopped),
+        already=tuple(task for task in already if task not in stopped),
+        survivors=tuple(survivors),
     )
 
 
-def _result(record: RunRecord, conversations: Conversations, results: Sequence[StopResult]) -> StopResult:
+def _place(record: RunRecord, task: str | None, told_by: str) -> str:
+    return record.roster.get(TaskId.parse(task), told_by) if task is not None else told_by
+
+
+def _result(record: RunRecord, conversations: Conversations, told: StopResult) -> StopResult:
     errors = conversations.errors
-    told = StopResult(
+    return dataclasses.replace(
+        told,
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(host for host in record.hosts if host in errors and knows_no_run(errors[host])),
     )
-    for result in results:
-        told = told.and_then(result)
-    return told
 
 
-def _hosts_of(record: RunRecord, tasks: Sequence[TaskId]) -> list[str]:
+def _hosts_of(record: RunRecord, tasks: Collection[str] | None) -> list[str]:
     """In the order of the file; those that only the run knows come last."""
-    wanted = {record.roster[task] for task in tasks}
+    wanted = {host for task, host in record.roster.items() if tasks is None or str(task) in tasks}
     return [host for host in (*record.hosts, *record.unknown_hosts) if host in wanted]

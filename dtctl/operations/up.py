@@ -47,8 +47,8 @@ class Start:
     controller: str
     """user@host, for those who find the run later."""
     secrets: Mapping[str, str]
-    authority: Authority
-    """By which the run's agents know each other."""
+    authority: Authority | None
+    """By which the run's agents know each other; None where there is only one."""
     replace: bool
 
     @property
@@ -326,15 +326,22 @@ def _request(launch: Start, host: Host) -> dict[str, Any]:
         controller=launch.controller,
         replaced=record.replaced,
     )
-    credentials = launch.authority.issue(host.name, coordinates=record.coordinator == host.name)
     return {
         **request(record, host, "up"),
         "spec": spec,
         "bundle": launch.bundle.id,
         "secrets": launch.secrets,
-        "credentials": dataclasses.asdict(credentials),
+        "credentials": _credentials(launch, host),
         "replace": launch.replace,
     }
+
+
+def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
+    """Of a run on one host nobody dials anybody."""
+    if launch.authority is None:
+        return None
+    coordinates = launch.record.coordinator == host.name
+    return dataclasses.asdict(launch.authority.issue(host.name, coordinates=coordinates))
 
 
 def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:

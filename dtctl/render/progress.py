@@ -123,7 +123,7 @@ def _bars() -> Bars:
             return text(task.description)
 
     class Note(ProgressColumn):
-        """What a host says of its work, short enough to be drawn eight times a second."""
+        """What a host is doing, short enough to be drawn eight times a second."""
 
         def render(self, task: Task) -> Text:
             return text((task.fields["note"][:_SHOWN_NOTE], "dim"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
+from dtctl.operations.starting.credentials import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.hosts.scratch import make_directory
 from tests.waiting import eventually
@@ -177,6 +179,7 @@ class AgentHost:
         return {"cluster": "c", "host": self.name, "run": None, **fields}
 
     def spec(self, *tasks: Fields, **fields: Any) -> Fields:
+        """A run on this host alone, which it coordinates: it ends when all its tasks have, or one has failed."""
         run = fields.get("run") or f"r-{uuid.uuid4().hex[:8]}"
         spec = {
             "version": VERSION,
@@ -186,12 +189,40 @@ class AgentHost:
             "digest": run,
             "created": time.time(),
             "controller": "ada@laptop",
-            "lead": "worker:0",
+            "coordinator": {"host": self.name, "address": "127.0.0.1:2221", "port": 2221},
+            "lead": tasks[0]["id"] if tasks else "worker:0",
+            "roster": [{"task": each["id"], "host": self.name, "decides": True} for each in tasks],
             "tasks": list(tasks),
             "recovery": {"max_restarts": 0, "backoff_min_s": 0.05, "backoff_max_s": 1.0, "reset_after_s": 600},
             "grace_s": 10,
         }
         return {**made(Spec, **{**spec, **fields})}
+
+    def decided_by(self, lead: str, *tasks: Fields) -> Fields:
+        """Fields of a spec: what becomes of other tasks than `lead` is nothing to the run."""
+        own = {each["id"]: each["id"] == lead for each in tasks}
+        roster = [{"task": each, "host": self.name, "decides": leads, "vital": leads} for each, leads in own.items()]
+        return {"lead": lead, "roster": roster}
+
+    def led_from_elsewhere(self, *tasks: Fields, **fields: Any) -> Fields:
+        """A spec of tasks whose coordinator nobody reaches: a test says by `want` what it would order."""
+        roster = [{"task": each["id"], "host": self.name} for each in tasks]
+        lead = {"task": "chief:0", "host": "elsewhere", "decides": True}
+        place = {"host": "elsewhere", "address": "127.0.0.1:1", "port": 1}
+        return self.spec(*tasks, **{"coordinator": place, "lead": "chief:0", "roster": [*roster, lead], **fields})
+
+    def up_by_order(self, spec: Fields) -> Fields:
+        """`up` of a run that is led from elsewhere; version 2 of the intents lets its tasks run."""
+        credentials = dataclasses.asdict(Authority(spec["run"]).issue(self.name, coordinates=False))
+        with self.open() as talk:
+            self.prepare(talk, spec, credentials=credentials)
+            talk.send("start")
+            eventually(lambda: (self.run_directory(spec) / "spec.json").exists(), what="the run")
+            self.want(spec, *(each["id"] for each in spec["tasks"]), want="run")
+            started = talk.await_type("started")
+            talk.send("keep")
+            talk.await_type("result")
+        return started
 
     def prepare(self, talk: Conversation, spec: Fields, **fields: Any) -> Fields:
         request = {"cluster": spec["cluster"], "host": spec["host"], "run": None, "bundle": spec["bundle"], **fields}

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests import moments
 from tests.desk import Desk, desk
 from tests.faults.scene import RECOVERY_S
-from tests.faults.seed import SEED
 from tests.faults.ways import ASYNC, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
-from tests.waiting import eventually
+from tests.waiting import eventually, read_until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
@@ -70,12 +68,13 @@ def test_a_controller_that_is_killed_leaves_no_lock(fleet: Fleet, user: Desk) ->
 
 @pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n else n for n in range(20)])
 def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fleet, user: Desk, moment: int) -> None:
-    delay_s = random.Random(SEED + moment).uniform(0.3, 2.5)
-    print(f"FAULTS_SEED={SEED}: up is interrupted after {delay_s:.2f} s")
+    step = moments.of_up(moment, len(fleet.hosts))
+    print(f"up is interrupted at: {step}")
     scene = stand_in(fleet, user, ASYNC)
-    with user.start("up") as starting:
-        time.sleep(delay_s)
+    with user.start("up", "-v") as starting:
+        step.wait_for(starting)
         starting.send_signal(signal.SIGKILL if moment % 2 else signal.SIGINT)
+        starting.communicate()
     eventually(lambda: not sessions(fleet), RECOVERY_S, "the sessions to end")
     eventually(lambda: is_none(fleet) or scene.is_whole(), RECOVERY_S, "a whole run or none")
     user.dtctl("up", timeout_s=120)
@@ -91,7 +90,6 @@ def is_none(fleet: Fleet) -> bool:
 
 
 def test_those_who_look_can_be_killed_without_harm(fleet: Fleet, user: Desk) -> None:
-    print(f"FAULTS_SEED={SEED}")
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     for command in ("status", "wait", "logs -f", "events -f"):
@@ -103,7 +101,6 @@ def test_those_who_look_can_be_killed_without_harm(fleet: Fleet, user: Desk) -> 
 @pytest.mark.nightly
 @pytest.mark.parametrize("command", ["stop", "down --yes", "restart worker:1"])
 def test_a_command_that_is_killed_can_be_given_again(fleet: Fleet, user: Desk, command: str) -> None:
-    print(f"FAULTS_SEED={SEED}")
     stand_in(fleet, user, ASYNC).up()
     kill_in_its_midst(user, command)
     user.dtctl("stop", code=None)
@@ -111,8 +108,9 @@ def test_a_command_that_is_killed_can_be_given_again(fleet: Fleet, user: Desk, c
 
 
 def kill_in_its_midst(user: Desk, command: str) -> None:
-    with user.start(*command.split()) as running:
-        time.sleep(random.Random(f"{SEED} {command}").uniform(0.3, 1.5))
+    """Once the first host has been asked."""
+    with user.start(*command.split(), "-v") as running:
+        read_until(running.stdout, "asked for")
         running.kill()
 
 

@@ -50,6 +50,7 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
     assert set(scene.restarted()) == set(scenario.restarted.split())
     assert (row.steps_lost is not None) == scenario.loses_steps
     assert scenario.cause or not row.restarts or row.recovered_s is not None
+    assert row.recovered_s is None or row.recovered_s < scenario.within_s
     assert scene.lost_checkpoints(before) == []
     if scenario.outcome == "Succeeded":
         assert scene.newest_step() >= TARGET

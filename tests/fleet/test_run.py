@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests import moments
 from tests.desk import Desk, desk
 from tests.hosts.fleet import Fleet
-from tests.waiting import eventually
+from tests.waiting import eventually, read_until
 
 pytestmark = pytest.mark.fleet
 
@@ -102,9 +101,7 @@ def test_a_task_whose_port_is_taken_is_refused_and_the_holder_is_named(user: Des
 def test_the_run_goes_on_when_the_controller_and_its_connections_are_gone(user: Desk, fleet: Fleet) -> None:
     write(user)
     with user.start("up", "-f") as following:
-        assert following.stdout is not None
-        while "step 3" not in following.stdout.readline():
-            pass
+        read_until(following.stdout, "step 3")
         following.kill()
     for host in fleet.hosts:
         host.exec("sh", "-c", "pkill -9 -f '^sshd: train' || true", root=True)  # most have ended with their client
@@ -118,13 +115,11 @@ def test_logs_follow_through_a_cut_without_a_lost_or_doubled_line(user: Desk, fl
     user.dtctl("up")
     host = fleet["gpu-4"]
     with user.start("logs", "worker:3", "-f", "-n", "all") as following:
-        assert following.stdout is not None
-        lines = [following.stdout.readline() for _ in range(20)]
+        lines = read_until(following.stdout, "^worker:3 step", times=20)
         host.exec("pkill", "-9", "-f", "^sshd: train", root=True)
-        while len(steps := [line for line in lines if line.startswith("worker:3 step")]) < 150:
-            lines.append(following.stdout.readline())
+        lines += read_until(following.stdout, "^worker:3 step", times=130)
         following.send_signal(signal.SIGINT)
-    numbers = [int(line.split()[-1]) for line in steps]
+    numbers = [int(line.split()[-1]) for line in lines if line.startswith("worker:3 step")]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -139,13 +134,13 @@ def test_a_killed_trainer_is_started_again_on_its_host(user: Desk, fleet: Fleet)
 @pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n >= 2 else n for n in range(8)])
 def test_up_that_is_killed_at_any_moment_leaves_a_whole_run_or_none(user: Desk, fleet: Fleet, moment: int) -> None:
     write(user)
-    rng = random.Random(moment)
-    delay = rng.uniform(0.2, 1.6)
-    with user.start("up") as starting:
-        time.sleep(delay)
+    step = moments.of_up(moment, len(fleet.hosts))
+    with user.start("up", "-v") as starting:
+        step.wait_for(starting)
         starting.send_signal(signal.SIGKILL if moment % 2 else signal.SIGINT)
+        starting.communicate()
     # Hosts that lose their controller take back what they had not been told to keep.
-    eventually(lambda: _settled(user, fleet), 30, f"a whole run or none; killed after {delay:.2f} s")
+    eventually(lambda: _settled(user, fleet), 30, f"a whole run or none; killed at: {step}")
     user.dtctl("stop", code=None)
 
 

@@ -96,22 +96,21 @@ class Host:
 
     def answer(self, request: Fields) -> Answer:
         """Frames and their payloads; a refusal is the last of them."""
-        if request.get("whole") and ROSTER.get("worker:0") != self.name and request["type"] != "status":
+        if request.get("whole") and not self._coordinates:
             yield _error("not_coordinator", "this host does not coordinate the run"), b""
             return
         yield from getattr(self, f"_{request['type']}")(request)
 
     def _status(self, request: Fields) -> Answer:
-        whole = request.get("whole") and self.name == "a"
         result = {
             "run": RUN, "time": 2000.0, "agent_alive": False, "inventory": inventory(), "state": state(self.name),
-            "coordination": view() if whole else None, "checkpoints": checkpoints(self.name), "problem": None,
+            "coordination": view() if self._coordinates else None, "checkpoints": checkpoints(self.name),
+            "problem": None,
         }  # fmt: skip
         yield {"type": "result", **result}, b""
 
     def _watch(self, request: Fields) -> Answer:
-        whole = request.get("whole")
-        told = {"state": None, "coordination": view()} if whole else {"state": state(self.name), "coordination": None}
+        told = {"state": state(self.name), "coordination": view() if self._coordinates else None}
         yield {"type": "states", "run": RUN, **told}, b""
         yield {"type": "result", "run": RUN}, b""
 
@@ -134,14 +133,24 @@ class Host:
         yield {"type": "result", "runs": [known], "omitted": 0, "damaged": []}, b""
 
     def _stop(self, request: Fields) -> Answer:
-        named = request.get("tasks")
-        own = list(ROSTER) if request.get("whole") else tasks_on(self.name)
-        told = {"stopped": own if named is None else named, "already": [], "survivors": [], "unreached": []}
-        yield {"type": "result", "run": RUN, **told, "inventory": inventory(), "coordination": view()}, b""
+        told = {"stopped": self._own(request), "already": [], "survivors": [], "unreached": []}
+        yield {"type": "result", "run": RUN, **told, **self._about_the_run()}, b""
 
     def _restart(self, request: Fields) -> Answer:
-        tasks = {task: entry("running") for task in request["tasks"]}
-        yield {"type": "result", "run": RUN, "tasks": tasks, "unreached": [], "inventory": inventory()}, b""
+        tasks = {task: entry("running") for task in self._own(request)}
+        yield {"type": "result", "run": RUN, "tasks": tasks, "unreached": [], **self._about_the_run()}, b""
+
+    @property
+    def _coordinates(self) -> bool:
+        return ROSTER.get("worker:0") == self.name
+
+    def _own(self, request: Fields) -> list[str]:
+        """Tasks that it answers for, of those that it is asked about."""
+        own = list(ROSTER) if self._coordinates else tasks_on(self.name)
+        return [task for task in own if request["tasks"] is None or task in request["tasks"]]
+
+    def _about_the_run(self) -> Fields:
+        return {"inventory": inventory(), "coordination": view() if self._coordinates else None}
 
     def _down(self, request: Fields) -> Answer:
         told = {"stopped": [], "already": tasks_on(self.name), "survivors": [], "removed": [RUN]}

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.desk import Desk
-from tests.waiting import eventually
+from tests.waiting import eventually, read_until
 
 
 def test_up_runs_every_task_and_wait_tells_the_end_of_the_run(home: Desk) -> None:
@@ -20,7 +20,7 @@ def test_up_runs_every_task_and_wait_tells_the_end_of_the_run(home: Desk) -> Non
     home.dtctl("up", "--local")
     done = home.run("wait")
     assert done.returncode == 0
-    assert done.stderr.splitlines()[-1].endswith(": Succeeded, worker:0 came to its end")
+    assert done.stderr.splitlines()[-1].endswith(": Succeeded, worker:0 finished")
     states = home.states()
     assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
     assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
@@ -45,7 +45,7 @@ def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> Non
     words = [line[21:] for line in told]
     assert words.index("ps:0 on node-1 starting -> running") < words.index("worker:0 on node-1 pending -> starting")
     assert any("worker:0 on node-1 running -> backoff: exit code 1" in line for line in words)
-    assert "Succeeded: worker:0 came to its end" in words
+    assert "Succeeded: worker:0 finished" in words
     assert home.dtctl("events").splitlines()[: len(told)] == told
     assert home.dtctl("events", "-n", "2").splitlines() == home.dtctl("events").splitlines()[-2:]
 
@@ -168,11 +168,9 @@ def test_following_shows_every_task_and_ends_with_the_result(home: Desk) -> None
 def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None:
     home.write_cluster()
     with home.start("up", "--local", "-f") as following:
-        assert following.stdout is not None
-        while "step 3" not in following.stdout.readline():
-            pass
+        read_until(following.stdout, "step 3")
         following.send_signal(signal.SIGINT)
-        rest = following.stdout.read()
+        rest, _ = following.communicate()
     assert following.returncode == 130
     assert "the run continues" in rest
     assert set(home.states().values()) == {"running"}
@@ -437,12 +435,10 @@ def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     with home.start("logs", "worker:1", "-f", "-n", "0") as following:
-        assert following.stdout is not None
-        assert "worker:1 step" in following.stdout.readline()
+        read_until(following.stdout, "worker:1 step")
         home.dtctl("stop", "worker:1")
         home.dtctl("restart", "worker:1")
-        while "attempt 2 pid" not in following.stdout.readline():
-            pass
+        read_until(following.stdout, "attempt 2 pid")
         following.send_signal(signal.SIGINT)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.desk import Desk, desk
 from tests.hosts.fleet import Fleet, missing
-from tests.waiting import eventually
+from tests.waiting import eventually, read_until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.timeout(900)]
 
@@ -67,11 +67,9 @@ def test_a_model_is_trained_stopped_resumed_and_taken_down(fleet: Fleet, tmp_pat
         user.dtctl("up", "--set", "trainer.args.train_steps=1000000", "--set", "trainer.args.save_secs=2")
         assert user.states() == {"ps:0": "running", "ps:1": "running", "worker:0": "running", "worker:1": "running"}
         with user.start("logs", "-f") as following:
-            assert following.stdout is not None
-            while not re.search(r"worker:1 +\| step \d+ +loss", following.stdout.readline()):
-                pass
+            read_until(following.stdout, r"worker:1 +\| step \d+ +loss")
             following.send_signal(signal.SIGINT)
-            assert "the run continues" in following.stdout.read()
+            assert "the run continues" in following.communicate()[0]
         saved = eventually(lambda: newest_step(user), START_S, "a complete checkpoint")
         assert user.dtctl("stop", timeout_s=120) == "4 tasks stopped, 0 left\n"
         assert idle(fleet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ def record(run: str = "digits-1", created: float = 1000.0, **settings: Any) -> R
     return dataclasses.replace(value, file=Path("/p/x.yaml"))
 
 
-def inventory(run: RunRecord) -> dict[str, Any]:
-    """As the hosts of the run tell of it."""
+def inventory(run: RunRecord, servers: Collection[str] = ("ps",)) -> dict[str, Any]:
+    """As the hosts of the run tell of it; `servers`: jobs."""
     roster = [
-        {"task": str(task), "host": host, "serves": task in run.servers, "decides": task == run.lead}
+        {"task": str(task), "host": host, "serves": task.job in servers, "decides": task == run.lead}
         for task, host in run.roster.items()
     ]
     names = {"cluster": run.cluster, "run": run.run, "created": run.created, "replaced": dict(run.replaced)}
@@ -84,11 +84,14 @@ Script = list[dict[str, Any] | DtctlError]
 
 
 class Agents:
-    """Every host answers `status` for itself; c also as the coordinator with `view`."""
+    """Every host answers for itself; c also as the coordinator, with `view`."""
 
-    def __init__(self, view: Mapping[str, Any] | None = None, *, run: RunRecord | None = None) -> None:
+    def __init__(
+        self, view: Mapping[str, Any] | None = None, *, run: RunRecord | None = None, servers: Collection[str] = ("ps",)
+    ) -> None:
         self.view = view
         self.run = run or record()
+        self.inventory = inventory(self.run, servers)
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
         self.extra: dict[str, Script] = {}
         """Kind of request -> what the coordinator says to it."""
@@ -96,27 +99,38 @@ class Agents:
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])
         self.asked.append((host, kind, fields))
-        whole = bool(fields.get("whole"))
-        if whole and (host != self.run.coordinator or self.view is None) and kind != "status":
-            return [AgentError("not_coordinator", "this host does not coordinate the run")]
-        if whole and kind in self.extra:
+        coordinates = host == self.run.coordinator and self.view is not None
+        if coordinates and kind in self.extra:
             return list(self.extra[kind])
         if kind == "status":
-            return [self.status(host, self.view if whole and host == self.run.coordinator else None)]
+            return [self.status(host, self.view if coordinates else None)]
+        if kind == "events" and fields["whole"]:
+            return [AgentError("not_coordinator", "this host does not coordinate the run")]
+        about = {"type": "result", "run": self.run.run, "inventory": self.inventory}
         if kind in ("stop", "down"):
-            tasks = fields.get("tasks") or [str(task) for task in self.run.tasks_on(host)]
-            ended = {"run": self.run.run, "stopped": tasks, "already": [], "survivors": []}
-            return [{"type": "result", **ended, "removed": [], "kept": []}]
+            own = [str(task) for task in self.run.tasks_on(host)]
+            waiting = self._waiting(own, fields) if kind == "stop" else []
+            ended = [task for task in own if task not in waiting and task in (fields.get("tasks") or own)]
+            told = {"stopped": ended, "already": [], "waiting": waiting, "survivors": []}
+            return [{**about, **told, "removed": [], "kept": []}]
         if kind == "restart":
-            tasks = {task: entry(attempt=2) for task in fields["tasks"]}
-            return [{"type": "result", "run": self.run.run, "tasks": tasks}]
+            own = [str(task) for task in self.run.tasks_on(host)]
+            return [{**about, "tasks": {task: entry(attempt=2) for task in fields["tasks"] if task in own}}]
         raise AssertionError(fields)
+
+    def _waiting(self, own: Collection[str], fields: Mapping[str, Any]) -> list[str]:
+        """Servers wait for the others, if there are others."""
+        asked = [one for one in self.inventory["roster"] if one["task"] in (fields["tasks"] or [one["task"]])]
+        servers = [one["task"] for one in asked if one["serves"]]
+        if fields["others_ended"] or len(servers) == len(asked):
+            return []
+        return [task for task in servers if task in own]
 
     def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
         own = {str(task): entry() for task in self.run.tasks_on(host)}
         assert self.run.run is not None
         return {
-            "type": "result", "run": self.run.run, "inventory": inventory(self.run), "agent_alive": True,
+            "type": "result", "run": self.run.run, "inventory": self.inventory, "agent_alive": True,
             "state": state_of(host, own, self.run.run), "intents": {task: made(Intent) for task in own},
             "checkpoints": [], "time": 1010.0, "coordination": view,
         }  # fmt: skip

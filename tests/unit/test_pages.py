@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
+
+from dtctl.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").glob("*.md")]
@@ -35,3 +39,36 @@ def test_every_link_to_a_file_of_the_project_leads_there(page: Path) -> None:
     text = " ".join(line for _, line in prose(page)) + " ".join(re.findall(r"^\|.*", page.read_text(), re.MULTILINE))
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+TYPED = re.compile(r"(?:^    |`)dtctl (?!link`)([a-z]+)((?: [^\s`]+)*)", re.MULTILINE)
+"""A line of code, or code in a sentence; two blanks begin the words that explain it. `dtctl link` is a salt."""
+
+HINT = re.compile(r"^    dtctl ([a-z]+)((?: \S+){0,4})(?:  .*)?$", re.MULTILINE)
+"""A sentence that is no more than a command and what it does."""
+
+
+def shown_commands() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Page, command and the options that it is shown with."""
+    pages = [*((page.name, TYPED.findall(page.read_text())) for page in PAGES), *HINTS]
+    found = set()
+    for page, commands in pages:
+        for name, words in commands:
+            options = tuple(word for word in words.partition(" -- ")[0].split() if re.match(r"--?[a-zA-Z]", word))
+            found.add((page, name, options))
+    return sorted(found)
+
+
+HINTS = [("golden.txt", HINT.findall((ROOT / "tests" / "golden.txt").read_text()))]
+
+
+@pytest.mark.parametrize(("page", "name", "options"), shown_commands())
+def test_a_command_that_is_shown_exists_with_its_options(page: str, name: str, options: tuple[str, ...]) -> None:
+    group: Any = typer.main.get_command(app)
+    assert name in group.commands, page
+    known = {option for param in group.commands[name].params for option in param.opts}
+    assert [option for option in options if option.partition("=")[0].rstrip(",;:.)") not in known] == []
+
+
+def test_many_commands_are_shown() -> None:
+    assert len({name for _, name, _ in shown_commands()}) > 15

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from .services import Services
 
 LONGEST_GAP_S = 60.0
-"""Between two steps; what is longer was a sleep of the machine, which no deadline counts."""
+"""The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
 
 
 MOST_ACCUSATIONS = 10
-"""Of one host that are told, for it may find ever new things to lie about."""
+"""How many of one host are reported: it may always find something new to lie about."""
 
 
 class Coordinator:
@@ -104,14 +104,13 @@ class Coordinator:
             self._recovery.pass_over(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
-        self._take_up(host, message["intents"])
-        self._obey(message["stop_run"], now)
+        self._take_up(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
 
     def accuse(self, host: str, reason: str, wall: float) -> None:
-        """What a host said does not hold, and was not heard. Told once, and again when it is something else."""
+        """A host said something invalid, which was ignored. Reported once, and again when it says something else."""
         self._wall = wall
         if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
             self._accused[host] = reason
@@ -124,13 +123,13 @@ class Coordinator:
         self._tell("request", [fact("asked_up")], by=self._spec["controller"])
 
     def rebuild(self, damage: Fact, wall: float) -> None:
-        """For one that has no cluster.json any more: everything follows from what the agents tell."""
+        """For a coordinator without a cluster.json: everything follows from what the agents tell."""
         self._wall = wall
         self._rebuilt = True
         self._tell("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float) -> None:
-        """For one that comes after another: who was connected to that is awaited."""
+        """For a coordinator that follows another: it awaits the hosts that were connected to that one."""
         gap_s = max(0.0, wall - self.view.data["time"])
         self._wall = wall
         own = self.view.own_host
@@ -169,18 +168,12 @@ class Coordinator:
         if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
-            running = [task for task in tasks if self.view.intents[task]["want"] != "stop"]
-            self.view.wanted(running, want="stop", **how)
+            going = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
+            self.view.wanted(going, want="stop", **how)
         elif not self.decided:
             for task in tasks:
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
-
-    def _obey(self, stop_run: Optional[How], now: float) -> None:
-        """A session on some host was asked to end the run, maybe while nobody could reach this one."""
-        if stop_run is not None and not self._obeyed:
-            self._tell("request", [fact("asked_stop")], by=stop_run["by"])
-            self._stop_everything(stop_run, now)
 
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
@@ -252,8 +245,11 @@ class Coordinator:
         self._told_over.discard(host)
         self._told_mending.pop(host, None)
 
-    def _take_up(self, host: str, offered: Mapping[str, Intent]) -> None:
-        """A session on that host may have been asked directly, while nobody could reach this one."""
+    def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
+        """A session on that host may have been asked directly, while nobody could reach this one.
+
+        That the run is to end holds whatever the version: nobody who knew of it would have asked for anything else.
+        """
         self._acknowledged[host] = _versions(offered)
         sent = self._sent.setdefault(host, {})
         sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
@@ -265,6 +261,10 @@ class Coordinator:
                 before["generation"],
             ):
                 self._tell("request", why_of(intent), host=host, task=task, by=intent["by"])
+        end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
+        if end is not None and not self._obeyed:
+            self._tell("request", [fact("asked_stop")], by=end["by"])
+            self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
         facts = self.view.facts()

@@ -35,7 +35,6 @@ class Following:
         self._told: object = None
         self._events: Optional[int] = None
         coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
-        assert coordinator is not None
         self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
 
     def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:

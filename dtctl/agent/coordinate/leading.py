@@ -12,6 +12,7 @@ from ..host import log, paths
 from ..records.kinds import checked
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import fact
+from ..records.spec import is_alone
 from ..records.whole_run import RequestBook, RunView
 from ..run import environment
 from .coordinator import Coordinator
@@ -76,9 +77,9 @@ class Leading:
             self.coordinator.resume(now, wall)
         self._hub: Optional[Hub] = None
         self._superseded: Optional[List[Identity]] = None
-        self._listen_at = now
+        self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()
-        """Hosts whose present connection has begun with a hello that holds."""
+        """Hosts whose current connection began with a valid hello."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -108,13 +109,13 @@ class Leading:
         return min((at for at in times if at is not None), default=None)
 
     def close(self) -> None:
-        """What was told last still arrives."""
+        """The last messages still arrive."""
         if self._hub is not None:
             self._hub.close()
 
     def _listen(self, now: float, wall: float) -> None:
         """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
-        if self._hub is not None or now < self._listen_at:
+        if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
         from ..link.hub import Hub
         from ..link.tls import Identity
@@ -133,7 +134,7 @@ class Leading:
             self.coordinator.listens(None, wall)
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
-        """What an earlier coordinator has left, and what is wrong with it: then it is put aside."""
+        """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
         try:
             found = paths.read_record(self._path, RunView)
             if found is None or is_of(found, self._spec):

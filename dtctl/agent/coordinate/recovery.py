@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     """What was lost: an attempt, or what an incident has restarted in vain."""
 
 GANG_GRACE_S = 5.0
-"""What is restarted with a lost peer has nothing left to save: most often it hangs on that peer."""
+"""A task that is restarted with a lost peer has nothing left to save: usually it hangs on that peer."""
 
 PS_END_LIMIT_S = 10.0
 """A ps that has ended well by then, and the run has not, has left the others alone."""
 
 SILENCE_S = 120.0
-"""What has been restarted because it was stalled, and is still silent after that, was not the culprit."""
+"""A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
 
 TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has told no step."""
@@ -70,7 +70,7 @@ class Recovery:
         return min((due for id_, due in self._due.items() if id_ in waiting), default=None)
 
     def pass_over(self, tasks: Iterable[str]) -> None:
-        """What these tasks have suffered by now was judged by a coordinator of which nothing is left."""
+        """Ignores what has happened to these tasks so far: an earlier coordinator, now forgotten, has judged it."""
         for task in tasks:
             past = self._view.entry(task)["history"]
             self._view.data["noted"][task] = max((one["attempt"] for one in past), default=0)
@@ -230,7 +230,7 @@ class Recovery:
             self._tell("decision", _recovered(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float) -> bool:
-        """Its tasks were taken for hung and are back, and yet nobody trains: whoever hangs has not been found."""
+        """Its tasks were taken for hung and are back, and still nobody trains: the real culprit has not been found."""
         if not (headline(one["why"]) in HUNG and incidents.is_back(self._view, one)):
             return False
         limit_s = max(self._view.recovery["stall_s"] or 0.0, SILENCE_S)

@@ -45,7 +45,6 @@ def _told(state: State, intent: Followed) -> Told:
         "intents": value["tasks"],
         "kept": value["session"] is None,
         "lost_session": intent.lost_session,
-        "stop_run": value["stop_run"],
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..records.spec import coordinates
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Protocol, Tuple
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 def take_role(files: RunFiles, spec: Spec, now: float) -> Role:
     """The part that falls to this host. Its `step` never blocks, and gives new intents for this host's tasks."""
-    if spec["coordinator"] is not None and spec["coordinator"]["host"] == spec["host"]:
+    if coordinates(spec):
         from .leading import Leading
 
         return Leading(files, spec, now)

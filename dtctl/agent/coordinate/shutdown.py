@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, why_of
+from ..run import ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Shutdown:
     def hurry(self, how: How, now: float) -> None:
         """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
         self._how = how
+        self._stop(self._ending())  # they may be given less time than before
         self._begin_to_stop(now)
 
     def step(self, now: float) -> None:
@@ -45,7 +47,7 @@ class Shutdown:
 
     def _begin_to_stop(self, now: float) -> None:
         self._stopped = now
-        self._stop([task for task in self._not_stopped() if not self._view.serves(task)])
+        self._stop(ending.first(self._view.roster.values(), self._not_stopped()))
 
     def host_is_done(self, host: str) -> bool:
         """Every task there has ended, and nothing more will be asked of its agent."""
@@ -69,6 +71,9 @@ class Shutdown:
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
+
+    def _ending(self) -> List[str]:
+        return [task for task in self._view.tasks if task not in self._not_stopped() and not self._view.final(task)]
 
     def _stop(self, tasks: List[str]) -> None:
         self._view.wanted(tasks, want="stop", **self._how)

@@ -44,8 +44,6 @@ def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
 
 
 def _is_before(other: Spec, spec: Spec) -> bool:
-    if other["coordinator"] is None or spec["coordinator"] is None:
-        return False
     places = [(each["cluster"], each["host"]) for each in (other, spec)]
     leads = other["coordinator"]["host"] == spec["coordinator"]["host"]
     return places[0] == places[1] and leads and other["created"] < spec["created"]

@@ -128,7 +128,7 @@ class Started(Record):
 
 
 class States(Record):
-    """The state of one host's tasks, or of the whole run."""
+    """The state of one host's tasks, and on the coordinator's host that of the whole run."""
 
     run: Name
     state: Usual[Optional[State], None]
@@ -172,7 +172,7 @@ class PushResult(Record):
 
 
 class StatusResult(Record):
-    """`run` null: there is none. `coordination` null: it was not asked for, or is not known here."""
+    """`run` null: there is none. `coordination`: on the host of the coordinator, where that answers."""
 
     run: Optional[Name]
     time: Epoch
@@ -182,8 +182,10 @@ class StatusResult(Record):
     inventory: Usual[Optional[Inventory], None]
     state: Usual[Optional[State], None]
     intents: Usual[Intents, {}]
-    """What is wanted of this host's tasks; none where a whole run is told, which holds them all."""
+    """What is wanted of this host's tasks."""
     coordination: Usual[Optional[RunView], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
     checkpoints: Usual[Reports, []]
 
 
@@ -241,13 +243,17 @@ class StopResult(Record):
     stopped: Tasks
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
+    waiting: Usual[Tasks, []]
+    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
     survivors: Survivors
     omitted: Usual[Count, 0]
     """Survivors that the list has no room for."""
     unreached: Usual[AtMost[List[Name], 4096], []]
     """Hosts that are away and where tasks have not ended."""
     coordination: Usual[Optional[RunView], None]
-    inventory: Usual[Optional[Inventory], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
+    inventory: Inventory
 
 
 class RestartResult(Record):
@@ -257,7 +263,9 @@ class RestartResult(Record):
     tasks: Entries
     unreached: Usual[AtMost[List[Name], 4096], []]
     coordination: Usual[Optional[RunView], None]
-    inventory: Usual[Optional[Inventory], None]
+    away: Usual[Optional[Refused], None]
+    """Why the coordinator of this host does not answer."""
+    inventory: Inventory
 
 
 class DownResult(Record):
@@ -356,8 +364,8 @@ EXCHANGES = {
     "logs": Exchange("status.logs", requests.LogsRequest, RunResult),
     "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
     "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
-    "restart": Exchange("stop.restart", requests.RestartRequest, RestartResult),
-    "down": Exchange("stop.down", requests.DownRequest, DownResult),
+    "restart": Exchange("restart.restart", requests.RestartRequest, RestartResult),
+    "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "gc": Exchange("gc.collect", requests.GcRequest, GcResult),

@@ -1,7 +1,7 @@
 """What agents say to their coordinator and hear from it."""
 
-from .kinds import AtMost, List, OneOf, Optional, Record, Usual, Within
-from .run_state import AgentProcess, How, Intents, State
+from .kinds import AtMost, List, OneOf, Optional, Record, Within
+from .run_state import AgentProcess, Intents, State
 from .whole_run import Event
 from .words import Count, Name, Reason
 
@@ -22,7 +22,6 @@ class Told(Record):
     """The controller has said `keep`."""
     lost_session: bool
     """It never will."""
-    stop_run: Usual[Optional[How], None]
 
 
 class Hello(Told):

@@ -2,10 +2,10 @@
 
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
-from .spec import Spec, refuse_unfit
+from .spec import Spec, is_alone, refuse_unfit
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Of the conversation between a controller and a session; the greeting tells it."""
 
 START = b"\x1e"
@@ -50,17 +50,11 @@ class PushRequest(Request):
 
 
 class StatusRequest(Request):
-    """How the run is; `whole`: all of it, from its coordinator's host."""
-
-    whole: Usual[bool, False]
+    """How the run is."""
 
 
 class WatchRequest(Request):
     """The same whenever it changes."""
-
-    whole: Usual[bool, False]
-    since_serial: Usual[Optional[Count], None]
-    until_final: Usual[bool, False]
 
 
 class LogsRequest(Request):
@@ -94,20 +88,20 @@ class RunsRequest(Record):
 class StopRequest(Request):
     """Ends tasks."""
 
-    whole: Usual[bool, False]
     tasks: Usual[Optional[Tasks], None]
+    """null: all of the run."""
     grace_s: Usual[Optional[Seconds], None]
     why: Usual[Why, []]
     by: Usual[By, ""]
-    everything: Usual[bool, False]
-    """The run is to end on other hosts as well."""
+    others_ended: Usual[bool, False]
+    """Servers need not wait: nothing else is left on any host."""
 
 
 class RestartRequest(Request):
     """Starts tasks again."""
 
-    whole: Usual[bool, False]
     tasks: Usual[Optional[Tasks], None]
+    """null: all of the run."""
     by: Usual[By, ""]
 
 
@@ -181,8 +175,8 @@ def _is_of_its_spec(request: UpRequest) -> None:
         raise Wrong.at(("spec", "host"), "the request's host, %s" % request["host"], spec["host"])
     if spec["bundle"] != request["bundle"]:
         raise Wrong.at(("spec", "bundle"), "the request's bundle, %s" % request["bundle"], spec["bundle"])
-    if spec["coordinator"] is not None and request["credentials"] is None:
-        raise Wrong.at(("credentials",), "those that a run with a coordinator needs", None)
+    if request["credentials"] is None and not is_alone(spec):
+        raise Wrong.at(("credentials",), "those that a run on several hosts needs", None)
     secrets = request["secrets"] or {}
     refuse_unfit(("secrets",), secrets, secrets.values())
     credentials = request["credentials"]

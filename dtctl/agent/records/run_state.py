@@ -25,6 +25,13 @@ class AgentProcess(Process):
     since: Usual[Epoch, 0.0]
 
 
+class How(Because):
+    """How a person asks for an end."""
+
+    by: By
+    grace_s: Usual[Optional[Seconds], None]
+
+
 class Intent(Because):
     """What is wanted of one task. Of two the one with the higher version holds."""
 
@@ -36,16 +43,11 @@ class Intent(Because):
     """What the task's count is set to when this generation begins."""
     grace_s: Usual[Optional[Seconds], None]
     by: Usual[By, ""]
+    ends_run: Usual[Optional[How], None]
+    """The whole run is to end, as a session on the task's host was asked."""
 
 
 Intents = Dict[TaskName, Intent]
-
-
-class How(Because):
-    """How a person asks for an end."""
-
-    by: By
-    grace_s: Usual[Optional[Seconds], None]
 
 
 class IntentFile(Record):
@@ -55,8 +57,6 @@ class IntentFile(Record):
     session: Usual[Optional[Process], None]
     """The session that has not yet said `keep`."""
     tasks: Intents
-    stop_run: Usual[Optional[How], None]
-    """The whole run is to end, as a session on this host was asked."""
 
 
 class Ending(Record):

@@ -132,11 +132,10 @@ class Spec(Record):
     bundle: Usual[Optional[BundleId], None]
     setup: Usual[Optional[Setup], None]
     strategy: Usual[Optional[Line], None]
-    coordinator: Usual[Optional[CoordinatorPlace], None]
-    """null: its agent keeps the tasks by its own policy alone (tests)."""
-    lead: Usual[Optional[TaskName], None]
+    coordinator: CoordinatorPlace
+    lead: TaskName
     success: Usual[SuccessRule, "lead"]
-    roster: Usual[AtMost[List[Member], MOST_TASKS], []]
+    roster: AtMost[List[Member], MOST_TASKS]
     """Every task of the run."""
     stages: Usual[AtMost[List[Stage], 1000], []]
     replaced: Usual[AtMost[Dict[Name, Name], 4096], {}]
@@ -185,8 +184,6 @@ def _is_of_one_piece(spec: Spec) -> None:
     own = [task["id"] for task in spec["tasks"]]
     if len(set(own)) < len(own):
         raise Wrong.at(("tasks",), "each task once", own)
-    if spec["coordinator"] is None:
-        return
     _check_roster(spec["roster"], spec["lead"])
     hosts = {member["task"]: member["host"] for member in spec["roster"]}
     for task in own:
@@ -204,7 +201,7 @@ def _has_its_lead(inventory: Inventory) -> None:
     _check_roster(inventory["roster"], inventory["lead"])
 
 
-def _check_roster(roster: List[Member], lead: Optional[TaskName]) -> None:
+def _check_roster(roster: List[Member], lead: TaskName) -> None:
     names = [member["task"] for member in roster]
     if len(set(names)) < len(names):
         raise Wrong.at(("roster",), "each task once", names)
@@ -226,14 +223,27 @@ class _Unfit:
         return "one with a NUL or half a character"
 
 
+def coordinates(spec: Spec) -> bool:
+    """Whether this host's agent decides for the run. It is the host of the lead, which restores and saves."""
+    return spec["coordinator"]["host"] == spec["host"]
+
+
+def is_alone(spec: Spec) -> bool:
+    """Whether no other host has a task of the run: then its coordinator hears nobody, needs neither port nor key."""
+    return all(member["host"] == spec["host"] for member in spec["roster"])
+
+
+def coordinators_port(spec: Spec) -> Optional[int]:
+    """None on the hosts that it does not listen on."""
+    return spec["coordinator"]["port"] if coordinates(spec) and not is_alone(spec) else None
+
+
 def comes_back_alone(role: Role, scope: Scope) -> bool:
     """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")
 
 
 def inventory_of(spec: Spec) -> Inventory:
-    """Of a run with a coordinator."""
-    assert spec["lead"] is not None
     return {
         "cluster": spec["cluster"],
         "run": spec["run"],

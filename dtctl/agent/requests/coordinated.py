@@ -6,10 +6,9 @@ import time
 
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
-from ..records.answers import MOST_PROCESSES
+from ..records.kinds import made
 from ..records.reasons import because, fact
-from ..records.spec import inventory_of
-from ..records.whole_run import MOST_REQUESTS, RequestBook, RunView
+from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
 from ..run import outcome, policy
 from . import runs
 from .seen import SeenRecord
@@ -19,17 +18,12 @@ if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import RestartResult, RunResult, States, StopResult, Survivor
-    from ..records.requests import RestartRequest, StopRequest, WatchRequest
-    from ..records.run_state import Entry, State
-    from ..records.spec import Spec
-    from ..records.whole_run import Contact, PostedRequest
+    from ..records.answers import Survivor
+    from ..records.run_state import Entry, How, State
+    from ..records.whole_run import Contact
 
 BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
-
-REACH_S = 5.0
-"""How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
 
 AWAY_S = 30.0
 """A decided run counts as over although a host has not been heard for this long."""
@@ -37,29 +31,26 @@ AWAY_S = 30.0
 SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
 
-ANSWER_S = 10.0
-"""A coordinator that has not looked at its requests by then is frozen, or hangs on a disk."""
-
-END_LIMIT_S = 15.0
-RESTART_LIMIT_S = 60.0
-
 
 class WholeRun:
-    """All tasks of a run, as its coordinator knows them. Raises Refused on a host that does not coordinate it."""
+    """All tasks of a run, as its coordinator knows them: a Part, on the host that coordinates the run.
+
+    `look` raises Refused where no coordinator answers.
+    """
+
+    away: Optional[Refused] = None
+    answer_s = 10.0
+    """A coordinator that has not looked at its requests by then is frozen, or hangs on a disk."""
 
     def __init__(self, talk: Conversation, run: runs.Run) -> None:
-        self.id = run.id
-        self.grace_s = run.spec["grace_s"]
         self.hosts = {member["task"]: member["host"] for member in run.spec["roster"]}
+        self.view: Optional[RunView] = None
         self._talk = talk
         self._run = run
         self._seen = SeenRecord(run.files.path("cluster.json"), RunView)
         self._problem = ""
-        if not coordinates(run):
-            raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
-        self.inventory = inventory_of(run.spec)
 
-    def view(self) -> RunView:
+    def look(self) -> RunView:
         """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
@@ -85,41 +76,51 @@ class WholeRun:
             self._problem = str(problem)
             return None
         self._problem = ""
+        self.view = found or self.view
         return found
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:
-        """The ids that are named, in the order of the roster; None means all. Refuses those that are not there."""
-        unknown = [task for task in named or [] if task not in self.hosts]
-        if unknown:
-            raise Refused("bad_request", "%s: no such task in run %s" % (", ".join(unknown[:10]), self.id))
         return [task for task in self.hosts if named is None or task in named]
 
-    def entry(self, view: RunView, task: str) -> Optional[Entry]:
-        """The task as its agent last told it; None when its host has never been heard."""
-        state = self._contact(view, task)["state"]
+    def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
+        """Which of them ends when is the coordinator's to decide."""
+        return self.tasks(named)
+
+    def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
+        return bool(tasks)
+
+    def entry(self, task: str) -> Optional[Entry]:
+        state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 
-    def _contact(self, view: RunView, task: str) -> Contact:
-        return view["hosts"].get(self.hosts[task]) or _NONE_YET
+    def generation(self, task: str) -> Optional[int]:
+        assert self.view is not None
+        intent = self.view["intents"].get(task)
+        return intent["generation"] if intent is not None else None
 
-    def has_ended(self, view: RunView, task: str) -> bool:
-        entry = self.entry(view, task)
-        return entry is not None and entry["state"] in policy.FINAL
+    def unreached(self, tasks: List[str]) -> List[str]:
+        """Hosts of these tasks that the coordinator has no contact with."""
+        return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
 
-    def is_over(self, view: RunView, now: float) -> bool:
-        """Nothing runs any more, but for tasks of hosts that have been away for long: those end when they are back."""
-        contacts = view["hosts"].values()
-        decided = view["condition"]["type"] in outcome.DECIDED
-        return decided and not any(
-            (contact["connected"] or now - (contact["heard"] or 0) < AWAY_S) and not _all_final(contact["state"])
-            for contact in contacts
+    def refuse_restart(self) -> None:
+        assert self.view is not None
+        if self.view["condition"]["type"] in outcome.DECIDED:
+            what = "%(type)s, %(reason)s" % self.view["condition"]
+            raise Refused("run_ended", "run %s has ended: %s" % (self._run.id, what), hint=_NEW_RUN)
+
+    def missing(self) -> str:
+        assert self.view is not None
+        return self.view["missing"] or ""
+
+    def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
+        return self._post(made(PostedRequest, serial=0, kind="stop", tasks=named, **how))
+
+    def post_restart(self, tasks: List[str], by: str) -> int:
+        return self._post(
+            made(PostedRequest, serial=0, kind="restart", tasks=tasks, by=by, **because([fact("restart")]))
         )
 
-    def unreached(self, view: RunView, tasks: List[str]) -> List[str]:
-        """Hosts of these tasks that the coordinator has no contact with."""
-        return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(view, task)["connected"]))
-
-    def post(self, request: PostedRequest) -> int:
+    def _post(self, request: PostedRequest) -> int:
         """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""
         files = self._run.files
         path = files.path("requests.json")
@@ -137,15 +138,39 @@ class WholeRun:
         self._run.supervise()
         return request["serial"]
 
-    def until(self, done: Callable[[RunView], bool], limit_s: float) -> bool:
+    def has_taken(self, serial: int) -> bool:
+        """Before a request is taken the intents are still the old ones."""
+        return self.view is not None and self.view["request_serial"] >= serial
+
+    def longest_end_s(self, grace_s: float) -> float:
+        return 2 * grace_s  # servers end after the others
+
+    def survivors(self, tasks: List[str]) -> List[Survivor]:
+        """What is left here; of hosts that are heard what they tell of, and what has not ended in time."""
+        here = self._run.spec["host"]
+        found = self._run.survivors([task for task in tasks if self.hosts[task] == here])
+        for task in tasks:
+            entry = self.entry(task)
+            if entry is None or self.hosts[task] == here:
+                continue
+            found += [{"task": task, "pid": one["pid"], "command": one["command"]} for one in entry["left"]]
+            silent = entry["state"] in policy.FINAL or not self._contact(task)["connected"]
+            if entry["pid"] is not None and not silent and not entry["left"]:
+                found.append({"task": task, "pid": entry["pid"], "command": "(not ended in time)"})
+        return found
+
+    def until(self, done: Callable[[], bool], limit_s: float) -> bool:
         """Whether cluster.json came to be so in time. A coordinator that is killed is replaced. Raises as `pause`."""
 
         def look() -> bool:
             self._run.keep_supervised()
-            view = self.peek()
-            return view is not None and done(view)
+            return self.peek() is not None and done()
 
         return self._talk.wait(look, limit_s)
+
+    def _contact(self, task: str) -> Contact:
+        assert self.view is not None
+        return self.view["hosts"].get(self.hosts[task]) or _NONE_YET
 
 
 def _book(path: str) -> RequestBook:
@@ -161,143 +186,17 @@ def _book(path: str) -> RequestBook:
 _NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "state": None}
 """What the coordinator has of a host that it does not tell of."""
 
-
-def leads(spec: Spec) -> bool:
-    """Whether the lead task, which restores and saves, is on this host, and with it the coordinator."""
-    return coordinators_port(spec) is not None
+_NEW_RUN = "dtctl up    starts a new one"
 
 
-def coordinators_port(spec: Spec) -> Optional[int]:
-    """None on the hosts that it does not listen on."""
-    coordinator = spec["coordinator"]
-    return coordinator["port"] if coordinator is not None and coordinator["host"] == spec["host"] else None
-
-
-def coordinates(run: runs.Run) -> bool:
-    """Whether this host's supervisor decides for the run."""
-    return leads(run.spec)
+def is_over(view: RunView, now: float) -> bool:
+    """Whether nothing runs any more, except tasks of hosts that have been away for long: those end on their return."""
+    decided = view["condition"]["type"] in outcome.DECIDED
+    return decided and not any(
+        (contact["connected"] or now - (contact["heard"] or 0) < AWAY_S) and not _all_final(contact["state"])
+        for contact in view["hosts"].values()
+    )
 
 
 def _all_final(state: Optional[State]) -> bool:
     return state is not None and all(entry["state"] in policy.FINAL for entry in state["tasks"].values())
-
-
-def watch(talk: Conversation, request: WatchRequest) -> RunResult:
-    """Sends cluster.json whenever it has changed; with `until_final` it ends when there is nothing to wait for."""
-    whole = WholeRun(talk, runs.need(talk, request))
-    sent = request["since_serial"] or 0
-
-    def look(view: RunView) -> bool:
-        nonlocal sent
-        if view["serial"] > sent:
-            sent = view["serial"]
-            states: States = {"run": whole.id, "state": None, "coordination": view}
-            talk.send("states", states)
-        return request["until_final"] and whole.is_over(view, time.time())
-
-    whole.view()
-    whole.until(look, float("inf"))
-    return {"run": whole.id}
-
-
-def stop(talk: Conversation, request: StopRequest) -> StopResult:
-    """Returns when the tasks have ended on every host that the coordinator reaches, or it is clear that some do not."""
-    whole = WholeRun(talk, runs.need(talk, request))
-    tasks = whole.tasks(request["tasks"])
-    before = whole.view()
-    to_stop = [task for task in tasks if not whole.has_ended(before, task)]
-    if to_stop:
-        serial = whole.post(
-            {
-                "serial": 0,
-                "kind": "stop",
-                "tasks": request["tasks"],
-                "grace_s": request["grace_s"],
-                "by": request["by"],
-                **because(request["why"] or [fact("stopped")]),
-            }
-        )
-        patience = time.monotonic() + REACH_S
-        grace = whole.grace_s if request["grace_s"] is None else request["grace_s"]
-
-        def ended(view: RunView) -> bool:
-            open_ = [task for task in to_stop if not whole.has_ended(view, task)]
-            away = whole.unreached(view, open_)
-            waiting = [task for task in open_ if whole.hosts[task] not in away]
-            return view["request_serial"] >= serial and not waiting and not (away and time.monotonic() < patience)
-
-        if not whole.until(lambda view: view["request_serial"] >= serial, ANSWER_S):
-            raise Refused("not_answering", "the coordinator has not taken the request within %.0f s" % ANSWER_S)
-        whole.until(ended, 2 * grace + END_LIMIT_S)  # ps tasks end after the others
-    return _stopped(whole, tasks, to_stop)
-
-
-def _stopped(whole: WholeRun, tasks: List[str], to_stop: List[str]) -> StopResult:
-    after = whole.view()
-    open_ = [task for task in tasks if not whole.has_ended(after, task)]
-    entries = {task: entry for task in tasks for entry in [whole.entry(after, task)] if entry is not None}
-    stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
-    unreached = whole.unreached(after, open_)
-    survivors: List[Survivor] = []
-    for task, entry in entries.items():
-        survivors += [{"task": task, "pid": one["pid"], "command": one["command"]} for one in entry["left"]]
-        silent = task not in open_ or whole.hosts[task] in unreached
-        if entry["pid"] is not None and not silent and not entry["left"]:
-            survivors.append({"task": task, "pid": entry["pid"], "command": "(not ended in time)"})
-    return {
-        "run": whole.id,
-        "stopped": stopped,
-        "already": [task for task in tasks if task not in stopped and task not in open_],
-        "survivors": survivors[:MOST_PROCESSES],
-        "omitted": max(0, len(survivors) - MOST_PROCESSES),
-        "unreached": unreached,
-        "coordination": after,
-        "inventory": whole.inventory,
-    }
-
-
-def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
-    """Returns when the tasks have new attempts; those of hosts that are away get theirs when they are back."""
-    whole = WholeRun(talk, runs.need(talk, request))
-    tasks = whole.tasks(request["tasks"])
-    before = whole.view()
-    if before["condition"]["type"] in outcome.DECIDED:
-        what = "%(type)s, %(reason)s" % before["condition"]
-        raise Refused("run_ended", "run %s has ended: %s" % (whole.id, what), hint="dtctl up    starts a new one")
-    serial = whole.post(
-        {
-            "serial": 0,
-            "kind": "restart",
-            "tasks": tasks,
-            "grace_s": None,
-            "by": request["by"],
-            **because([fact("restart")]),
-        }
-    )
-
-    def begun(view: RunView, task: str) -> bool:
-        entry, intent = whole.entry(view, task), view["intents"].get(task)
-        if entry is None or intent is None or entry["generation"] < intent["generation"]:
-            return False
-        return entry["state"] not in ("pending", "starting")
-
-    def all_begun(view: RunView) -> bool:
-        open_ = [task for task in tasks if not begun(view, task)]
-        away = whole.unreached(view, open_)
-        # before the request is taken the intents are still the old ones
-        return view["request_serial"] >= serial and all(whole.hosts[task] in away for task in open_)
-
-    in_time = whole.until(all_begun, whole.grace_s + RESTART_LIMIT_S)
-    after = whole.view()
-    unreached = whole.unreached(after, [task for task in tasks if not begun(after, task)])
-    if not in_time:
-        why = after["missing"] or "it goes on trying"
-        raise Refused("internal", "the tasks have not started again yet", why, "dtctl status    shows how far it is")
-    here = [task for task in tasks if whole.hosts[task] not in unreached]
-    return {
-        "run": whole.id,
-        "tasks": {task: entry for task in here for entry in [whole.entry(after, task)] if entry is not None},
-        "unreached": unreached,
-        "coordination": after,
-        "inventory": whole.inventory,
-    }

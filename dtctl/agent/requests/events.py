@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ..host import files
+from ..host.errors import Refused
 from ..records import json_text
 from ..records.kinds import Wrong, checked
+from ..records.spec import coordinates
 from ..records.whole_run import Event, StoryLine
 from ..run.runfiles import RunRemoved
-from . import coordinated, runs
+from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ def events(talk: Conversation, request: EventsRequest) -> EventsResult:
     With `follow` it continues until the run has ended.
     """
     run = runs.need(talk, request)
-    if request["whole"]:
-        coordinated.WholeRun(talk, run)  # refuses where this is not the whole story
+    if request["whole"] and not coordinates(run.spec):
+        raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
     teller = _Teller(talk, run, request["from"] or 0)
 
     def look() -> bool:
@@ -46,7 +48,7 @@ class _Teller:
     """Sends lines as they come."""
 
     def __init__(self, talk: Conversation, run: runs.Run, begin: int) -> None:
-        whole = coordinated.coordinates(run)
+        whole = coordinates(run.spec)
         path = run.files.path("history.jsonl" if whole else "events.jsonl")
         if begin < 0:
             begin = max(0, begin + sum(1 for _ in Lines(path).new()))

@@ -18,7 +18,7 @@ from ..host import locks, paths, programs
 from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
 from ..records.words import brief
 from ..survival import reboot
-from . import damaged_runs, old_runs, orphans, runs, stop
+from . import cluster_lock, damaged_runs, old_runs, orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class _Sweep:
         return remove() if run.cluster is None else self._locked(run.cluster, run.host, remove)
 
     def _locked(self, cluster: str, host: str, remove: Callable[[], bool]) -> bool:
-        lock = stop.try_cluster_lock(paths.cluster_directory(self._talk.root, cluster, host))
+        lock = cluster_lock.try_hold(paths.cluster_directory(self._talk.root, cluster, host))
         if lock is None:
             return False  # a controller is at work on that cluster, and will see to it
         try:

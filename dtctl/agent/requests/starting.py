@@ -6,7 +6,7 @@ import time
 
 from ..host import paths, ports
 from ..host.errors import Refused
-from . import coordinated
+from ..records.spec import coordinators_port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ MARGIN_S = 60.0
 
 TELL_S = 1.0
 
-_HELD = ("pending", "starting")
-
 
 def refuse_taken_ports(spec: Spec) -> None:
     """Binds the port of each task, and on the coordinator's host that of the coordinator."""
     wanted = [(task["id"], task["port"]) for task in spec["tasks"]]
     taken = [(task, port) for task, port in wanted if port is not None and ports.taken(port)]
-    led = coordinated.coordinators_port(spec)
+    led = coordinators_port(spec)
     named = ["port %s" % ", ".join(str(port) for _, port in taken)] if taken else []
     lines = ["port %d of %s is held by %s" % (port, task, ports.holder(port)) for task, port in taken]
     hint = ""
@@ -44,7 +42,7 @@ def refuse_taken_ports(spec: Spec) -> None:
 
 
 def wait(talk: Conversation, run: Run) -> State:
-    """The state in which every task has begun, or has failed to. Tells the controller what is awaited.
+    """The state in which every task has begun, or has failed to. Tells the controller what the start is waiting for.
 
     Raises as Conversation.pause, and Refused when the time is over.
     """
@@ -66,9 +64,7 @@ def wait(talk: Conversation, run: Run) -> State:
 def has_begun(state: State, spec: Spec) -> bool:
     """No task is still to start. Those that the coordinator holds count no more once another here has failed."""
     states = [task["state"] for task in state["tasks"].values()]
-    if "failed" in states and spec["coordinator"] is not None:
-        return "starting" not in states
-    return not any(name in _HELD for name in states)
+    return "starting" not in states and ("failed" in states or "pending" not in states)
 
 
 def standing(state: State, spec: Spec) -> Dict[str, Doing]:

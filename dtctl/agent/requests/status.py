@@ -6,11 +6,11 @@ import time
 
 from ..host import paths
 from ..records.answers import MOST_DAMAGED, MOST_RUNS
-from ..records.spec import inventory_of
+from ..records.spec import coordinates, inventory_of
 from ..records.words import brief
-from ..run import environment, policy
+from ..run import environment
 from ..run.runfiles import RunRemoved
-from . import coordinated, damaged_runs, runs
+from . import coordinated, damaged_runs, part, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,16 +27,17 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
     if run is None:
         return _none(runs.current(talk.root, request["cluster"], request["host"])[1])
     run.keep_supervised()
-    as_a_whole = request["whole"] and coordinated.coordinates(run)
+    of = part.reached(talk, run)
     return {
         "run": run.id,
         "time": time.time(),
         "problem": None,
         "agent_alive": run.supervised(),
-        "inventory": inventory_of(run.spec) if run.spec["coordinator"] is not None else None,
+        "inventory": inventory_of(run.spec),
         "state": run.state(),
-        "intents": {} if as_a_whole else _intents(run),
-        "coordination": coordinated.WholeRun(talk, run).view() if as_a_whole else None,
+        "intents": _intents(run),
+        "coordination": of.view,
+        "away": part.told(of.away),
         "checkpoints": _checkpoints(talk, run),
     }
 
@@ -59,6 +60,7 @@ def _none(problem: str) -> StatusResult:
         "state": None,
         "intents": {},
         "coordination": None,
+        "away": None,
         "checkpoints": [],
     }
 
@@ -72,20 +74,24 @@ def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
-    """Sends the state whenever it has changed; with `until_final` it ends when every task is final."""
-    if request["whole"]:
-        return coordinated.watch(talk, request)
+    """Sends what is known here whenever it has changed: this host's state, and what its coordinator tells of the run.
+
+    Ends when nothing more will happen as far as this host knows.
+    """
     run = runs.need(talk, request)
-    sent = request["since_serial"] or 0
+    whole = coordinated.WholeRun(talk, run) if coordinates(run.spec) else None
     run.keep_supervised()
+    sent = (0, 0)
 
     def look(state: State) -> bool:
         nonlocal sent
-        if state["serial"] > sent:
-            sent = state["serial"]
-            states: States = {"run": run.id, "state": state, "coordination": None}
+        view = whole.peek() if whole is not None else None
+        serials = (state["serial"], view["serial"] if view is not None else sent[1])
+        if serials != sent:
+            sent = serials
+            states: States = {"run": run.id, "state": state, "coordination": view}
             talk.send("states", states)
-        return request["until_final"] and all(task["state"] in policy.FINAL for task in state["tasks"].values())
+        return view is not None and coordinated.is_over(view, time.time()) if whole is not None else state["finished"]
 
     run.until(look, float("inf"))
     return {"run": run.id}

@@ -13,11 +13,12 @@ from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_RUNS
 from ..records.reasons import because, fact
+from ..records.spec import coordinates, coordinators_port
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import logind, reboot
-from . import coordinated, old_runs, runs, setup, starting, stop
+from . import cluster_lock, old_runs, runs, setup, starting, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _END_LIMIT_S = 1.0
 
 def up(talk: Conversation, request: UpRequest) -> UpResult:
     spec = request["spec"]
-    lock = stop.hold_cluster(talk, spec["cluster"], spec["host"], spec["controller"])
+    lock = cluster_lock.hold(talk, spec["cluster"], spec["host"], spec["controller"])
     try:
         current = runs.find(talk, spec["cluster"], spec["host"], None)
         old = current if current is not None and current.live() else None
@@ -142,7 +143,7 @@ def _prepare(talk: Conversation, spec: Spec) -> Reports:
     setup.make_directories(spec, marks)
     setup.run_setup(talk, spec, code, marks)
     setup.look_for(marks.words(spec["brought_along"]))
-    if not coordinated.leads(spec):
+    if not coordinates(spec):
         return []
     with talk.at("checkpoints"):
         return reading.report(marks.words(spec["checkpoint_dirs"]))
@@ -159,10 +160,10 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
 
     The coordinator of the run that was just stopped gets time to tell the others. Returns unfinished runs.
     """
-    port = coordinated.coordinators_port(spec)
+    port = coordinators_port(spec)
     ended = []
     for run in runs.every(talk, spec["cluster"]) if port is not None else ():
-        has_port = coordinated.coordinators_port(run.spec) == port
+        has_port = coordinators_port(run.spec) == port
         if has_port and run.spec["host"] == spec["host"] and _waits(run):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)

@@ -164,9 +164,8 @@ class RunFiles:
 
 
 def first_intents(spec: Spec, session: Optional[Process]) -> IntentFile:
-    """intent.json of a new run: with a coordinator, nothing starts before it says so."""
-    want = "run" if spec["coordinator"] is None else "hold"
-    return made(IntentFile, serial=1, session=session, tasks={task["id"]: {"want": want} for task in spec["tasks"]})
+    """intent.json of a new run: nothing starts before the coordinator says so."""
+    return made(IntentFile, serial=1, session=session, tasks={task["id"]: {"want": "hold"} for task in spec["tasks"]})
 
 
 def first_state(spec: Spec, wall: float) -> State:

@@ -45,15 +45,14 @@ def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None])
     return rebuilt
 
 
-def intents(spec: Spec, state: State) -> IntentFile:
+def intents(state: State) -> IntentFile:
     """What may have been wanted of the tasks, so that they go on as they are. Any order of the coordinator holds."""
-    tasks = {task: _going_on(spec, entry) for task, entry in state["tasks"].items()}
+    tasks = {task: _going_on(entry) for task, entry in state["tasks"].items()}
     return made(IntentFile, serial=state["intent_serial"], tasks=tasks)
 
 
-def _going_on(spec: Spec, entry: Entry) -> Intent:
-    held = spec["coordinator"] is not None and entry["state"] == "pending"
-    want = "hold" if held else "run"
+def _going_on(entry: Entry) -> Intent:
+    want = "hold" if entry["state"] == "pending" else "run"
     return made(Intent, want=want, generation=entry["generation"], version=0, restarts=entry["restarts"])
 
 

@@ -8,6 +8,7 @@ import select
 import time
 from contextlib import suppress
 
+from ..coordinate.role import take_role
 from ..host import fifo, log, paths, processes
 from ..records.reasons import because, fact, said
 from ..run import intents
@@ -18,7 +19,7 @@ from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional
+    from typing import Callable, Dict, List
 
     from ..coordinate.role import Role
     from ..records.reasons import Because
@@ -46,7 +47,7 @@ class Supervisor:
         now, wall = time.monotonic(), time.time()
         damage: List[str] = []
         self.state = rebuilding.state(files, self._spec, wall, damage.append)
-        self._intent = intents.Followed(files, rebuilding.intents(self._spec, self.state), damage.append)
+        self._intent = intents.Followed(files, rebuilding.intents(self.state), damage.append)
         self._was_finished = self.state["finished"]
         self.state.update({"agent": {**processes.myself(), "since": wall}, "finished": False})
         self._around = Surroundings(
@@ -63,7 +64,7 @@ class Supervisor:
         for text in damage:
             self._tell_damage(text)
         self._intent.told = self._tell_damage
-        self._part = self._take_part(now)
+        self._role = take_role(self._files, self._spec, now)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
         """Returns when every task is final, and nobody else needs this host's agent."""
@@ -73,22 +74,13 @@ class Supervisor:
             now, wall = time.monotonic(), time.time()
             self._step_tasks(now, wall)
             self._publish(now)
-            if self._part is not None:
-                self._save()  # what others are told is on the disk
-                if self._has_new_orders(self._part, now, wall):
-                    continue
+            self._save()  # what others are told is on the disk
+            if self._has_new_orders(now, wall):
+                continue
             if self._over() and self._finish():
                 return
             self._save()
             self._wait()
-
-    def _take_part(self, now: float) -> Optional[Role]:
-        """None for a run without a coordinator."""
-        if self._spec["coordinator"] is None:
-            return None
-        from ..coordinate.role import take_role
-
-        return take_role(self._files, self._spec, now)
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()
@@ -105,10 +97,10 @@ class Supervisor:
                 log.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
         self._files.events.write_waiting()
 
-    def _has_new_orders(self, part: Role, now: float, wall: float) -> bool:
+    def _has_new_orders(self, now: float, wall: float) -> bool:
         """Tells the coordinator what is new here, and takes its orders."""
-        orders = part.step(now, wall, self.state, self._intent)
-        self._around.mending = part.mending
+        orders = self._role.step(now, wall, self.state, self._intent)
+        self._around.mending = self._role.mending
         return orders is not None and self._intent.take(orders)
 
     def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
@@ -137,10 +129,10 @@ class Supervisor:
     def _over(self) -> bool:
         if not all(task.final for task in self._tasks):
             return False
-        if self._part is None or self._part.over or self._intent.lost_session:
+        if self._role.over or self._intent.lost_session:
             return True
         wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
-        return wants <= {"stop"} and not self._part.connected and not self._awaits_coordinator()
+        return wants <= {"stop"} and not self._role.connected and not self._awaits_coordinator()
 
     def _awaits_coordinator(self) -> bool:
         """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
@@ -165,8 +157,7 @@ class Supervisor:
                 self.state["finished"] = False
                 return False
             os.close(self._wake)
-        if self._part is not None:
-            self._part.close()
+        self._role.close()
         return True
 
     def _publish(self, now: float) -> None:
@@ -192,11 +183,10 @@ class Supervisor:
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks)]
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
-        if self._part is not None:
-            due = self._part.due(now)
-            times += [due] if due is not None else []
-            for descriptor, events in _events(self._part).items():
-                waiting.register(descriptor, events)
+        due = self._role.due(now)
+        times += [due] if due is not None else []
+        for descriptor, events in _events(self._role).items():
+            waiting.register(descriptor, events)
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wake, 65536)
@@ -206,9 +196,9 @@ def _given_up(intent: Intent) -> Intent:
     return {**intent, "want": "stop", "grace_s": 0.0, **because([fact("session_lost")])}
 
 
-def _events(part: Role) -> Dict[int, int]:
+def _events(role: Role) -> Dict[int, int]:
     """What to wait for on each of its descriptors."""
-    readers, writers = part.register()
+    readers, writers = role.register()
     wanted = dict.fromkeys(readers, select.POLLIN)
     for descriptor in writers:
         wanted[descriptor] = wanted.get(descriptor, 0) | select.POLLOUT

@@ -10,8 +10,8 @@ import typer
 
 from dtctl.cli.durations import seconds_ago
 from dtctl.cli.exits import exit_for
-from dtctl.cli.following import chosen, finish, watch
 from dtctl.cli.options import Raw, Scope, Tasks, on_run
+from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import UsageError
 
 

@@ -8,8 +8,8 @@ import typer
 
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.exits import exit_for
-from dtctl.cli.following import chosen
 from dtctl.cli.options import Scope, on_run
+from dtctl.cli.watching import chosen
 
 
 @on_run

@@ -28,6 +28,7 @@ def ssh(
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")
     host = record.hosts[hosts[0]]
     if host.is_local:
+        command = command[1:] if command and command[0] == "--" else command  # as ssh takes it
         argv = command or [os.environ.get("SHELL", "/bin/sh")]
     elif host.reach.transport == "ssh":
         argv = [*ssh_command(host, ssh_config=scope.ssh_config), *(command or [])]

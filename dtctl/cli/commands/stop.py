@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.durations import seconds
-from dtctl.cli.following import chosen
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
+from dtctl.cli.watching import chosen
 from dtctl.errors import ExitCode
 
 Grace = Annotated[

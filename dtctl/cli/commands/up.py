@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.following import follow_to_the_end
 from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
+from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.durations import seconds
-from dtctl.cli.following import finish, watch
 from dtctl.cli.options import Scope, on_run
+from dtctl.cli.watching import finish, watch
 
 
 @on_run

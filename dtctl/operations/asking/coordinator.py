@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.operations.asking.conversation import Request
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
-R = TypeVar("R")
+Answer = StatusResult | StopResult | RestartResult
+R = TypeVar("R", StatusResult, StopResult, RestartResult)
 
 _NOT_THERE = {
     "no_run": "has no run",
@@ -24,7 +26,9 @@ _NOT_THERE = {
 class CoordinatorAway(DtctlError):
     """The coordinator cannot be asked; every host may still be asked for itself."""
 
-    def __init__(self, host: str, cause: DtctlError, known: RunRecord | None = None) -> None:
+    def __init__(
+        self, host: str, cause: DtctlError, known: RunRecord | None = None, own: Mapping[str, Answer] | None = None
+    ) -> None:
         code = cause.code if isinstance(cause, AgentError) else ""
         super().__init__(
             f"the coordinator's host {host} {_NOT_THERE.get(code, 'cannot be reached')}",
@@ -36,6 +40,8 @@ class CoordinatorAway(DtctlError):
         self.cause = cause
         self.known = known
         """The run as other hosts know it."""
+        self.own: Mapping[str, Any] = own or {}
+        """What hosts have answered, each for its own part of the run: that is done, or told."""
 
     @property
     def unreachable(self) -> Mapping[str, DtctlError]:
@@ -50,14 +56,28 @@ class CoordinatorAway(DtctlError):
 
 def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R]) -> R:
     """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
+    host = record.coordinator
     try:
-        session = transport.open(record.way_to(record.coordinator))
+        session = transport.open(record.way_to(host))
         try:
-            return wanted.put(record, session)
+            answer = wanted.put(record, session)
         finally:
             session.close()
     except DtctlError as error:
-        raise away(record.coordinator, error) from error
+        raise away(host, error) from error
+    if answer["coordination"] is None:
+        raise CoordinatorAway(host, why_alone(host, answer), own={host: answer})
+    return answer
+
+
+def why_alone(host: str, answer: Answer) -> AgentError:
+    """Why a host has answered for its own part of the run alone."""
+    why = answer["away"]
+    if why is not None:
+        return AgentError(why["code"], why["summary"], detail=why["detail"], hint=why["hint"], host=host)
+    if answer["run"] is None:
+        return AgentError("no_run", f"there is no run of the cluster on {host}", host=host)
+    return AgentError("not_coordinator", f"{host} does not coordinate run {answer['run']}", host=host)
 
 
 def away(host: str, error: DtctlError) -> DtctlError:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
 
-from dtctl.agent.records.answers import StatusResult, Survivor
+from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
 from dtctl.agent.records.kinds import Wrong
 from dtctl.agent.records.run_state import State
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
+from dtctl.model import Host
+from dtctl.operations.memory.record import RunRecord
 
 
 def wrong(field: str, expected: str, found: object) -> Wrong:
@@ -64,6 +66,24 @@ def check_status(cluster: str, asked: str | None, host: str, answer: StatusResul
     if answer["coordination"] is not None:
         check_coordinator(host, inventory)
         check_view(answer["coordination"], run, tasks_of(inventory))
+
+
+def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult) -> Collection[str]:
+    """The tasks that a host may speak of when it was asked to act: all of the run's as its coordinator, or its own."""
+    run, inventory = answer["run"], answer["inventory"]
+    check_run(record.cluster, record.run, run)
+    check_inventory(inventory, record.cluster, run)
+    tasks = tasks_of(inventory)
+    for name in answer["unreached"]:
+        if name not in tasks:
+            raise wrong("unreached", "hosts of the run", name)
+    if answer["coordination"] is not None:
+        check_coordinator(host.name, inventory)
+        return [task for named in tasks.values() for task in named]
+    own = tasks.get(host.name, ())
+    if record.run is not None:
+        check_tasks("inventory.roster", own, record.names_on(host.name))
+    return own
 
 
 def check_coordinator(host: str, inventory: Inventory) -> None:

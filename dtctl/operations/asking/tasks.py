@@ -47,7 +47,7 @@ class TaskStatus:
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
-        """As its agent tells it."""
+        """From what its agent tells."""
         end = entry["exit"]
         return cls(
             id=task,

@@ -34,8 +34,6 @@ class RunRecord:
     """Task -> host, in the order of the file."""
     lead: TaskId
     success: SuccessRule
-    servers: frozenset[TaskId] = frozenset()
-    """Tasks that others need up to their last step."""
     created: float = 0.0
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
@@ -99,7 +97,6 @@ class RunRecord:
             roster=roster,
             lead=TaskId.parse(inventory["lead"]),
             success=inventory["success"],
-            servers=frozenset(TaskId.parse(member["task"]) for member in inventory["roster"] if member["serves"]),
             created=inventory["created"],
             replaced=inventory["replaced"],
         )
@@ -125,7 +122,6 @@ class RunRecord:
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
             "success": self.success,
-            "servers": sorted(map(str, self.servers)),
             "created": self.created,
             "replaced": dict(self.replaced),
             "others": [_told(host) for host in self.others.values()],
@@ -145,7 +141,6 @@ class RunRecord:
             roster={TaskId.parse(task): host for task, host in data["roster"]},
             lead=TaskId.parse(data["lead"]),
             success=cast("SuccessRule", data["success"]),
-            servers=frozenset(map(TaskId.parse, data["servers"])),
             created=data["created"],
             replaced=data["replaced"],
             others={host.name: host for host in others},
@@ -164,7 +159,6 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
         roster={task.id: task.host for task in plan.tasks},
         lead=plan.lead,
         success=plan.success,
-        servers=frozenset(task.id for task in plan.tasks if task.serves),
         created=created,
         others={name: host for name, host in hosts.items() if name not in plan.hosts},
         grace_s=plan.cluster.grace_s,

@@ -58,14 +58,15 @@ def prepare_launch(
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
+    record = record_of(plan, run, created)
     return Start(
         plan=plan,
-        record=record_of(plan, run, created),
+        record=record,
         bundle=bundle,
         digest=said,
         controller=controller_name(),
         secrets=found,
-        authority=Authority(run),
+        authority=Authority(run) if len(record.hosts) > 1 else None,
         replace=replace,
     )
 

@@ -112,9 +112,12 @@ class Cluster:
 
     def stop(self, *names: str) -> None:
         """As a controller does that does not reach the coordinator."""
-        for name in names:
-            how = {"grace_s": 2, "why": [{"kind": "stopped_by", "by": "ada"}], "by": "ada@laptop"}
-            self.hosts[name].ask("stop", tasks=None, everything=True, **how)
+        how = {"tasks": None, "grace_s": 2, "why": [{"kind": "stopped_by", "by": "ada"}], "by": "ada@laptop"}
+        answers = {name: self.hosts[name].ask("stop", **how) for name in names}
+        waiting = [name for name, answer in answers.items() if answer["waiting"]]
+        assert waiting == [PLACES[task] for task in PLACES if task.startswith("ps") and PLACES[task] in names]
+        for name in waiting:
+            self.hosts[name].ask("stop", others_ended=True, **how)
 
     def all_ended(self) -> bool:
         return not any(host.processes() for host in self.hosts.values())

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.records.answers import StopResult
+from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.requests import RestartRequest, StopRequest, WatchRequest
-from dtctl.agent.records.run_state import Entry, State
+from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView
-from dtctl.agent.requests import coordinated, runs
+from dtctl.agent.requests import coordinated, part, restart, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.test_records import LED
 
@@ -103,6 +103,22 @@ class Run:
     def finished(self) -> bool:
         return False
 
+    def state(self) -> State:
+        return made(State, run="r-1", host="a", tasks={})
+
+    def survivors(self, tasks: list[str]) -> list[Survivor]:
+        return []
+
+    def change(self, change: Callable[[IntentFile], None]) -> int:
+        change(made(IntentFile, serial=0, tasks={}))
+        return 0
+
+    def until(self, done: Callable[[State], bool], limit_s: float) -> State | None:
+        deadline = time.monotonic() + min(limit_s, 10.0)
+        while not done(self.state()) and time.monotonic() < deadline:
+            self.keep_supervised()
+        return self.state() if done(self.state()) else None
+
 
 class Talk:
     """A conversation that nobody breaks off."""
@@ -126,16 +142,16 @@ class Talk:
 def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     made = Coordinator(tmp_path)
     monkeypatch.setattr(runs, "need", lambda talk, request: Run(tmp_path, made))
-    monkeypatch.setattr(coordinated, "REACH_S", 0.2)
-    monkeypatch.setattr(coordinated, "END_LIMIT_S", 2.0)
-    monkeypatch.setattr(coordinated, "ANSWER_S", 0.5)
+    monkeypatch.setattr(stop, "REACH_S", 0.2)
+    monkeypatch.setattr(stop, "END_LIMIT_S", 2.0)
+    monkeypatch.setattr(coordinated.WholeRun, "answer_s", 0.5)
     return made
 
 
 REQUESTS: dict[Any, tuple[str, Any]] = {
-    coordinated.stop: ("stop", StopRequest),
-    coordinated.restart: ("restart", RestartRequest),
-    coordinated.watch: ("watch", WatchRequest),
+    stop.stop: ("stop", StopRequest),
+    restart.restart: ("restart", RestartRequest),
+    status.watch: ("watch", WatchRequest),
 }
 
 
@@ -157,7 +173,7 @@ def obeys(coordinator: Coordinator) -> None:
 def test_stop_waits_until_every_task_has_ended(coordinator: Coordinator) -> None:
     coordinator.does = obeys
     coordinator.set("worker:1", state="succeeded")
-    answer = ask(coordinated.stop, tasks=None, by="me", reason="stopped by me")
+    answer = ask(stop.stop, tasks=None, by="me", reason="stopped by me")
     assert (answer["stopped"], answer["already"]) == (["ps:0", "worker:0"], ["worker:1"])
     assert (answer["survivors"], answer["unreached"]) == ([], [])
     (request,) = coordinator.requests()
@@ -167,7 +183,7 @@ def test_stop_waits_until_every_task_has_ended(coordinator: Coordinator) -> None
 def test_stop_of_what_has_ended_asks_for_nothing(coordinator: Coordinator) -> None:
     for task in TASKS:
         coordinator.set(task, state="stopped")
-    answer = ask(coordinated.stop, tasks=None)
+    answer = ask(stop.stop, tasks=None)
     assert (answer["stopped"], answer["already"]) == ([], list(TASKS))
     assert coordinator.requests() == []
 
@@ -175,7 +191,7 @@ def test_stop_of_what_has_ended_asks_for_nothing(coordinator: Coordinator) -> No
 def test_stop_names_hosts_that_are_away(coordinator: Coordinator) -> None:
     coordinator.does = obeys
     coordinator.cut("c", heard=time.time())
-    answer = ask(coordinated.stop, tasks=None)
+    answer = ask(stop.stop, tasks=None)
     assert (answer["stopped"], answer["unreached"]) == (["ps:0", "worker:0"], ["c"])
 
 
@@ -187,13 +203,13 @@ def takes(coordinator: Coordinator) -> None:
 def test_stop_tells_what_outlives_it(coordinator: Coordinator) -> None:
     coordinator.does = takes
     coordinator.set("ps:0", left=[{"pid": 7, "command": "stuck"}])
-    answer = ask(coordinated.stop, tasks=["ps:0"], grace_s=0)
+    answer = ask(stop.stop, tasks=["ps:0"], grace_s=0)
     assert answer["survivors"] == [{"task": "ps:0", "pid": 7, "command": "stuck"}]
 
 
 def test_a_task_that_is_none_of_the_run_is_refused(coordinator: Coordinator) -> None:
     with pytest.raises(Refused, match="worker:9: no such task"):
-        ask(coordinated.stop, tasks=["worker:9"])
+        ask(stop.stop, tasks=["worker:9"])
 
 
 def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
@@ -204,7 +220,7 @@ def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
             one.view["request_serial"] = request["serial"]
 
     coordinator.does = restarts
-    answer = ask(coordinated.restart, tasks=["worker:1"], by="me")
+    answer = ask(restart.restart, tasks=["worker:1"], by="me")
     assert answer["tasks"]["worker:1"]["attempt"] == 2
 
 
@@ -216,15 +232,15 @@ def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator)
 
     coordinator.does = takes
     coordinator.cut("c", heard=time.time())
-    answer = ask(coordinated.restart, tasks=["worker:1"], by="me")
+    answer = ask(restart.restart, tasks=["worker:1"], by="me")
     assert (answer["tasks"], answer["unreached"]) == ({}, ["c"])
 
 
 def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> None:
-    coordinator.view["condition"] = condition("Succeeded", "worker:0 came to its end")
+    coordinator.view["condition"] = condition("Succeeded", "worker:0 finished")
     coordinator.save()
     with pytest.raises(Refused, match="has ended: Succeeded") as refused:
-        ask(coordinated.restart, tasks=["worker:1"])
+        ask(restart.restart, tasks=["worker:1"])
     assert refused.value.code == "run_ended"
 
 
@@ -239,7 +255,7 @@ def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator)
 
     coordinator.does = ends
     talk = Talk()
-    assert ask(coordinated.watch, talk, since_serial=0, until_final=True) == {"run": "r-1"}
+    assert ask(status.watch, talk) == {"run": "r-1"}
     serials = [frame["coordination"]["serial"] for frame in talk.sent]
     assert serials == sorted(set(serials))
     assert talk.sent[-1]["coordination"]["condition"]["type"] == "Stopped"
@@ -254,14 +270,7 @@ def test_a_host_that_is_away_for_long_does_not_hold_up_the_end(
         coordinator.set(task, state="stopped")
     now = time.time()
     coordinator.cut("c", heard=now - silent_s)
-    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
-    assert whole.is_over(coordinator.view, now) is over
-
-
-def test_another_host_refuses(tmp_path: Path) -> None:
-    with pytest.raises(Refused) as refused:
-        coordinated.WholeRun(Talk(), Run(tmp_path, None, host="b"))  # type: ignore[arg-type]
-    assert refused.value.code == "not_coordinator"
+    assert coordinated.is_over(coordinator.view, now) is over
 
 
 def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
@@ -275,17 +284,17 @@ def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
     whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
     with pytest.raises(Refused, match="is damaged on this host") as refused:
-        whole.view()
+        whole.look()
     assert refused.value.code == "damaged"
     assert "cluster.json is damaged: restarts: expected a whole number, 0 or more, found 'many'" in refused.value.detail
     coordinator.save()
-    assert whole.view()["restarts"] == 0
+    assert whole.look()["restarts"] == 0
 
 
 def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(coordinator: Coordinator) -> None:
     coordinator.does = takes
     del coordinator.view["hosts"]["c"], coordinator.view["intents"]["worker:1"]
-    answer = ask(coordinated.stop, tasks=["worker:1"], grace_s=0)
+    answer = ask(stop.stop, tasks=["worker:1"], grace_s=0)
     assert checked(StopResult, answer)["unreached"] == ["c"]
 
 
@@ -306,7 +315,7 @@ def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
 ) -> None:
     (coordinator.directory / "requests.json").write_text(damaged)
     whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
-    serial = whole.post(posted("stop", None))
+    serial = whole._post(posted("stop", None))
     assert [one["serial"] for one in coordinator.requests()] == [serial]
     (aside,) = coordinator.directory.glob("requests.json.damaged-*")
     assert aside.read_text() == damaged
@@ -317,35 +326,42 @@ def test_a_coordinator_that_takes_nothing_is_not_asked_without_end(coordinator: 
     (coordinator.directory / "requests.json").write_text(json.dumps({"serial": 1000, "requests": requests}))
     whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
     with pytest.raises(Refused, match="has not taken the last 1000 requests"):
-        whole.post(posted("stop", None))
+        whole._post(posted("stop", None))
 
 
 def test_requests_that_were_not_taken_yet_are_kept(coordinator: Coordinator) -> None:
     whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
-    first = whole.post(posted("stop", ["ps:0"]))
-    second = whole.post(posted("restart", ["ps:0"]))
+    first = whole._post(posted("stop", ["ps:0"]))
+    second = whole._post(posted("restart", ["ps:0"]))
     assert [one["serial"] for one in coordinator.requests()] == [first, second]
     coordinator.view["request_serial"] = second
     coordinator.save()
-    third = whole.post(posted("stop", None))
+    third = whole._post(posted("stop", None))
     assert [one["serial"] for one in coordinator.requests()] == [third]
 
 
-def test_a_coordinator_that_takes_no_requests_is_said_not_to_answer(coordinator: Coordinator) -> None:
-    with pytest.raises(Refused, match="has not taken the request") as refused:
-        ask(coordinated.stop, tasks=None, grace_s=0.1)
-    assert refused.value.code == "not_answering"
+def test_where_the_coordinator_takes_no_requests_the_host_ends_its_own_and_says_why(coordinator: Coordinator) -> None:
+    answer = ask(stop.stop, tasks=None, grace_s=0.1)
+    assert answer["coordination"] is None
+    assert answer["away"]["code"] == "not_answering"
+    assert "has not taken the request" in answer["away"]["summary"]
 
 
-def test_a_coordinator_without_a_sign_of_life_is_said_not_to_answer(coordinator: Coordinator) -> None:
+def test_a_coordinator_without_a_sign_of_life_does_not_answer(coordinator: Coordinator) -> None:
     coordinator.view["time"] -= 60
-    with pytest.raises(Refused, match=r"no sign of life for 6\d s"):
-        ask(coordinated.stop, tasks=None, grace_s=0.1)
+    answer = ask(stop.stop, tasks=None, grace_s=0.1)
+    assert (answer["coordination"], answer["away"]["code"]) == (None, "not_answering")
+    assert "no sign of life for 6" in answer["away"]["summary"]
+
+
+def test_another_host_answers_for_itself(tmp_path: Path) -> None:
+    own = part.reached(Talk(), Run(tmp_path, None, host="b"))  # type: ignore[arg-type]
+    assert (own.view, own.away) == (None, None)
 
 
 def test_stop_never_passes_over_a_task_that_has_not_ended_in_time(coordinator: Coordinator) -> None:
     coordinator.does = takes
     coordinator.set("worker:1", pid=77)
-    answer = ask(coordinated.stop, tasks=["worker:1"], grace_s=0.1)
+    answer = ask(stop.stop, tasks=["worker:1"], grace_s=0.1)
     assert answer["survivors"] == [{"task": "worker:1", "pid": 77, "command": "(not ended in time)"}]
     assert answer["stopped"] == answer["already"] == []

@@ -36,7 +36,7 @@ def state(mark: str = "", size: int = 0) -> Message:
     """Of some `size` in bytes, and known again by `mark_of`."""
     others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
     told = made(State, run="r1", host="h1", tasks={"worker:0": {"reason": mark}, **others})
-    return {"type": "state", "state": told, "intents": {}, "kept": True, "lost_session": False, "stop_run": None}
+    return {"type": "state", "state": told, "intents": {}, "kept": True, "lost_session": False}
 
 
 def orders(mark: str = "", size: int = 0, over: bool = False) -> Message:

@@ -12,7 +12,7 @@ from dtctl.bundle import Bundle, Sender, scan
 from dtctl.model import Host
 from dtctl.reach import Local
 from dtctl.transport.seam import Message
-from tests.agent.host import AgentHost, Conversation, Fields, shell
+from tests.agent.host import AgentHost, Conversation, Fields, shell, task
 from tests.waiting import eventually
 
 
@@ -61,7 +61,7 @@ def start(host: AgentHost, spec: Fields, bundle: Bundle) -> int:
     return sent
 
 
-def spec_with(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
+def spec_with(host: AgentHost, bundle: Bundle, *more: Fields, **fields: Any) -> Fields:
     tasks = [
         {
             **shell("worker:0", ""),
@@ -71,7 +71,7 @@ def spec_with(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
         },
         shell("worker:1", "pwd"),
     ]
-    return host.spec(*tasks, bundle=bundle.id, **fields)
+    return host.spec(*tasks, *more, bundle=bundle.id, **fields)
 
 
 def test_trainers_run_in_their_code(host: AgentHost, bundle: Bundle) -> None:
@@ -112,11 +112,10 @@ def test_push_sends_only_what_is_missing(host: AgentHost, bundle: Bundle) -> Non
 
 
 def test_a_task_whose_code_was_removed_fails_with_a_reason(host: AgentHost, bundle: Bundle) -> None:
-    spec = spec_with(
-        host, bundle, recovery={"max_restarts": 9, "backoff_min_s": 0, "backoff_max_s": 0, "reset_after_s": 9}
-    )
+    recovery = {"max_restarts": 9, "backoff_min_s": 0, "backoff_max_s": 0, "reset_after_s": 9}
+    spec = spec_with(host, bundle, task("worker:2", "sleep", "1000"), recovery=recovery)
     start(host, spec, bundle)
-    eventually(lambda: host.state(spec)["finished"])
+    host.wait_state(spec, "worker:0", "succeeded")
     tree = host.root / "bundles" / bundle.id / "tree"
     tree.rename(tree.with_name("elsewhere"))
     entry = host.ask("restart", tasks=["worker:0"], by="")["tasks"]["worker:0"]

@@ -56,12 +56,12 @@ def damage(host: AgentHost, spec: Fields, name: str, text: str) -> None:
         path.write_text(text)
 
 
-@every_damage
+@pytest.mark.parametrize(("name", "text"), [damage for damage in DAMAGES if damage[0] != "intent.json"])
 def test_a_damaged_file_is_named_with_what_to_type_next(host: AgentHost, name: str, text: str) -> None:
     spec = ended(host)
     damage(host, spec, name, text)
     with pytest.raises(AgentRefused) as refused:
-        host.ask("restart" if name == "intent.json" else "status")
+        host.ask("status")
     assert refused.value.code == "damaged"
     assert str(host.run_directory(spec) / name) in refused.value.frame["detail"]
     assert "dtctl down" in refused.value.frame["hint"]
@@ -165,7 +165,7 @@ def lines(path: Path, *more: str) -> None:
 
 def test_lines_of_the_story_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
     spec = ended(host)
-    path = host.run_directory(spec) / "events.jsonl"
+    path = host.run_directory(spec) / "history.jsonl"
     good = path.read_text().splitlines()
     lines(path, "{", "[]", '{"time": "now"}', "x" * (2 << 20), "\0", good[0])
     with host.open() as talk:

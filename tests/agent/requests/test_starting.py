@@ -22,9 +22,10 @@ def credentials() -> Fields:
 
 
 def led(host: AgentHost, port: int, *tasks: Fields, **fields: object) -> Fields:
-    """A spec with a coordinator on this host."""
+    """A spec with a coordinator on this host, and another host that it listens for."""
     coordinator = {"host": host.name, "address": f"127.0.0.1:{port}", "port": port}
     roster = [{"task": each["id"], "host": host.name} for each in tasks]
+    roster.append({"task": "worker:9", "host": "h9"})
     return host.spec(*tasks, **{"coordinator": coordinator, "roster": roster, **fields})
 
 
@@ -62,8 +63,8 @@ def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_run_with_a_coordinator_is_refused_without_credentials(host: AgentHost) -> None:
-    with pytest.raises(AgentRefused, match="bad_request: up: credentials: expected those that a run with a coord"):
+def test_a_run_on_several_hosts_is_refused_without_credentials(host: AgentHost) -> None:
+    with pytest.raises(AgentRefused, match="bad_request: up: credentials: expected those that a run on several hosts"):
         host.up(led(host, 2221, task("worker:0", *SLEEP)))
     for name in CREDENTIAL_FILES:
         with pytest.raises(AgentRefused, match=f"bad_request: up: credentials.{name}: expected [^,]*$"):
@@ -95,9 +96,9 @@ def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_pa
         {"name": "ps", "tasks": ["ps:0"], "after": []},
         {"name": "worker:0", "tasks": ["worker:0"], "after": [0]},
     ]
-    spec = led(host, free_port(), ps, worker, roster=roster, stages=stages)
+    spec = host.spec(ps, worker, lead="worker:0", roster=roster, stages=stages)
     with host.open() as talk:
-        host.prepare(talk, spec, credentials=credentials())
+        host.prepare(talk, spec)
         talk.send("start")
         frames: list[dict[str, str]] = []
         while not frames or frames[-1] != {"ps:0": "waits_to_listen", "worker:0": "held"}:
@@ -112,18 +113,3 @@ def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_pa
         }
         talk.send("keep")
         talk.await_type("result")
-
-
-def test_a_run_that_replaces_another_has_the_coordinators_port_for_itself(host: AgentHost) -> None:
-    port = free_port()
-    place = {"task": "worker:0", "host": host.name, "role": "lead", "scope": "task", "vital": True, "decides": True}
-    stage = {"name": "worker:0", "tasks": ["worker:0"], "after": []}
-
-    def one_worker() -> Fields:
-        return led(host, port, task("worker:0", *SLEEP, own=False), roster=[place], stages=[stage])
-
-    first, second = one_worker(), one_worker()
-    host.up(first, credentials=credentials())
-    started = host.up(second, credentials=credentials(), replace=True)
-    assert started["tasks"]["worker:0"]["state"] == "running"
-    assert host.state(first)["tasks"]["worker:0"]["state"] == "stopped"

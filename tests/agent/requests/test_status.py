@@ -15,7 +15,8 @@ def test_status_tells_nothing_of_commands_and_environments(host: AgentHost) -> N
     assert status["run"] == spec["run"]
     assert status["agent_alive"] is True
     assert status["checkpoints"] == []
-    assert status["inventory"] is None, "only a run with a coordinator has one"
+    assert [member["task"] for member in status["inventory"]["roster"]] == ["worker:0"]
+    assert status["coordination"]["condition"]["type"] == "Running"
     assert "sleep" not in str(status)
     assert "hunter2" not in str(status)
 

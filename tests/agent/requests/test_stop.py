@@ -47,18 +47,10 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", SAVES_ON_SIGTERM))
     host.up(spec)
     ready(host, spec)
-    assert stop(host) | {"type": "", "payload": b""} == {
-        "type": "",
-        "payload": b"",
-        "run": spec["run"],
-        "stopped": ["worker:0"],
-        "already": [],
-        "survivors": [],
-        "omitted": 0,
-        "unreached": [],
-        "coordination": None,
-        "inventory": None,
-    }
+    told = stop(host)
+    assert (told["run"], told["stopped"], told["already"], told["waiting"]) == (spec["run"], ["worker:0"], [], [])
+    assert (told["survivors"], told["omitted"], told["unreached"], told["away"]) == ([], 0, [], None)
+    assert told["coordination"]["condition"]["type"] == "Stopped"
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]
     assert (entry["state"], entry["reason"], entry["asked"]) == ("stopped", "stopped by ada", True)
@@ -129,7 +121,8 @@ def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:
 
 
 def test_stop_of_what_has_finished_says_already(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "true"), shell("worker:1", "exit 2"), task("ps:0", "sleep", "1000"))
+    tasks = (shell("worker:0", "true"), shell("worker:1", "exit 2"), task("ps:0", "sleep", "1000"))
+    spec = host.spec(*tasks, **host.decided_by("ps:0", *tasks))
     host.up(spec)
     host.wait_state(spec, "worker:0", "succeeded")
     host.wait_state(spec, "worker:1", "failed")
@@ -180,12 +173,12 @@ def test_restart_begins_a_new_attempt_beyond_the_budget(host: AgentHost) -> None
     assert entry["history"][0]["signal"] == signal.SIGTERM
 
 
-def test_restart_brings_back_a_task_of_a_finished_run(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "exit 4"), task("worker:1", "sleep", "1000"))
-    host.up(spec)
-    host.wait_state(spec, "worker:0", "failed")
-    stop(host)
-    eventually(lambda: not host.processes())
+def test_restart_brings_back_a_task_that_was_stopped(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"), task("worker:1", "sleep", "1000"), success="lead")
+    spec["roster"][1]["decides"] = False
+    pid = host.up(spec)["tasks"]["worker:1"]["pid"]
+    stop(host, "worker:1")
+    assert not alive(pid)
     entry = host.ask("restart", tasks=["worker:1"], by="ada")["tasks"]["worker:1"]
     assert (entry["state"], entry["attempt"]) == ("running", 2)
     assert host.state(spec)["finished"] is False
@@ -205,7 +198,8 @@ def test_down_removes_the_run(host: AgentHost) -> None:
     assert host.ask("down", grace_s=None, by="ada")["removed"] == []
 
 
-def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: AgentHost) -> None:
+@pytest.mark.parametrize("earlier_boot", [False, True])
+def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: AgentHost, earlier_boot: bool) -> None:
     """A pid that the system has given to somebody else since: the start time differs, or the boot id."""
     import json
     import subprocess
@@ -220,23 +214,21 @@ def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: 
         kill(true_record["keeper"]["pid"])
         kill(pid)
         stat = Path(f"/proc/{innocent.pid}/stat").read_text().rpartition(")")[2].split()
-        for forged in (
-            {"pid": innocent.pid},
-            {"pid": innocent.pid, "start_time": int(stat[19]), "boot_id": "an earlier one"},
-        ):
-            path.write_text(json.dumps({**true_record, **forged}))
-            state = host.state(spec)
-            entry = state["tasks"]["worker:0"]
-            entry.update(state="running", attempt=1, exit=None, **{**forged, "start_time": int(stat[19])})
-            entry.pop("boot_id", None)
-            state["finished"] = False
-            (host.run_directory(spec) / "state.json").write_text(json.dumps(state))
-            host.ask("status")
-            entry = host.wait_state(spec, "worker:0", "failed")
-            assert "exit status unknown" in entry["reason"]
-            assert stop(host, grace_s=0)["survivors"] == []
-            eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
-            assert innocent.poll() is None, command(innocent.pid)
+        forged: Fields = {"pid": innocent.pid}
+        if earlier_boot:
+            forged.update(start_time=int(stat[19]), boot_id="an earlier one")
+        path.write_text(json.dumps({**true_record, **forged}))
+        state = host.state(spec)
+        entry = state["tasks"]["worker:0"]
+        entry.update(state="running", attempt=1, exit=None, pid=innocent.pid, start_time=int(stat[19]))
+        state["finished"] = False
+        (host.run_directory(spec) / "state.json").write_text(json.dumps(state))
+        host.ask("status")
+        entry = host.wait_state(spec, "worker:0", "failed")
+        assert "exit status unknown" in entry["reason"]
+        assert stop(host, grace_s=0)["survivors"] == []
+        eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+        assert innocent.poll() is None, command(innocent.pid)
     finally:
         innocent.kill()
         innocent.wait()

@@ -262,7 +262,7 @@ def test_two_clusters_and_two_hosts_may_share_one_root(host: AgentHost) -> None:
     specs = [
         host.spec(task("worker:0", *SLEEP)),
         host.spec(task("worker:0", *SLEEP), cluster="other"),
-        host.spec(task("worker:1", *SLEEP), host="h2"),
+        AgentHost(host.directory, sys.executable, "h2", host.root).spec(task("worker:1", *SLEEP)),
     ]
     pids = [next(iter(host.up(spec)["tasks"].values()))["pid"] for spec in specs]
     result = host.ask("stop", tasks=None, grace_s=None, reason="", by="ada")

@@ -41,7 +41,8 @@ def successor(host: AgentHost, spec: Fields, old: int) -> int:
 
 
 def test_a_damaged_state_costs_no_attempt_and_is_told(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"), shell("worker:1", "exit 2"))
+    tasks = (task("worker:0", "sleep", "1000"), shell("worker:1", "exit 2"))
+    spec = host.spec(*tasks, **host.decided_by("worker:0", *tasks))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
     host.wait_state(spec, "worker:1", "failed")
     successor(host, spec, spoil(host, spec, "state.json", b'{"serial": 3, "tasks": []'))
@@ -99,11 +100,12 @@ def test_a_trainer_that_removes_its_start_runs_beside_no_successor(host: AgentHo
 
 
 def test_an_exit_is_known_whatever_the_trainer_has_put_in_its_place(host: AgentHost) -> None:
-    spec = host.spec(
+    tasks = (
         shell("worker:0", f"{HERE}; mkdir -p $HERE/exit.json/x; exit 7"),
         shell("worker:1", f"{HERE.replace('worker-0', 'worker-1')}; echo '[' > $HERE/exit.json; exit 7"),
         shell("worker:2", f"{HERE.replace('worker-0', 'worker-2')}; rm -r $HERE; exit 7"),
     )
+    spec = host.spec(*tasks, fail_fast=False, roster=[{"task": each["id"], "host": host.name} for each in tasks])
     host.up(spec)
     for name in ("worker:0", "worker:1"):
         assert host.wait_state(spec, name, "failed")["exit"]["code"] == 7

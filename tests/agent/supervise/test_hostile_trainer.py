@@ -16,13 +16,13 @@ pytestmark = pytest.mark.timeout(120)
 def test_a_run_ends_as_it_should_whatever_its_trainer_makes_of_its_files(make_host: MakeHost, make: str) -> None:
     host = make_host()
     (host.home / "victim").write_text("mine\n")
-    spec = host.spec(run="r-hostile")
+    sleeps = shell("worker:1", "echo fine; sleep 1000")
+    spec = host.spec(shell("worker:0", "true"), sleeps, run="r-hostile")
     files = [host.attempt(spec, "worker:0") / name for name in ("log", "times", "stack")]
     files.append(host.run_directory(spec) / "events.jsonl")
     lines = [f"rm -rf {path}; {make.format(path, home=host.home)}" for path in files]
     script = "\n".join([*lines, f"touch {host.home}/made; until [ -e {host.home}/go ]; do sleep 0.05; done"])
-    other = shell("worker:1", "echo fine; sleep 1000")
-    spec["tasks"] = [shell("worker:0", script), other]
+    spec["tasks"] = [shell("worker:0", script), sleeps]
     host.up(spec)
     eventually((host.home / "made").exists)
     with host.open() as talk:

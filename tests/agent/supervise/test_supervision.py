@@ -211,7 +211,9 @@ def test_a_supervisor_is_idle_when_nothing_happens(host: AgentHost) -> None:
     spec = host.spec(*[task(f"worker:{index}", "sleep", "1000") for index in range(8)])
     host.up(spec)
     pid = host.supervisor(spec)
-    eventually(lambda: host.state(spec)["intent_serial"] == 2)  # `keep` has been seen
+    intent = json.loads((host.run_directory(spec) / "intent.json").read_text())
+    assert intent["session"] is None
+    eventually(lambda: host.state(spec)["intent_serial"] == intent["serial"])  # `keep` has been seen
     path = host.run_directory(spec) / "state.json"
     before, written = cpu_seconds(pid), path.stat().st_mtime_ns
     samples = host.attempt(spec, "worker:0") / "times"

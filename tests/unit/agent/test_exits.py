@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
-from dtctl.agent.run.exits import unmendable_error, verdict
+from dtctl.agent.run.exits import Verdict, told, unmendable_error, verdict
 from dtctl.agent.run.policy import unknown_exit
 from tests.unit.agent.supervise.supervised import code, killed, recovery
 
@@ -85,3 +85,28 @@ def test_so_is_code_that_cannot_be_read(line: str) -> None:
 )
 def test_an_import_error_that_was_only_reported_does_not_count(tail: str) -> None:
     assert unmendable_error(tail) == ""
+
+
+def test_an_exception_counts_with_four_lines_after_it_and_not_with_five() -> None:
+    assert unmendable_error(TRACEBACK + "line\n" * 4) == MISSING
+    assert unmendable_error(TRACEBACK + "line\n" * 5) == ""
+
+
+def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
+    ending = code(127, "cannot run it")
+    exit_ = told(ending, Verdict(retry=False), "last words")
+    assert exit_ == {
+        "why": [],
+        "code": 127,
+        "signal": None,
+        "error": "cannot run it",
+        "ended": 1.0,
+        "retry": False,
+        "tail": "last words",
+    }
+    assert told(killed(9), Verdict(retry=True), "")["signal"] == 9
+
+
+def test_an_error_of_another_code_than_127_says_nothing_against_another_try() -> None:
+    assert verdict(code(126, "cannot run it"), "", recovery(retry=[126])).retry
+    assert verdict(code(1, "it was not seen"), "", USUAL).retry

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dtctl.agent.host import paths, processes
+from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import IntentFile
+from dtctl.agent.records.words import Want
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.supervise.supervised import intent
@@ -113,3 +118,116 @@ def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkey
     followed = intents.Followed(files)
     followed.read()
     assert (followed.value["session"], followed.lost_session) == (None, False)
+
+
+def tasks_of(followed: intents.Followed) -> dict[str, str]:
+    return {task: each["want"] for task, each in followed.value["tasks"].items()}
+
+
+def fallback(**wants: Want) -> IntentFile:
+    return made(
+        IntentFile, serial=5, session=None, tasks={task.replace("_", ":"): intent(wants[task], 1) for task in wants}
+    )
+
+
+def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(files: RunFiles) -> None:
+    Path(files.intent_path).write_text("{")
+    with pytest.raises(paths.Damaged):
+        intents.Followed(files)
+    told: list[str] = []
+    followed = intents.Followed(files, fallback(worker_0="run"), told.append)
+    assert tasks_of(followed) == {"worker:0": "run"}
+    assert on_disk(files) == followed.value
+    assert followed.value["serial"] == 6
+    assert followed.lost_session is False
+    assert followed.settled()
+    [text] = told
+    assert "intent.json" in text
+    assert Path(text.rpartition(" ")[2]).read_text() == "{"
+
+
+def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files: RunFiles) -> None:
+    told: list[str] = []
+    followed = intents.Followed(files, None, told.append)
+    followed.read()
+    Path(files.intent_path).write_text("{")
+    assert not followed.settled()
+    followed.read()
+    assert tasks_of(followed) == {"worker:0": "hold", "worker:1": "hold"}
+    assert (on_disk(files)["serial"], len(told)) == (2, 1)
+    followed.read()
+    assert len(told) == 1
+
+
+def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
+    told: list[str] = []
+    followed = intents.Followed(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)
+    assert tasks_of(followed) == {"worker:0": "run", "worker:1": "run", "worker:2": "run"}
+    [text] = told
+    assert "is damaged: it does not say what is wanted of worker:2" in text
+
+
+def test_what_a_session_has_written_over_the_damage_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    followed = intents.Followed(files, None, told.append)
+    good = on_disk(files)
+    Path(files.intent_path).write_text("{")
+    lock = files.intent_lock
+
+    @contextmanager
+    def written_meanwhile() -> Iterator[None]:
+        with lock():
+            paths.write_json(files.intent_path, {**good, "serial": 9})
+            yield
+
+    monkeypatch.setattr(files, "intent_lock", written_meanwhile)
+    followed.read()
+    assert (followed.value["serial"], told) == (9, [])
+    monkeypatch.undo()
+    changed = {**good, "serial": 10}
+    paths.write_json(files.intent_path, changed)
+    followed.read()
+    assert followed.value["serial"] == 10
+
+
+def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = intents.Followed(files)
+    followed.read()
+    monkeypatch.setattr(files, "intent", lambda: pytest.fail("it was read"))
+    followed.read()
+
+
+def test_another_session_that_keeps_the_run_has_not_lost_it(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    followed = intents.Followed(files)
+    assert followed.lost_session is False
+    followed.read()
+    assert followed.lost_session is True
+    paths.write_json(files.intent_path, {**on_disk(files), "session": None, "serial": 2})
+    followed.read()
+    assert followed.lost_session is False
+
+
+@pytest.mark.parametrize(
+    ("wants", "urgent"), [(("stop", "run"), True), (("run", "run"), False), (("stop", "stop"), True)]
+)
+def test_only_a_stop_is_written_at_any_price(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, wants: tuple[Want, Want], urgent: bool
+) -> None:
+    written: list[bool] = []
+    monkeypatch.setattr(files, "write_intent", lambda _, urgent: written.append(urgent))
+    followed = intents.Followed(files)
+    followed.take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
+    assert written == [urgent]
+
+
+def test_after_an_order_the_file_is_read_again_for_what_a_session_has_written(files: RunFiles) -> None:
+    followed = intents.Followed(files)
+    followed.read()
+    followed.take({"worker:0": intent("run", 2)})
+    before = Path(files.intent_path).stat()
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
+    os.utime(files.intent_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    followed.read()
+    assert followed.value["serial"] == 3

@@ -9,13 +9,13 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.requests.old_runs import Standing, expired
 from tests.unit.agent.test_records import LED
 
-ALONE = {**LED, "coordinator": None}
+ELSEWHERE = {**LED, "tasks": []}
 
 
 def standing(number: int, ended: float | None, *, current: bool = False, **fields: Any) -> Standing:
     """Of the run rNUMBER, the younger the higher."""
     spec = {"run": f"r{number}", "cluster": "c", "host": "h", "created": float(number), "ttl_s": None, "keep": 2}
-    return Standing(made(Spec, **{**ALONE, **spec, **fields}), ended, current)
+    return Standing(made(Spec, **{**ELSEWHERE, **spec, **fields}), ended, current)
 
 
 def gone(*standings: Standing, now: float = 1000.0) -> list[str]:

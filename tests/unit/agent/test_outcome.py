@@ -156,7 +156,7 @@ def test_a_success_says_whose() -> None:
     every = outcome.decided(facts(dict.fromkeys(COLLECTIVE, "succeeded"), deciding=COLLECTIVE))
     assert alone is not None
     assert every is not None
-    assert (sentence(alone.why), sentence(every.why)) == ("worker:0 came to its end", "every worker came to its end")
+    assert (sentence(alone.why), sentence(every.why)) == ("worker:0 finished", "every worker finished")
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,7 @@ def test_what_is_no_json_is_refused(text: str | bytes) -> None:
 RECOVERY = {"max_restarts": 0, "backoff_min_s": 1, "backoff_max_s": 1, "reset_after_s": 1}
 WORKER = {"id": "worker:0", "argv": ["true"], "env": {}, "secrets": [], "code": False}
 MEMBER = {"task": "worker:0", "host": "a"}
+ELSEWHERE = {"task": "worker:1", "host": "b"}
 LED: dict[str, Any] = {
     "version": spec.VERSION,
     "run": "r",
@@ -248,7 +249,7 @@ UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CRE
         ({"cluster": "d"}, "spec.cluster"),
         ({"host": "b"}, "spec.host"),
         ({"bundle": "0" * 64}, "spec.bundle"),
-        ({"credentials": None}, "credentials"),
+        ({"credentials": None, "spec": {**LED, "roster": [MEMBER, ELSEWHERE]}}, "credentials"),
         ({"credentials": {**CREDENTIALS, "key": "\ud800"}}, "credentials"),
         ({"credentials": {**CREDENTIALS, "knock": "0" * 63}}, "credentials.knock"),
         ({"secrets": {"A": "b\0"}}, "secrets"),

@@ -33,10 +33,6 @@ def test_a_start_is_over_when_every_task_has_begun_or_one_has_failed(ps: str, wo
     assert has_begun(state(ps, worker), SPEC) is begun
 
 
-def test_without_a_coordinator_nobody_holds_a_task_that_is_pending() -> None:
-    assert not has_begun(state("failed", "pending"), {**SPEC, "coordinator": None})
-
-
 @pytest.mark.parametrize(
     ("ps", "worker", "ready", "doing"),
     [

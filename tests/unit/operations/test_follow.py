@@ -18,7 +18,7 @@ from dtctl.operations.logs import LogRequest
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
-END = told("Succeeded", "worker:0 came to its end", phase="ended")
+END = told("Succeeded", "worker:0 finished", phase="ended")
 RESULT = {"type": "result", "run": "digits-1"}
 
 
@@ -33,12 +33,15 @@ class Watched(Agents):
     def __init__(self, *watches: Script, view: Mapping[str, Any] = END) -> None:
         super().__init__(view)
         self.watches = list(watches)
+        self._readers: list[FakeSession] = []
+        """Sessions that have read logs: they watch for more of them."""
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, fields["type"]
-        if kind == "watch" and fields.get("whole"):
+        if kind == "watch" and session not in self._readers:
             return self.watches.pop(0)
         if kind == "logs":
+            self._readers.append(session)
             log = {"task": fields["tasks"][0], "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
             return [{"type": "log", **log}, {**RESULT}]
         if kind == "watch":
@@ -88,7 +91,7 @@ def test_where_there_is_no_run_there_is_nothing_to_follow() -> None:
                 return [{"type": "result", "run": None, "time": 1.0}]
             return [AgentError("no_run", "there is no run of digits on this host")]
 
-    with pytest.raises(AgentError, match="no run of digits"):
+    with pytest.raises(AgentError, match="no run of the cluster on c"):
         followed(Empty())
 
 

@@ -297,7 +297,7 @@ def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove
 def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_believed() -> None:
     agents = Agents(told())
     ended = {"run": "digits-1", "stopped": ["worker:9"], "already": [], "survivors": [], "unreached": []}
-    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record())}]
+    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record()), "coordination": told()}]
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert "worker:9" in result.away.detail
@@ -306,7 +306,7 @@ def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_believed
 def test_a_restart_of_what_nobody_asked_for_is_not_believed() -> None:
     agents = Agents(told())
     answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
-    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record())}]
+    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": told()}]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert result.away is not None
 

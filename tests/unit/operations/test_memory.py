@@ -221,7 +221,7 @@ def reached(**settings: object) -> str:
         reached(transport="ssh", target=5), reached(transport="ssh", target="a", port="x"), reached(transport=5),
         reached(transport="ssh", target="a", host_keys="off"), reached(transport="local", target="a"), reached(),
         reached(transport="other", settings={"a": 1}), damaged(success=["x"]),
-        damaged(cluster=None), damaged(run=7), damaged(servers=["x:9"]), damaged(file=5), damaged(replaced=[1]),
+        damaged(cluster=None), damaged(run=7), damaged(file=5), damaged(replaced=[1]),
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
     ],
 )  # fmt: skip

@@ -22,6 +22,7 @@ from tests.unit.fakes import FakeTransport
 GONE = TransportError("cannot reach it")
 ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
+COORDINATED = {"coordination": told(), "inventory": inventory(record())}
 
 
 def test_status_opens_one_connection() -> None:
@@ -137,7 +138,9 @@ def test_without_a_coordinator_each_host_stops_its_own_and_ps_come_last() -> Non
     agents = Agents()
     transport = FakeTransport(agents, {"c": GONE})
     result = stop(record(), transport, ALL, ORDER)
-    assert agents.asked_of("stop") == ["d", "a", "b"] or agents.asked_of("stop") == ["d", "b", "a"]
+    first, last = agents.asked_of("stop")[:3], agents.asked_of("stop")[3:]
+    assert (sorted(first), sorted(last)) == (["a", "b", "d"], ["a", "b"])
+    assert sorted(map(str, result.stopped)) == ["ps:0", "ps:1", "worker:1"]
     assert transport.opened.count("c") == 1
     assert list(result.errors) == ["c"]
     assert result.away is not None
@@ -148,10 +151,41 @@ def test_workers_that_serve_the_chief_come_last_too() -> None:
     jobs = {"chief": "c", "worker": "d", "ps": "a", "evaluator": "e"}
     made = cluster(*(job(name, [host], [2222]) for name, host in jobs.items()), strategy="ps-strategy")
     asked = dataclasses.replace(record_of(plan_roster(made)), run="digits-1")
-    agents = Agents(run=asked)
+    agents = Agents(run=asked, servers=("ps", "worker"))
     stop(asked, FakeTransport(agents, {"c": GONE}), tuple(asked.roster), ORDER)
-    first, *rest = agents.asked_of("stop")
-    assert (first, sorted(rest)) == ("e", ["a", "d"])
+    assert sorted(agents.asked_of("stop")[3:]) == ["a", "d"]
+
+
+def test_ps_alone_are_stopped_at_once() -> None:
+    agents = Agents()
+    result = stop(record(), FakeTransport(agents, {"c": GONE}), (TaskId("ps", 0),), ORDER)
+    assert (agents.asked_of("stop"), [str(task) for task in result.stopped]) == (["a"], ["ps:0"])
+
+
+def test_a_host_that_coordinates_no_more_has_done_its_part_and_is_not_asked_again() -> None:
+    """The cluster file has changed: the lead is elsewhere than it says."""
+    moved = dataclasses.replace(record(run=None), lead=TaskId("worker", 1))  # type: ignore[arg-type]
+    agents = Agents(told())
+    agents.extra["restart"] = [restarted("worker:0")]
+    both = (TaskId("worker", 0), TaskId("worker", 1))
+    result = restart(moved, FakeTransport(agents), both, by="me")
+    assert agents.asked_of("restart") == ["d", "c"]
+    assert [fields["tasks"] for _, kind, fields in agents.asked if kind == "restart"] == [
+        ["worker:0", "worker:1"],
+        ["worker:0"],
+    ]
+    assert {str(task.id): task.attempt for task in result.tasks} == {"worker:0": 2, "worker:1": 2}
+
+
+def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
+    agents = Agents(told())
+    away = {"code": "not_answering", "summary": "no sign of life for 60 s"}
+    agents.extra["stop"] = [{**stopped("worker:0"), "coordination": None, "away": away}]
+    result = stop(record(), FakeTransport(agents), ALL, ORDER)
+    assert result.away is not None
+    assert result.away.summary == "the coordinator's host c does not answer"
+    assert agents.asked_of("stop").count("c") == 1
+    assert len(result.stopped) == 4
 
 
 def test_down_clears_every_host_after_one_stop() -> None:
@@ -165,8 +199,7 @@ def test_down_clears_every_host_after_one_stop() -> None:
 
 def test_restart_tells_of_hosts_that_are_away() -> None:
     agents = Agents(told())
-    answer = {"type": "result", "run": "digits-1", "tasks": {"worker:0": entry(attempt=2)}, "unreached": ["d"]}
-    agents.extra["restart"] = [{**answer, "inventory": inventory(record())}]
+    agents.extra["restart"] = [restarted("worker:0", unreached=["d"])]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
     assert [(str(task.id), task.attempt) for task in result.tasks] == [("worker:0", 2)]
     assert list(result.errors) == ["d"]
@@ -191,5 +224,10 @@ def test_no_run_at_all_is_told_as_such() -> None:
 
 
 def stopped(*tasks: str, unreached: list[str] | None = None) -> dict[str, object]:
-    told = {"stopped": list(tasks), "already": [], "survivors": [], "unreached": unreached or []}
-    return {"type": "result", "run": "digits-1", **told, "inventory": inventory(record())}
+    ended = {"stopped": list(tasks), "already": [], "survivors": [], "unreached": unreached or []}
+    return {"type": "result", "run": "digits-1", **ended, **COORDINATED}
+
+
+def restarted(*tasks: str, unreached: list[str] | None = None) -> dict[str, object]:
+    entries = {task: entry(attempt=2) for task in tasks}
+    return {"type": "result", "run": "digits-1", "tasks": entries, "unreached": unreached or [], **COORDINATED}

@@ -183,7 +183,7 @@ def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
 @pytest.mark.parametrize(
     ("states", "unreachable", "verdict"),
     [
-        ("running running succeeded running", "", (Outcome.SUCCEEDED, "worker:0 came to its end", None)),
+        ("running running succeeded running", "", (Outcome.SUCCEEDED, "worker:0 finished", None)),
         ("running running running succeeded", "", (Outcome.RUNNING, "3 of 4 tasks run", None)),
         ("pending pending pending starting", "", (Outcome.CREATED, "no task runs yet", None)),
         ("pending pending pending starting", "d", (Outcome.RUNNING, "0 of 4 tasks run", None)),

@@ -167,6 +167,17 @@ def test_an_own_number_of_gpus_is_taken_first_and_the_rest_is_shared() -> None:
     assert [one.gpus for one in plan.tasks] == [(0, 1), (2,)]
 
 
+def test_of_an_uneven_share_the_first_tasks_have_one_more() -> None:
+    plan = planned(cluster(job("worker", ["a", "a", "a"], [1, 2, 3]), hosts=[ssh_host("a", gpus=5)]))
+    assert [one.gpus for one in plan.tasks] == [(0, 1), (2, 3), (4,)]
+
+
+def test_a_job_may_have_fewer_than_its_even_share() -> None:
+    jobs = (job("chief", ["a"], [2222], gpus_per_task=1), job("worker", ["a"], [2223]))
+    plan = planned(cluster(*jobs, hosts=[ssh_host("a", gpus=4)]))
+    assert [one.gpus for one in plan.tasks] == [(0,), (1, 2, 3)]
+
+
 def test_gpus_stay_as_they_are_where_none_are_declared_but_ps_sees_none() -> None:
     plan = planned(cluster())
     assert "CUDA_VISIBLE_DEVICES" not in task(plan, "worker:0").env

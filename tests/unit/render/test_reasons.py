@@ -77,8 +77,8 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("tasks_run", {"count": 3, "of": 4}, "3 of 4 tasks run"),
     ("task_lost", {"task": "worker:1"}, "worker:1: exit code 1"),
     ("task_stopped", {"task": "worker:1"}, "worker:1 was stopped"),
-    ("lead_finished", {"task": "worker:1"}, "worker:1 came to its end"),
-    ("workers_finished", {}, "every worker came to its end"),
+    ("lead_finished", {"task": "worker:1"}, "worker:1 finished"),
+    ("workers_finished", {}, "every worker finished"),
     ("task_failed", {"task": "worker:1"}, "worker:1 failed: exit code 1"),
     ("host_gone", {"host": "gpu-b", "seconds": 61.4}, "gpu-b has been away for 61 s"),
     ("deadline", {"seconds": 61.4}, "the deadline of 61 s is over"),
@@ -101,7 +101,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "waits_to_listen",
         {"task": "worker:1", "what": "10.0.0.2:2222"},
-        "worker:1 runs and does not listen on 10.0.0.2:2222 yet",
+        "worker:1 runs but does not listen on 10.0.0.2:2222 yet",
     ),
     ("starts_again", {"task": "worker:1"}, "worker:1 is to start again: exit code 1"),
     ("waits_in_state", {"task": "worker:1", "text": "starting"}, "worker:1 is starting"),
@@ -127,12 +127,12 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("asked_restart", {}, "restart"),
     ("asked_of", {"tasks": ["ps:0", "ps:1"]}, "stop ps:0, ps:1"),
     ("away", {"host": "gpu-b", "text": "no word for 10 s"}, "gpu-b is away: no word for 10 s"),
-    ("not_back", {"host": "gpu-b"}, "gpu-b is away: it has not come to the coordinator since that was started again"),
+    ("not_back", {"host": "gpu-b"}, "gpu-b is away: it has not called the coordinator since that restarted"),
     ("back", {"host": "gpu-b", "seconds": 61.4}, "gpu-b is back after 61 s"),
     (
         "not_believed",
         {"host": "gpu-b", "text": "it tells of ps:9, which is not its own task"},
-        "gpu-b was not believed, and hung up on: it tells of ps:9, which is not its own task",
+        "gpu-b said something that cannot be true, and was hung up on: it tells of ps:9, which is not its own task",
     ),
     (
         "came_back_with",
@@ -142,7 +142,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "events_left_out",
         {"count": 3, "host": "gpu-b"},
-        "gpu-b tells more than the story takes: 3 of its events are left out",
+        "gpu-b sends more events than the story takes: 3 of them are left out",
     ),
     (
         "coordinator_deaf",
@@ -150,13 +150,17 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         "agents cannot reach the coordinator: Address already in use",
     ),
     ("coordinator_heard", {}, "agents can reach the coordinator again"),
-    ("coordinator_restarted", {"seconds": 61.4}, "the coordinator was started again, after 61 s"),
+    ("coordinator_restarted", {"seconds": 61.4}, "the coordinator restarted after 61 s"),
     (
         "put_aside",
         {"text": "cluster.json is damaged", "what": "cluster.json.damaged-1"},
         "cluster.json is damaged; it was put aside as cluster.json.damaged-1",
     ),
-    ("told_anew", {}, "cluster.json is damaged; it was put aside as cluster.json.damaged-1, and the agents tell anew"),
+    (
+        "told_anew",
+        {},
+        "cluster.json is damaged; it was put aside as cluster.json.damaged-1, and rebuilt from what the agents tell",
+    ),
     ("no_part", {}, "its host has no part in the run"),
     ("not_heard", {}, "its host has not been heard yet"),
     ("task_unknown", {}, "its host knows no such task"),

@@ -46,10 +46,10 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
-from dtctl.render.following import Narrator
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
+from dtctl.render.narrator import Narrator
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.story import happening_line

@@ -105,7 +105,7 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
         ),
         (
             {"kind": "contact", "task": None, "why": [{"kind": "coordinator_restarted", "seconds": 3}]},
-            "a: the coordinator was started again, after 3 s",
+            "a: the coordinator restarted after 3 s",
         ),
         (
             {

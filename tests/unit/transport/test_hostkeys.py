@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.transport.ssh.hostkeys import HostKey, host_key_name, parse_known_hosts
+from dtctl.transport.ssh.hostkeys import (
+    HostKey,
+    KnownFile,
+    Pinned,
+    host_key_name,
+    is_known_hosts_line,
+    parse_known_hosts,
+)
 from dtctl.transport.ssh.known_hosts import KnownHosts
 
 needs_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen not found")
@@ -48,6 +55,11 @@ def matching(text: str, name: str) -> list[int]:
         ("gpu-a", "[gpu-a]:2222", False),
         ("[*.lan]:2222", "[x.lan]:2222", True),
         ("[127.0.0.1]:2222", "1", False),
+        ("*.lan,!b*.lan", "bad.lan", False),
+        ("|1|not-a-hash,gpu-a", "gpu-a", True),
+        ("|1|AAAA|AAAA", "gpu-a", False),
+        ("|1|AAAA", "gpu-a", False),
+        ("gpu-a,|1|AAAA|AAAA,gpu-b", "gpu-a", True),
     ],
 )
 def test_names_match_as_in_openssh(names: str, name: str, found: bool) -> None:
@@ -65,6 +77,79 @@ def test_lines_that_cannot_be_read_are_passed_over() -> None:
     marked = [f"@cert-authority {line('gpu-a')}", f"@other {line('gpu-a')}"]
     text = "\n".join([*bad, line("gpu-a"), *marked, line("gpu-a", 1) + " a comment"])
     assert matching(text, "gpu-a") == [7, 10]
+
+
+def test_a_file_finds_the_lines_of_a_name_in_their_order() -> None:
+    text = [
+        line("*.lan", 1),
+        line("GPU-A.lan,10.0.0.2", 2),
+        line("gpu-a.lan", 3),
+        line("other,x?", 4),
+        line("!gpu-a", 5),
+    ]
+    file = KnownFile(parse_known_hosts("\n".join(text), Path("f")))
+    for _ in range(2):
+        assert [found.line for found in file.of("gpu-a.lan")] == [1, 2, 3]
+        assert [found.line for found in file.of("10.0.0.2")] == [2]
+        assert [found.line for found in file.of("other")] == [4]
+        assert [found.line for found in file.of("xy")] == [4]
+        assert file.of("none") == []
+
+
+def test_a_plain_name_is_not_looked_at_for_other_names() -> None:
+    """Thousands of hosts and thousands of lines: each line is compared with few names."""
+
+    class Counted(str):
+        __slots__ = ()
+        compared = 0
+
+        def startswith(self, *_: object) -> bool:
+            Counted.compared += 1
+            return False
+
+    [pinned] = parse_known_hosts(line("gpu-a"), Path("f"))
+    known = KnownFile([Pinned((Counted("gpu-a"),), pinned.key, pinned.file, pinned.line)])
+    assert known.of("gpu-b") == []
+    assert len(known.of("gpu-a")) == 1
+    assert Counted.compared == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "stands"),
+    [
+        ("", True),
+        ("# a comment", True),
+        ("#", True),
+        (line("gpu-a"), True),
+        (line("gpu-a,10.0.0.2,*.lan,!bad"), True),
+        (line("|1|AAAA|AAAA"), True),
+        (line("@revoked gpu-a"), True),
+        (line("@cert-authority *.lan"), True),
+        (line("@revoked"), False),
+        (line("@other gpu-a"), False),
+        (line("@revoked @revoked"), False),
+        ("gpu-a ssh-ed25519", False),
+        (line("gpu-a,a=b"), False),
+        (line("a=b,gpu-a"), False),
+        (line("restrict"), False),
+        (line("restrict,gpu-a"), True),
+        (f"gpu-a ssh-rsa {key().base64}", False),
+        ("gpu-a ssh-ed25519 ***", False),
+    ],
+)
+def test_a_line_of_known_hosts_is_told_from_those_of_other_files(text: str, stands: bool) -> None:
+    assert is_known_hosts_line(text) is stands
+
+
+@pytest.mark.parametrize("text", [f"# {line('gpu-a')}", line("#gpu-a"), line("@cert-authority gpu-a"), "gpu-a ssh-rsa"])
+def test_comments_authorities_and_halves_of_lines_pin_nothing(text: str) -> None:
+    assert parse_known_hosts(text, Path("f")) == []
+
+
+def test_a_key_that_looks_like_a_comment_further_on_is_read() -> None:
+    assert [found.line for found in parse_known_hosts(line("gpu-a", key_type="#type"), Path("f"))] == [1]
+    assert is_known_hosts_line(line("gpu-a", key_type="#type"))
+    assert is_known_hosts_line(line("gpu-a", key_type="@revoked"))
 
 
 def test_a_revoked_line_is_known_as_such() -> None:

@@ -78,7 +78,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world.run_for(60)
     assert [reason.partition(",")[0] for reason in contacts(world.story)] == [
         "the coordinator was started again",
-        "d is away: it has not come to the coordinator since that was started again",
+        "d is away: it has not called the coordinator since that restarted",
     ]
     assert world.mending["a"]
     world.run_for(90)
@@ -88,7 +88,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
 def test_what_was_lost_while_the_coordinator_was_away_is_mended_when_it_is_back() -> None:
     world = async_ps()
     world.die("ps:1")
-    world.tasks["worker:0"].die(world.wall)
+    world.die("worker:0")
     world.restart_coordinator()
     world.until(lambda: recovered(world))
     assert world.attempts == {"ps:0": 1, "ps:1": 2, "chief:0": 1, "worker:0": 2, "worker:1": 1}
@@ -119,7 +119,8 @@ def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
 def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:
     world = async_ps()
     asked: How = {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}
-    world.stop_run = {"a": asked, "b": asked}
+    world.ask_to_end("a", asked)
+    world.ask_to_end("b", asked)
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}
     assert (world.condition, world.data["condition"]["reason"]) == ("Stopped", "stopped by me")
@@ -132,7 +133,7 @@ def stopped_without_d() -> World:
     world = async_ps()
     world.cut.add("d")
     world.run_for(15)
-    world.stop_run = {"a": {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0}}
+    world.ask_to_end("a", {"by": "me@pc", **because([fact("stopped_by", by="me")]), "grace_s": 3.0})
     world.run_for(60)
     return world
 

@@ -170,7 +170,7 @@ def test_a_task_that_must_not_be_tried_again_fails_the_run_at_once() -> None:
     world = async_ps()
     world.die("worker:1", code=2)
     world.until(lambda: world.data["phase"] == "ended")
-    assert world.data["condition"]["reason"] == "worker:1 failed: exit code 2"
+    assert world.data["condition"]["reason"] == "worker:1 failed: exit code 2, which is not tried again"
     assert max(world.attempts.values()) == 1
 
 
@@ -234,11 +234,12 @@ def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody(
     world = async_ps()
     for name in ("chief:0", "worker:0", "worker:1"):
         world.tell_step(name, 100)
-    world.die("worker:0", why=fact("stalled", seconds=300))
+    world.hang("worker:0", fact("stalled", seconds=300))
     world.until(lambda: world.attempts["worker:0"] == 2)
     world.run_for(100)
     assert world.attempts["ps:0"] == 1
     world.until(lambda: world.attempts["ps:0"] == 2)
+    world.until(lambda: set(world.states.values()) == {"running"})
     world.tell_step("worker:1", 101)
     world.until(lambda: recovered(world))
     others = {name: attempt for name, attempt in world.attempts.items() if name != "worker:0"}
@@ -249,7 +250,10 @@ def hung(world: World, why: Fact) -> None:
     """worker:1 is lost for that reason, is back soon after, and nobody trains again."""
     for name in ("chief:0", "worker:0", "worker:1"):
         world.tell_step(name, 100)
-    world.die("worker:1", why=why)
+    if why["kind"] in ("stalled", "frozen"):
+        world.hang("worker:1", why)
+    else:
+        world.die("worker:1", why=why)
     world.until(lambda: world.attempts["worker:1"] == 2)
 
 
@@ -302,4 +306,4 @@ def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
     world.tasks["ps:0"].ready_s = 1e9
     world.die("ps:0")
     world.until(lambda: world.data["phase"] == "ended", 120)
-    assert "ps:0 runs and does not listen" in world.data["condition"]["reason"]
+    assert "ps:0 runs but does not listen" in world.data["condition"]["reason"]

@@ -24,7 +24,7 @@ def test_the_others_are_held_until_ps_listens_and_the_wait_is_explained() -> Non
     world.tasks["ps:0"].ready_s = 45.0
     world.run_for(40)
     assert world.states["chief:0"] == "pending"
-    assert world.data["missing"] == "ps:0 runs and does not listen on a:2222 yet"
+    assert world.data["missing"] == "ps:0 runs but does not listen on a:2222 yet"
     assert world.data["phase"] == "starting"
     world.run_for(20)
     assert set(world.states.values()) == {"running"}
@@ -55,7 +55,7 @@ def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
     world.tasks["ps:0"].ready_s = 1e9
     world.until(lambda: world.data["phase"] == "ended", 200)
     assert world.data["condition"]["cause"] == "ps:0"
-    assert world.data["condition"]["reason"] == "not ready after 120 s: ps:0 runs and does not listen on a:2222 yet"
+    assert world.data["condition"]["reason"] == "not ready after 120 s: ps:0 runs but does not listen on a:2222 yet"
     assert world.states["ps:0"] == "stopped"
 
 

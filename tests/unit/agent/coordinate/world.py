@@ -12,12 +12,12 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
-from dtctl.agent.records.reasons import Fact, because, explain, why_of
-from dtctl.agent.records.run_state import Ending, Entry, How, Intent, Past
-from dtctl.agent.records.spec import Member, Spec, comes_back_alone
+from dtctl.agent.records.reasons import Fact, sentence
+from dtctl.agent.records.run_state import Ending, How
+from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
-from dtctl.agent.records.words import TaskState
-from dtctl.agent.run import intents, policy
+from dtctl.agent.run import intents
+from tests.unit.agent.coordinate.simulated import SimTask
 
 Fields = dict[str, Any]
 
@@ -85,77 +85,6 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
     return made(Spec, **{**spec, **fields})
 
 
-class SimTask:
-    """What an agent makes of one task; `ready_s` after its start it listens."""
-
-    def __init__(self, place: Member, wall: float) -> None:
-        self.name = place["task"]
-        self.own = comes_back_alone(place["role"], place["scope"])
-        self.ready_s = 1.0
-        self.entry = made(Entry, since=wall)
-        self.intent = made(Intent, want="hold")
-        self.events: list[Fields] = []
-        self.stubborn = False
-        """Does not come to its end when it is asked to."""
-
-    def move(self, state: TaskState, why: Sequence[Fact], wall: float) -> None:
-        self.events.append({"task": self.name, "from": self.entry["state"], "to": state, **because(why)})
-        self.entry.update({"state": state, "since": wall})
-        explain(self.entry, why)
-
-    def begin(self, wall: float) -> None:
-        generation = self.intent["generation"]
-        self.entry.update({"attempt": self.entry["attempt"] + 1, "generation": generation, "ready": False})
-        self.move("running", [], wall)
-
-    def end(self, wall: float, *, code: int | None, signal: int | None = None, asked: bool, reason: str = "") -> None:
-        began = self.entry["since"] or 0.0
-        if wall - began >= 600:
-            self.entry["restarts"] = 0
-        how = {"code": code, "signal": signal, "asked": asked}
-        past = made(Past, attempt=self.entry["attempt"], started=began, ended=wall, **how)
-        self.entry.update({"history": [*self.entry["history"], past], "ready": False})
-
-    def die(self, wall: float, signal: int = 9, *, code: int | None = None, why: Fact | None = None) -> None:
-        """The process has ended by itself; what follows is the agent's own policy."""
-        ending = made(Ending, code=code, signal=None if code is not None else signal)
-        self.end(wall, code=code, signal=ending["signal"], asked=False)
-        what = [why] if why else policy.why_ended(ending)
-        if code == 0:
-            self.move("succeeded", what, wall)
-        elif code == 2 or self.intent["want"] == "finish":
-            self.move("failed", what, wall)
-        else:
-            self.entry["next_start"] = wall + 1.0 if self.own else None
-            self.move("backoff", what, wall)
-
-    def obey(self, wall: float) -> None:
-        entry, intent = self.entry, self.intent
-        alive = entry["state"] in ("running", "stalled")
-        newer = intent["generation"] > entry["generation"]
-        if self.stubborn and alive and (intent["want"] == "stop" or newer):
-            return
-        if intent["want"] == "stop":
-            if alive:
-                self.end(wall, code=None, signal=15, asked=True)
-            if entry["state"] == "backoff" and intent["by"] == "coordinator":
-                self.move("failed", why_of(entry), wall)
-            elif entry["state"] not in policy.FINAL:
-                self.move("stopped", why_of(intent), wall)
-        elif newer:
-            if alive:
-                self.end(wall, code=None, signal=15, asked=True)
-            entry.update({"generation": intent["generation"], "restarts": intent["restarts"], "ready": False})
-            self.move("pending", why_of(intent), wall)
-        if intent["want"] in ("run", "finish") and entry["state"] == "pending":
-            self.begin(wall)
-        elif entry["state"] == "backoff" and self.own and wall >= (entry["next_start"] or 0.0):
-            entry["restarts"] += 1
-            self.begin(wall)
-        if entry["state"] == "running" and wall - (entry["since"] or 0.0) >= self.ready_s:
-            entry["ready"] = True
-
-
 class World:
     """`run_for` turns the clock; what the coordinator decides is done by the hosts that it reaches."""
 
@@ -164,11 +93,9 @@ class World:
         self.now, self.wall = 100.0, 1_700_000_000.0
         self.checkpoint: int | None = 100
         self.mended: list[str] = []
-        self.tasks = {place["task"]: SimTask(place, self.wall) for place in self.spec["roster"]}
+        self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
         self.places = dict(places)
         self.cut: set[str] = set()
-        self.stop_run: dict[str, How] = {}
-        """Of hosts whose sessions were told to end the run."""
         self.crashed: set[str] = set()
         self.kept = True
         self.lost_session = False
@@ -220,8 +147,16 @@ class World:
         self.coordinator.resume(self.now, self.wall)
 
     def die(self, *names: str, signal: int = 9, code: int | None = None, why: Fact | None = None) -> None:
+        """Their processes have ended by themselves; `why` as the only thing that is known of it."""
+        ending = made(Ending, code=code, signal=None if code is not None else signal)
+        if why is not None:
+            ending = made(Ending, error=sentence([why]), why=[why])
         for name in names:
-            self.tasks[name].die(self.wall, signal, code=code, why=why)
+            self.tasks[name].die(self.now, self.wall, ending)
+
+    def hang(self, name: str, why: Fact) -> None:
+        """The watchdog takes it for hung."""
+        self.tasks[name].hang(why)
 
     def crash(self, host: str) -> None:
         """The machine is gone with all that runs on it."""
@@ -230,9 +165,8 @@ class World:
     def boot(self, host: str) -> None:
         self.crashed.discard(host)
         for name in self._on(host):
-            task = self.tasks[name]
-            if task.entry["state"] == "running":
-                task.die(self.wall)
+            if self.tasks[name].entry["state"] == "running":
+                self.die(name)
 
     def tell_step(self, name: str, step: int) -> None:
         self.tasks[name].entry["step"] = step
@@ -276,7 +210,7 @@ class World:
             self._hang_up(host)
             return
         for name in self._on(host):
-            self.tasks[name].obey(self.wall)
+            self.tasks[name].step(self.now, self.wall)
         if host in self.cut:
             self._hang_up(host)
             return
@@ -296,7 +230,6 @@ class World:
             "intents": {name: self.tasks[name].intent for name in self._on(host)},
             "kept": self.kept,
             "lost_session": self.lost_session,
-            "stop_run": self.stop_run.get(host),
         }
         text = json.dumps(message)
         if host not in self._greeted or text != self._told.get(host):
@@ -304,6 +237,10 @@ class World:
             self._greeted.add(host)
             told: Any = json.loads(text)
             self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+
+    def ask_to_end(self, host: str, how: How) -> None:
+        """As a session on that host does that is told to end the run, of its tasks for now the first alone."""
+        intents.change(self.tasks[self._on(host)[0]].intent, ends_run=how)
 
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:

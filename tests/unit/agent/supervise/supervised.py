@@ -21,8 +21,8 @@ def task(id_: str, **fields: Any) -> TaskSpec:
 
 
 def spec(*tasks: TaskSpec, **fields: Any) -> Spec:
-    """Of run r on host h1. With a `coordinator` every task is in its roster."""
-    lead = tasks[-1]["id"] if tasks else None
+    """Of run r on host h1, which is alone in it."""
+    lead = tasks[-1]["id"] if tasks else "worker:0"
     whole = {
         "version": 3,
         "run": "r",
@@ -34,8 +34,9 @@ def spec(*tasks: TaskSpec, **fields: Any) -> Spec:
         "tasks": list(tasks),
         "grace_s": 10.0,
         "recovery": fields.pop("recovery", None) or recovery(),
+        "coordinator": {"host": "h1", "address": "10.0.0.1:2221", "port": 2221},
         "lead": lead,
-        "roster": [{"task": each["id"], "host": "h1"} for each in tasks],
+        "roster": [{"task": each["id"], "host": "h1"} for each in tasks] or [{"task": lead, "host": "h1"}],
     }
     return made(Spec, **{**whole, **fields})
 

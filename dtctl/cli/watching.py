@@ -1,4 +1,4 @@
-"""Following a run to its end, as `up -f`, `logs -f` and `wait` do."""
+"""Watching a run to its end, as `up -f`, `logs -f` and `wait` do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def watch(
     """Prints events as they come until the run has ended."""
     from dtctl.operations.follow import Ended, follow
     from dtctl.render import errors
-    from dtctl.render.following import Narrator
+    from dtctl.render.narrator import Narrator
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate: Callable[[Event], None] = Narrator(record.coordinator, printer)

@@ -1,0 +1,99 @@
+"""down: ends what a host has of a cluster's runs, and removes it."""
+
+from __future__ import annotations
+
+from ..bundles import store
+from ..host import paths
+from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.reasons import because, fact
+from ..records.words import MOST_TASKS
+from ..survival import reboot
+from . import cluster_lock, damaged_runs, orphans, runs, stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import DownResult
+    from ..records.requests import DownRequest
+    from ..records.run_state import How
+
+
+def down(talk: Conversation, request: DownRequest) -> DownResult:
+    """Stops the named run, or all of the cluster on this host, and removes its files and the bundles that no run uses.
+
+    A run of which something survives keeps its files.
+    """
+    how: How = {
+        "by": request["by"],
+        "grace_s": request["grace_s"],
+        **because([fact("taken_down", by=request["by"])]),
+    }
+    lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
+    try:
+        damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
+        removal = _Removal()
+        for run in _to_remove(talk, request, [run.directory for run in damaged]):
+            removal.remove(run, how)
+        for each in damaged:
+            removal.remove_damaged(each, how)
+        reboot.withdraw(talk.root)
+        with talk.at("bundles"):
+            removal.result["kept"] = store.prune(talk.root, runs.used_bundles(talk))[:MOST_FILES]
+        return removal.told()
+    finally:
+        lock.release()
+
+
+class _Removal:
+    """What `down` has done so far."""
+
+    def __init__(self) -> None:
+        self.result: DownResult = {
+            "stopped": [],
+            "already": [],
+            "survivors": [],
+            "omitted": 0,
+            "removed": [],
+            "kept": [],
+        }
+
+    def remove(self, run: runs.Run, how: How) -> None:
+        ended = stop.stop_run(run, how)
+        self.result["stopped"] += ended["stopped"]
+        self.result["already"] += ended["already"]
+        self.result["survivors"] += ended["survivors"]
+        self.result["omitted"] += ended["omitted"]
+        if not ended["survivors"]:
+            run.remove()
+            self.result["removed"].append(run.id)
+
+    def remove_damaged(self, run: damaged_runs.DamagedRun, how: How) -> None:
+        """One that no agent can be asked to stop."""
+        left = run.end(orphans.GRACE_S if how["grace_s"] is None else how["grace_s"])
+        for orphan in left:
+            self.result["survivors"].append({"task": None, "pid": orphan.process.pid, "command": orphan.command})
+        if run.is_dead():
+            run.remove()
+            self.result["removed"].append(run.id)
+
+    def told(self) -> DownResult:
+        survivors = self.result["survivors"]
+        self.result["omitted"] += max(0, len(survivors) - MOST_PROCESSES)
+        del survivors[MOST_PROCESSES:]
+        del self.result["stopped"][MOST_TASKS:], self.result["already"][MOST_TASKS:]
+        del self.result["removed"][MOST_RUNS:]
+        return self.result
+
+
+def _to_remove(talk: Conversation, request: DownRequest, damaged: List[str]) -> List[runs.Run]:
+    """But for those in the directories `damaged`."""
+    cluster, host, named = request["cluster"], request["host"], request["run"]
+    if named is not None:
+        if paths.run_directory(talk.root, named, host) in damaged:
+            return []
+        found = runs.find(talk, cluster, host, named)
+        return [found] if found is not None else []
+    here = [run for run in runs.every(talk, cluster) if run.spec["host"] == host]
+    return [run for run in here if run.files.directory not in damaged]

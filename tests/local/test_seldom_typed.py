@@ -1,0 +1,133 @@
+"""Commands and options that are seldom typed, exit codes that are seldom seen; one run serves those that only look."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from tests.desk import Desk, desk
+from tests.waiting import eventually, read_until
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A run that goes on; its tests leave it as it is."""
+    with desk(tmp_path_factory.mktemp("seldom") / "home") as made:
+        made.write_cluster()
+        made.dtctl("up", "--local")
+        yield made
+
+
+def test_push_brings_the_code_and_starts_nothing(home: Desk) -> None:
+    home.write_cluster()
+    (home.project / "data.txt").write_text("42")
+    first = home.run("push", "--local")
+    assert first.returncode == 0, first.stderr
+    said = first.stdout.splitlines()  # the hosts are one machine: what one was sent the other has
+    assert sorted(line.split()[-2:] for line in said) == [["files", "sent"], ["had", "everything"]]
+    assert re.search(r"^code [0-9a-f]{12}: 3 files, ", first.stderr, re.MULTILINE)
+    [tree] = (home.home / ".dtctl" / "bundles").glob("*/tree")
+    assert (tree / "data.txt").read_text() == "42"
+    assert re.fullmatch(r"node-\[1-2\]: .*had everything\n", home.dtctl("push", "--local", "-q"))
+    assert home.processes() == {}
+    assert not list((home.home / ".dtctl").glob("runs/*"))
+
+
+def test_runs_lists_them_for_people_and_for_programs(running: Desk) -> None:
+    run = running.status()["run"]
+    assert run in running.dtctl("runs")
+    told = json.loads(running.dtctl("runs", "-o", "json"))
+    assert told["kind"] == "Runs"
+    assert [one["run"] for one in told["runs"]] == [run]
+
+
+def test_ssh_to_a_host_that_is_this_machine_is_a_command_here(running: Desk) -> None:
+    assert running.dtctl("ssh", "worker:1", "echo", "a  b", "-x") == "a  b -x\n"
+    assert running.dtctl("ssh", "node-1", "--", "sh", "-c", "echo $0", "it") == "it\n"
+    running.dtctl("ssh", "@node-2", "sh", "-c", "exit 9", code=9)
+    several = running.run("ssh", "worker", "true")
+    assert (several.returncode, "worker is on 2 hosts" in several.stderr) == (2, True)
+    missing = running.run("ssh", "node-1", "no-such-program")
+    assert (missing.returncode, "there is no 'no-such-program'" in missing.stderr) == (2, True)
+
+
+def test_the_schema_is_printed_whole(running: Desk) -> None:
+    schema = json.loads(running.dtctl("schema"))
+    assert {"name", "hosts", "jobs", "trainer"} <= set(schema["properties"])
+
+
+def test_status_is_shown_again_until_ctrl_c(running: Desk) -> None:
+    with running.start("status", "--watch") as watching:
+        read_until(watching.stdout, r"^worker:1 .*running", times=2)
+        watching.send_signal(signal.SIGINT)
+        watching.communicate()
+    assert watching.returncode == 130
+
+
+def test_logs_since_a_moment_leave_out_what_was_before(running: Desk) -> None:
+    eventually(lambda: "worker:1 step 3\n" in running.dtctl("logs", "worker:1", "-n", "all"))
+    moment = datetime.now().astimezone().isoformat()
+    eventually(lambda: "worker:1 step" in running.dtctl("logs", "worker:1", "--since", moment))
+    assert "worker:1 step 1\n" not in running.dtctl("logs", "worker:1", "--since", moment)
+    assert "worker:1 step 1\n" in running.dtctl("logs", "worker:1", "--since", "1h")
+    bad = running.run("logs", "--since", "yesterday")
+    assert bad.returncode == 2
+
+
+def test_logs_that_match_are_shown_alone(running: Desk) -> None:
+    found = eventually(lambda: running.dtctl("logs", "-n", "all", "-g", r"step [12]$", "--no-prefix"))
+    assert {re.sub(r"^\S+ ", "", line) for line in found.splitlines()} <= {"step 1", "step 2"}
+    bad = running.run("logs", "-g", "[")
+    assert (bad.returncode, "is not a regular expression" in bad.stderr) == (2, True)
+
+
+def test_logs_tell_when_each_line_was_written(running: Desk) -> None:
+    text = eventually(lambda: running.dtctl("logs", "worker:1", "-t", "-n", "2"))
+    for line in text.splitlines():
+        stamp, _, rest = line.partition(" ")
+        assert rest.startswith("worker:1 ")
+        assert abs(time.time() - datetime.fromisoformat(stamp).timestamp()) < 60
+
+
+def test_a_wait_that_is_over_before_the_run_exits_with_124(running: Desk) -> None:
+    done = running.run("wait", "--timeout", "500ms")
+    assert done.returncode == 124
+    assert "the run continues" in done.stderr
+    assert set(running.states().values()) == {"running"}
+    assert running.run("wait", "--timeout", "soon").returncode == 2
+
+
+def test_a_command_that_is_told_to_terminate_exits_with_143(running: Desk) -> None:
+    with running.start("logs", "worker:1", "-f", "-n", "1") as following:
+        read_until(following.stdout, "worker:1 step")
+        following.send_signal(signal.SIGTERM)
+        rest, _ = following.communicate()
+    assert following.returncode == 143
+    assert "the run continues" in rest
+    assert set(running.states().values()) == {"running"}
+
+
+def test_a_process_that_is_left_is_told_by_exit_code_8(home: Desk) -> None:
+    """As one that not even SIGKILL ends: it bears the key of its task, and has appeared after the supervisor looked."""
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    home.dtctl("stop")
+    [start] = (home.home / ".dtctl").glob("runs/*/*/tasks/worker-1/attempt-1/start.json")
+    key = json.loads(start.read_text())["key"]
+    late = subprocess.Popen(["sleep", "1000"], env={"DTCTL_KEY": key, "PATH": os.environ["PATH"]})
+    try:
+        down = home.run("down", "--yes")
+        assert down.returncode == 8, down.stderr
+        assert str(late.pid) in down.stdout + down.stderr
+        assert list((home.home / ".dtctl" / "runs").iterdir())
+    finally:
+        late.kill()
+        late.wait()

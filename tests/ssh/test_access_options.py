@@ -1,0 +1,84 @@
+"""-u, -i, -J and -F as they are typed, against a real sshd; and `dtctl ssh`, which is OpenSSH's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.desk import Desk
+from tests.hosts.sshd import SSHD, Sshd
+
+pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
+
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs: {{worker: {{hosts: [gpu]}}}}
+trainer: {{command: [python, stand_in.py], dialect: none, args: {args}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Sshd]:
+    with Sshd() as server:
+        yield server
+
+
+@pytest.fixture
+def user(tmp_path: Path, sshd: Sshd, gateway: Sshd) -> Desk:
+    """The file says where the server is and which keys it has, and nothing else. Nothing is started."""
+    made = Desk(tmp_path / "home")
+    (made.project / "known_hosts").write_text(sshd.known_hosts_text() + gateway.known_hosts_text())
+    text = f"ssh: {{known_hosts: known_hosts}}\nhosts: {{gpu: {sshd.address}:{sshd.port}}}"
+    made.write_cluster(CLUSTER, hosts=text)
+    return made
+
+
+def login(server: Sshd) -> list[str]:
+    return ["-u", server.user, "-i", str(server.key)]
+
+
+def test_the_user_and_the_key_are_those_of_the_command_line(user: Desk, sshd: Sshd) -> None:
+    refused = user.run("runs", "-u", "nobody-here", "-i", str(sshd.key))
+    assert refused.returncode == 4
+    assert "nobody-here" in refused.stderr
+    before = sshd.logins()
+    done = user.run("runs", *login(sshd))
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "no run yet")
+    assert sshd.logins() == before + 1
+
+
+def test_a_key_that_the_server_does_not_know_is_refused(user: Desk, sshd: Sshd, gateway: Sshd) -> None:
+    done = user.run("runs", "-u", sshd.user, "-i", str(gateway.host_keys["ed25519"]))
+    assert done.returncode == 4
+    assert "publickey" in done.stderr
+
+
+def test_the_way_leads_through_the_gateway_of_the_command_line(user: Desk, sshd: Sshd, gateway: Sshd) -> None:
+    key = gateway.key.read_bytes()
+    before = gateway.logins(), sshd.logins()
+    assert key == sshd.key.read_bytes(), "one key opens both"
+    user.dtctl("runs", *login(sshd), "-J", f"{gateway.user}@{gateway.address}:{gateway.port}")
+    assert (gateway.logins(), sshd.logins()) == (before[0] + 1, before[1] + 1)
+
+
+def test_a_configuration_of_ssh_may_be_named(user: Desk, sshd: Sshd) -> None:
+    user.write_cluster(CLUSTER, hosts="hosts: {gpu: testhost}")
+    assert user.run("runs").returncode == 4
+    assert user.run("runs", "-F", str(sshd.ssh_config)).returncode == 0
+    missing = user.run("runs", "-F", str(user.home / "none"))
+    assert missing.returncode != 0
+    assert str(user.home / "none") in missing.stderr
+
+
+def test_ssh_logs_in_as_everything_else_does(user: Desk, sshd: Sshd, gateway: Sshd) -> None:
+    script = "echo $USER; exit 9"
+    assert user.dtctl("ssh", *login(sshd), "gpu", script, code=9) == f"{sshd.user}\n"
+    before = gateway.logins()
+    way = f"{gateway.user}@{gateway.address}:{gateway.port}"
+    assert user.dtctl("ssh", *login(sshd), "-J", way, "worker:0", "echo there") == "there\n"
+    assert gateway.logins() == before + 1
+    user.write_cluster(CLUSTER, hosts="hosts: {gpu: testhost}")
+    assert user.dtctl("ssh", "-F", str(sshd.ssh_config), "gpu", "echo there") == "there\n"

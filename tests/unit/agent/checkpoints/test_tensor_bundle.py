@@ -1,0 +1,249 @@
+"""An index and its shards: which step it is, and what is said of a checkpoint that is not whole."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.checkpoints import tensor_bundle
+from dtctl.agent.checkpoints.tensor_bundle import Index, file_size, number_in
+from dtctl.agent.checkpoints.tensor_table import Damaged, masked_crc32c
+from tests.agent.checkpoints import tables
+
+INT32, INT64, FLOAT = 3, 9, 1
+SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+LARGEST = (1 << 63) - 1
+
+
+class Bundle:
+    """A checkpoint of one or two shards in a directory; tensors are written one after the other."""
+
+    def __init__(self, directory: Path, name: str = "model.ckpt-7", *, shards: int = 1, order: str = "<") -> None:
+        self.prefix = str(directory / name)
+        self._shards = [b""] * shards
+        self._order = order
+        self._rows: dict[str, dict[int, int]] = {}
+
+    def tensor(self, name: str, value: int, *, dtype: int = INT64, shard: int = 0, **wrong: int) -> Bundle:
+        data = struct.pack(self._order + {INT32: "i"}.get(dtype, "q"), value)
+        place = {1: dtype, 3: shard, 4: len(self._shards[shard]), 5: len(data), 6: masked_crc32c(data)}
+        place |= {{"crc": 6, "size": 5, "in_shard": 3, "offset": 4}[key]: value for key, value in wrong.items()}
+        self._rows[name] = place
+        self._shards[shard] += data
+        return self
+
+    def index(self) -> Index:
+        header = {1: len(self._shards), 2: int(self._order == ">")}
+        rows = [tables.entry(name.encode(), self._message(self._rows[name])) for name in sorted(self._rows)]
+        content = tables.table(tables.block([tables.entry(b"", tables.message(header)), *rows]))
+        Path(f"{self.prefix}.index").write_bytes(content)
+        for number, data in enumerate(self._shards):
+            self.shard(number).write_bytes(data)
+        return Index(self.prefix)
+
+    def shard(self, number: int) -> Path:
+        return Path(f"{self.prefix}.data-{number:05d}-of-{len(self._shards):05d}")
+
+    @staticmethod
+    def _message(place: dict[int, int]) -> bytes:
+        checksum = tables.varint(6 << 3 | 5) + struct.pack("<I", place[6])
+        return tables.message({key: value for key, value in place.items() if key != 6}) + checksum
+
+
+def damaged(directory: Path, *entries: bytes) -> str:
+    (directory / "bad.index").write_bytes(tables.table(tables.block(entries)))
+    with pytest.raises(Damaged) as found:
+        Index(str(directory / "bad"))
+    return str(found.value)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("dtype", [INT32, INT64])
+def test_a_step_is_read_in_both_widths_and_both_byte_orders(tmp_path: Path, dtype: int, order: str) -> None:
+    bundle = Bundle(tmp_path, order=order).tensor("global_step", 1234, dtype=dtype)
+    assert bundle.index().step() == 1234
+    assert bundle.index().problem() is None
+
+
+def test_step_zero_is_a_step_and_a_negative_one_is_none(tmp_path: Path) -> None:
+    assert Bundle(tmp_path).tensor("global_step", 0).index().step() == 0
+    assert Bundle(tmp_path).tensor("global_step", -1).index().step() == 7
+
+
+@pytest.mark.parametrize("wrong", [{"crc": 1}, {"size": 4}, {"dtype": FLOAT}, {"offset": 8}])
+def test_what_is_no_whole_number_as_it_was_saved_tells_no_step(tmp_path: Path, wrong: dict[str, int]) -> None:
+    assert Bundle(tmp_path).tensor("global_step", 1234, **wrong).index().step() == 7
+
+
+def test_a_step_whose_shard_is_gone_is_that_of_the_name(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("global_step", 1234)
+    index = bundle.index()
+    bundle.shard(0).unlink()
+    assert index.step() == 7
+
+
+def test_reading_a_step_leaves_no_file_open(tmp_path: Path) -> None:
+    index = Bundle(tmp_path).tensor("global_step", 1234).index()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    index.step()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize(
+    ("names", "best"),
+    [
+        (["global_step", "a/step" + SUFFIX], "global_step"),
+        (["a/step" + SUFFIX, "a/train_step" + SUFFIX], "a/step" + SUFFIX),
+        (["a/b/step" + SUFFIX, "z/step" + SUFFIX], "z/step" + SUFFIX),
+        (["a/b/step" + SUFFIX, "z/iter" + SUFFIX], "a/b/step" + SUFFIX),
+        (["step", "optimizer/iter" + SUFFIX], "optimizer/iter" + SUFFIX),
+        (["scope/global_step", "optimizer/iter" + SUFFIX], "scope/global_step"),
+    ],
+)
+def test_the_most_telling_variable_counts_then_the_least_deep(tmp_path: Path, names: list[str], best: str) -> None:
+    bundle = Bundle(tmp_path)
+    for name in names:
+        bundle.tensor(name, 1000 + (name == best))
+    assert bundle.index().step() == 1001
+
+
+def test_a_plain_variable_is_a_step_only_by_its_full_name(tmp_path: Path) -> None:
+    assert Bundle(tmp_path).tensor("step", 1234).tensor("my_global_step", 1234).index().step() == 7
+
+
+def test_a_number_that_only_counts_the_checkpoints_is_no_step(tmp_path: Path) -> None:
+    counter = "save_counter" + SUFFIX
+    assert Bundle(tmp_path).tensor(counter, 7).index().step() is None
+    assert Bundle(tmp_path).tensor(counter, 6).index().step() == 7
+    assert Bundle(tmp_path, "last").tensor(counter, 7).index().step() is None
+
+
+def test_only_so_many_variables_are_remembered_and_always_the_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensor_bundle, "_MOST_STEP_VARIABLES", 1)
+    bundle = Bundle(tmp_path).tensor("a/b/step" + SUFFIX, 5).tensor("b/step" + SUFFIX, 6)
+    assert bundle.tensor("save_counter" + SUFFIX, 7).index().step() == 5
+    bundle = Bundle(tmp_path).tensor("a/step" + SUFFIX, 7, crc=1).tensor("save_counter" + SUFFIX, 7)
+    assert bundle.index().step() is None
+
+
+def test_who_reads_is_asked_before_each_shard_and_each_step(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path, shards=2).tensor("global_step", 1234)
+    bundle.index()
+    asked: list[int] = []
+    index = Index(bundle.prefix, lambda: asked.append(1))
+    assert len(asked) == 2  # the index block and the one block of entries
+    index.problem()
+    assert len(asked) == 4
+    index.step()
+    assert len(asked) == 5
+
+
+def test_shards_have_to_be_as_long_as_their_last_tensor_says(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path, shards=2).tensor("a", 1).tensor("b", 2).tensor("c", 3, shard=1)
+    index = bundle.index()
+    assert index.problem() is None
+    os.truncate(bundle.shard(1), 7)
+    assert index.problem() == "model.ckpt-7.data-00001-of-00002 is cut short: it has 7 of 8 bytes"
+    os.truncate(bundle.shard(0), 15)
+    assert index.problem() == "model.ckpt-7.data-00000-of-00002 is cut short: it has 15 of 16 bytes"
+    bundle.shard(0).unlink()
+    assert index.problem() == "model.ckpt-7.data-00000-of-00002 is missing"
+
+
+def test_the_longest_end_of_a_shard_counts_wherever_it_stands(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("a", 1, offset=92).tensor("b", 2, offset=0)
+    assert bundle.index().problem() == "model.ckpt-7.data-00000-of-00001 is cut short: it has 16 of 100 bytes"
+
+
+def test_a_shard_that_holds_nothing_may_be_empty_and_not_missing(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path, shards=2).tensor("a", 1)
+    assert bundle.index().problem() is None
+    bundle.shard(1).unlink()
+    assert Index(bundle.prefix).problem() == "model.ckpt-7.data-00001-of-00002 is missing"
+
+
+def test_a_tensor_in_a_shard_that_cannot_be_is_named_the_first_of_them(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path, shards=2).tensor("a", 1, shard=1).tensor("b" * 300, 2, in_shard=2)
+    index = bundle.tensor("c", 3, in_shard=9).index()
+    assert index.problem() == f"{'b' * 200} lies in shard 2, and there are 2"
+
+
+def test_a_step_in_a_shard_that_cannot_be_is_not_looked_for(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("global_step", 1234, in_shard=1)
+    (tmp_path / "model.ckpt-7.data-00001-of-00001").write_bytes(struct.pack("<q", 1234))
+    assert bundle.index().step() == 7
+
+
+def test_a_single_byte_that_is_missing_is_missed(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("a", 1, size=1)
+    index = bundle.index()
+    os.truncate(bundle.shard(0), 0)
+    assert index.problem() == "model.ckpt-7.data-00000-of-00001 is cut short: it has 0 of 1 bytes"
+
+
+def test_a_shard_that_is_no_file_is_said_to_be_none(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path).tensor("a", 1)
+    index = bundle.index()
+    bundle.shard(0).unlink()
+    bundle.shard(0).mkdir()
+    assert index.problem() == "model.ckpt-7.data-00000-of-00001 is a directory"
+
+
+def test_a_number_that_is_text_counts_as_zero(tmp_path: Path) -> None:
+    text = tables.varint(3 << 3 | 2) + tables.varint(1) + b"9"
+    (tmp_path / "odd.index").write_bytes(tables.index(1, tables.entry(b"a", text)))
+    (tmp_path / "odd.data-00000-of-00001").touch()
+    assert Index(str(tmp_path / "odd")).problem() is None
+
+
+def test_a_tensor_may_end_with_the_largest_file_and_not_after_it(tmp_path: Path) -> None:
+    index = Bundle(tmp_path).tensor("a", 1, offset=LARGEST - 8).index()
+    assert index.problem() == f"model.ckpt-7.data-00000-of-00001 is cut short: it has 8 of {LARGEST} bytes"
+    with pytest.raises(Damaged, match="beyond the end of any file"):
+        Bundle(tmp_path).tensor("a", 1, offset=LARGEST - 7).index()
+
+
+def test_an_index_needs_a_header_of_a_number_of_shards(tmp_path: Path) -> None:
+    header = tables.message({1: 1})
+    assert damaged(tmp_path) == "the index has no header"
+    assert damaged(tmp_path, tables.entry(b"", b"")) == "the index has no header"
+    assert damaged(tmp_path, tables.entry(b"a", header)) == "the index has no header"
+    text = tables.varint(1 << 3 | 2) + tables.varint(1) + b"1"
+    for none in (tables.message({2: 0}), tables.message({1: 0}), text):
+        assert damaged(tmp_path, tables.entry(b"", none)) == "the index's header names no shards"
+
+
+def test_no_more_shards_than_their_names_have_digits_for(tmp_path: Path) -> None:
+    (tmp_path / "many.index").write_bytes(tables.index(99_999))
+    assert Index(str(tmp_path / "many")).shards == 99_999
+    said = damaged(tmp_path, tables.entry(b"", tables.message({1: 100_000})))
+    assert said == "the index's header names 100000 shards, and 99999 are the most"
+
+
+def test_one_that_says_little_is_of_one_shard_and_little_endian(tmp_path: Path) -> None:
+    prefix = tmp_path / "plain"
+    data = struct.pack("<q", 5)
+    row = tables.message({1: INT64, 5: 8}) + tables.varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(data))
+    Path(f"{prefix}.index").write_bytes(tables.index(1, tables.entry(b"global_step", row)))
+    Path(f"{prefix}.data-00000-of-00001").write_bytes(data)
+    index = Index(str(prefix))
+    assert (index.problem(), index.step()) == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "number"),
+    [("/a/model.ckpt-7", 7), ("/a-9/model", None), ("/a/ckpt-7x", None), ("/a/m-" + "9" * 18, 10**18 - 1)],
+)
+def test_the_number_in_a_name_is_its_last_part(prefix: str, number: int | None) -> None:
+    assert number_in(prefix) == number
+
+
+def test_a_size_is_of_what_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "some").write_bytes(b"123")
+    assert file_size(str(tmp_path / "some")) == 3
+    assert file_size(str(tmp_path / "none")) is None

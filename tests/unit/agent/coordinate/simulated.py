@@ -1,0 +1,142 @@
+"""Tasks whose processes exist in memory: the agent's own Task and policy decide, the processes are a test's to end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Because, Fact
+from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
+from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
+from dtctl.agent.supervise import task as supervised
+from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.task import Task
+
+
+class SimAttempt:
+    """In the place of an attempt with files and processes: it runs at once, and ends when it is told to."""
+
+    def __init__(self, directory: str, now: float) -> None:
+        self.directory = directory
+        self.key = directory
+        self.began = now
+        self.start: Start | None = None
+        self.trainer = None
+        self.exit: Ending | None = None
+        self.stubborn = False
+        """Does not end when it is asked to."""
+        self.ending = False
+        self._asked = False
+
+    def look(self, now: float, wall: float) -> None:
+        if self.start is None:
+            self.start = made(Start, started=wall)
+        if self._asked and not self.stubborn and self.exit is None:
+            self.dies(made(Ending, signal=15), wall)
+
+    def dies(self, ending: Ending, wall: float) -> None:
+        self.exit = ending.copy()
+        self.exit["ended"] = wall
+
+    def runs(self, now: float) -> bool:
+        return self.exit is None
+
+    def end(self, grace_s: float, now: float) -> bool:
+        self._asked = True
+        return True
+
+    def left(self, now: float) -> list[Any]:
+        return []
+
+    def cleared(self, asked: bool, grace_s: float, now: float) -> bool:
+        return True
+
+
+class SimObservation:
+    """`ready_s` after the start of its attempt the task listens; `hung` is what the watchdog makes of it."""
+
+    def __init__(self, task: SimTask, began: float) -> None:
+        self._task, self._began = task, began
+        self.hung: Fact | None = None
+
+    def sees_ready(self, now: float) -> bool:
+        entry = self._task.entry
+        is_new = not entry["ready"] and now - self._began >= self._task.ready_s
+        entry["ready"] = entry["ready"] or is_new
+        return is_new
+
+    def look(self, now: float, wall: float) -> Fact | None:
+        return self.hung
+
+    def has_news(self) -> bool:
+        return False
+
+    def sees_progress(self, wall: float) -> None:
+        """Steps are told by the test."""
+
+
+class SimTask:
+    """One task and what its agent makes of it."""
+
+    def __init__(self, place: Member, spec: Spec, now: float, wall: float) -> None:
+        self.ready_s = 1.0
+        self.intent = made(Intent, want="hold")
+        self.stubborn = False
+        self.events: list[dict[str, Any]] = []
+        self.entry = made(Entry, since=wall)
+        own = comes_back_alone(place["role"], place["scope"])
+        described = made(TaskSpec, id=place["task"], argv=["x"], env={}, secrets=[], code=False, own=own)
+        around = _Around(self, spec)
+        self._task = Task(described, self.entry, around, now, wall)
+
+    def step(self, now: float, wall: float) -> None:
+        if self._attempt is not None:
+            self._attempt.stubborn = self.stubborn
+        self._task.step(self.intent, now, wall)
+
+    @property
+    def _attempt(self) -> SimAttempt | None:
+        return self._task._attempt  # type: ignore[return-value]
+
+    def die(self, now: float, wall: float, ending: Ending) -> None:
+        """Its process has ended by itself."""
+        assert self._attempt is not None, "it does not run"
+        self._attempt.dies(ending, wall)
+        self.step(now, wall)
+
+    def hang(self, verdict: Fact) -> None:
+        """From now on the watchdog takes this attempt for hung."""
+        self._task._observation.hung = verdict  # type: ignore[union-attr]
+
+
+class _Around(Surroundings):
+    """Nothing is launched, and what is observed is simulated."""
+
+    def __init__(self, task: SimTask, spec: Spec) -> None:
+        super().__init__("/simulated", spec, {}, {}, None, self._note, lambda _: None)
+        self._task = task
+
+    def _note(self, task: str, before: str, after: str, attempt: int, why: Because) -> None:
+        self._task.events.append({"task": task, "from": before, "to": after, **why})
+
+    def observe(self, task: str, attempt: Any, entry: Entry, port: int | None, now: float) -> Any:
+        return SimObservation(self._task, now)
+
+    def launch(self, task: TaskSpec, attempt: int, directory: str) -> Any:
+        return None
+
+
+def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the seam between Task and the machine into memory."""
+    own = SimpleNamespace(
+        last_attempt=lambda *_: 0,
+        attempt_directory=lambda *words: "/".join(map(str, words)),
+        make_directory=lambda _: 0,
+    )
+    monkeypatch.setattr(supervised, "Attempt", SimAttempt)
+    monkeypatch.setattr(supervised, "paths", own)
+    monkeypatch.setattr(supervised, "keeper", SimpleNamespace(launch=lambda _: None))
+    monkeypatch.setattr(supervised, "last_lines", lambda *_: "")

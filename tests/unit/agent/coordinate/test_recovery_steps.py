@@ -1,0 +1,427 @@
+"""What is restarted after a loss, when, and within which budget: one decision at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, SILENCE_S, TRAINED_S, Failure, Recovery
+from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.view import View
+from dtctl.agent.records.answers import Checkpoint
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.run_state import Past
+from tests.unit.agent.coordinate import views
+
+WALL = 1010.0
+
+
+class Run:
+    """A run whose every task runs, with a recovery that is asked step by step. The back-off has no jitter."""
+
+    def __init__(self, strategy: str = "async-ps", **fields: Any) -> None:
+        self.view: View = views.running(strategy, **fields)
+        self.checkpoint: int | None = 100
+        self.told: list[dict[str, Any]] = []
+        services = Services(self._newest, lambda: ["one was damaged"], lambda: 0.0)
+        self.recovery = Recovery(self.view, services, lambda *_, **fields: self.told.append(fields))
+        for task in self.view.tasks:
+            views.told(self.view, task, step=500)
+
+    def _newest(self) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        fields = {"prefix": "c", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
+        return made(Checkpoint, step=self.checkpoint, **fields)
+
+    def dies(self, task: str, *, state: str = "backoff", ended: float = 1009.0, **how: Any) -> None:
+        entry = self.view.entry(task)
+        past = made(
+            Past,
+            **{
+                "attempt": entry["attempt"],
+                "started": 1000.0,
+                "ended": ended,
+                "asked": False,
+                "code": None,
+                "signal": 9,
+                **how,
+            },
+        )
+        views.told(self.view, task, state=state, ready=False, history=[*entry["history"], past])
+
+    def step(self, now: float = 100.0, wall: float = WALL) -> Failure | None:
+        return self.recovery.step(now, wall)
+
+    def cleared(self, *tasks: str) -> None:
+        """Nothing is left of their older generation."""
+        for task in tasks:
+            generation = self.view.intents[task]["generation"]
+            views.told(self.view, task, state="pending", generation=generation, ready=False)
+
+    def back(self, *tasks: str) -> None:
+        for task in tasks:
+            attempt = self.view.entry(task)["attempt"] + 1
+            views.told(self.view, task, state="running", ready=True, attempt=attempt)
+
+    @property
+    def incidents(self) -> list[Any]:
+        return self.view.data["incidents"]
+
+    @property
+    def held(self) -> set[str]:
+        return {task for task, intent in self.view.intents.items() if intent["want"] == "hold"}
+
+
+ALL = {"ps:0", "ps:1", "chief:0", "worker:0", "worker:1"}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "task", "restarted"),
+    [
+        ("async-ps", "ps:0", {"ps:0"}),
+        ("async-ps", "chief:0", {"chief:0"}),
+        ("sync-ps", "ps:1", ALL),
+        ("ps-strategy", "ps:1", {"ps:1", "chief:0"}),
+        ("ps-strategy", "chief:0", {"chief:0"}),
+    ],
+)
+def test_what_is_held_is_what_the_scope_says(strategy: str, task: str, restarted: set[str]) -> None:
+    run = Run(strategy)
+    run.dies(task)
+    assert run.step() is None
+    assert (run.held, run.recovery.blocked()) == (restarted, restarted)
+    assert run.recovery.mending
+
+
+def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() -> None:
+    run = Run("sync-ps")
+    views.told(run.view, "worker:1", restarts=1)
+    run.dies("ps:0")
+    run.step()
+    intents = run.view.intents
+    assert {intent["generation"] for intent in intents.values()} == {2}
+    assert {task: intent["restarts"] for task, intent in intents.items()} == {
+        **dict.fromkeys(ALL, 0),
+        "ps:0": 1,
+        "worker:1": 1,
+    }
+    assert {intent["grace_s"] for intent in intents.values()} == {GANG_GRACE_S}
+    assert {intent["by"] for intent in intents.values()} == {"coordinator"}
+    assert run.view.data["restarts"] == 1
+
+
+def test_the_grace_of_a_gang_is_no_longer_than_the_users() -> None:
+    run = Run("sync-ps", grace_s=2.0)
+    run.dies("ps:0")
+    run.step()
+    assert {intent["grace_s"] for intent in run.view.intents.values()} == {2.0}
+
+
+def test_a_gang_leaves_out_who_was_stopped_and_evaluators() -> None:
+    run = Run("sync-ps")
+    run.view.wanted(["worker:1"], want="stop")
+    run.view.roster["worker:0"]["role"] = "evaluator"
+    run.dies("ps:0")
+    run.step()
+    assert run.held == ALL - {"worker:1", "worker:0"}
+
+
+def test_an_agents_own_task_is_noted_and_not_held() -> None:
+    run = Run()
+    run.dies("worker:0")
+    run.step()
+    assert (run.held, run.recovery.due(), run.view.data["restarts"]) == (set(), None, 1)
+    [one] = run.incidents
+    assert (one["own"], one["tasks"]) == (True, ["worker:0"])
+    assert run.told[0]["task"] == "worker:0"
+    run.step(101.0)
+    assert one["begun"] is None
+    views.told(run.view, "worker:0", attempt=2, state="starting")
+    run.step(102.0)
+    assert one["begun"] is None
+    run.back("worker:0")
+    run.step(103.0, 1013.0)
+    assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1013.0, None]
+    views.told(run.view, "worker:0", step=501)
+    run.step(104.0, 1014.0)
+    assert one["recovered"] == 1014.0
+    assert not run.recovery.mending
+
+
+def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
+    run = Run(recovery={"max_restarts": 9})
+    views.told(run.view, "ps:1", restarts=1)
+    assert run.recovery.due() is None
+    run.dies("ps:1")
+    run.step(100.0)
+    assert run.recovery.due() == 102.0
+    run.dies("ps:0")
+    run.step(100.5)
+    assert run.recovery.due() == 101.5
+    run.cleared("ps:0")
+    run.step(101.5)
+    assert run.recovery.due() == 102.0
+    assert run.recovery.blocked() == {"ps:1"}
+
+
+def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left() -> None:
+    run = Run("sync-ps")
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared(*ALL)
+    [one] = run.incidents
+    run.step(100.9)
+    assert one["begun"] is None
+    views.told(run.view, "worker:1", state="running")
+    run.step(101.0)
+    assert one["begun"] is None
+    run.cleared("worker:1")
+    views.told(run.view, "worker:1", generation=1)
+    run.step(101.0)
+    assert one["begun"] is None
+    run.cleared("worker:1")
+    run.view.hosts["d"]["connected"] = False
+    run.step(101.0)
+    assert one["begun"] is None
+    run.view.hosts["d"]["connected"] = True
+    run.step(101.0, 1012.0)
+    assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1012.0, 100]
+    assert run.view.data["warnings"] == ["one was damaged"], "before the lead starts, damaged checkpoints go"
+
+
+def test_who_was_stopped_meanwhile_is_not_waited_for() -> None:
+    run = Run("sync-ps")
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared(*ALL - {"worker:1"})
+    run.view.wanted(["worker:1"], want="stop")
+    run.step(101.0)
+    assert run.incidents[0]["begun"] is not None
+
+
+def test_without_the_lead_checkpoints_stay_as_they_are_and_a_ps_goes_back_to_the_newest() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared("ps:0")
+    run.step(101.0)
+    assert (run.incidents[0]["back_to"], run.view.data["warnings"]) == (100, [])
+
+
+def test_a_coordinator_that_comes_after_another_waits_no_longer_than_it_has_to() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared("ps:0")
+    after = Recovery(run.view, Services(run._newest, list, lambda: 0.0), lambda *_, **__: None)
+    assert after.due() is None
+    after.step(50.0, WALL)
+    assert run.incidents[0]["begun"] == WALL
+
+
+def test_a_second_loss_in_what_is_being_cleared_is_a_consequence() -> None:
+    run = Run("sync-ps")
+    run.dies("ps:0")
+    run.step(100.0)
+    run.dies("worker:0", ended=1009.5)
+    run.step(100.5)
+    [one] = run.incidents
+    assert [each["task"] for each in one["collateral"]] == ["worker:0"]
+    assert run.view.data["restarts"] == 1
+
+
+def test_a_task_that_is_lost_again_closes_the_incident_before() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared("ps:0")
+    run.step(101.0)
+    run.back("ps:0")
+    run.view.wanted(["ps:0"], want="run")
+    run.dies("ps:0", ended=1011.0)
+    run.step(102.0)
+    first, second = run.incidents
+    assert (first["closed"], second["closed"]) == ("ps:0 was lost again", None)
+
+
+def test_a_larger_restart_takes_up_a_smaller_one_and_not_the_other_way_round() -> None:
+    run = Run("ps-strategy", recovery={"max_restarts": 9})
+    run.dies("chief:0")
+    run.step(100.0)
+    run.dies("ps:0", ended=1009.5)
+    run.step(100.1)
+    first, second = run.incidents
+    assert first["closed"] == "ps:0 was lost too"
+    run.dies("worker:0", ended=1009.8)
+    run.step(100.2)
+    assert second["closed"] is None
+
+
+@pytest.mark.parametrize("how", [{"asked": True}, {"signal": None, "code": 0}])
+def test_an_end_that_was_asked_for_or_that_is_a_success_is_no_loss(how: dict[str, Any]) -> None:
+    run = Run()
+    run.dies("ps:0", **how)
+    run.step()
+    assert (run.incidents, run.view.data["noted"]["ps:0"]) == ([], 1)
+
+
+@pytest.mark.parametrize(("state", "want"), [("failed", "run"), ("backoff", "stop"), ("backoff", "finish")])
+def test_what_is_not_to_run_again_is_left_to_the_outcome(state: str, want: Any) -> None:
+    run = Run()
+    run.view.wanted(["ps:0"], want=want)
+    run.dies("ps:0", state=state)
+    assert run.step() is None
+    assert run.incidents == []
+
+
+def test_of_losses_at_once_the_first_in_time_is_the_cause() -> None:
+    run = Run("sync-ps")
+    run.dies("chief:0", ended=1009.0)
+    run.dies("ps:1", ended=1008.0)
+    run.step()
+    [one] = run.incidents
+    assert one["task"] == "ps:1"
+    assert [each["task"] for each in one["collateral"]] == ["chief:0"]
+
+
+def test_what_was_judged_before_is_passed_over() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.recovery.pass_over(run.view.tasks)
+    assert run.view.data["noted"] == {**dict.fromkeys(ALL, 0), "ps:0": 1}
+    run.step()
+    assert run.incidents == []
+
+
+def test_past_its_budget_a_task_fails_the_run() -> None:
+    run = Run(recovery={"max_restarts": 1})
+    run.dies("ps:0")
+    assert run.step() is None
+    run = Run(recovery={"max_restarts": 1})
+    views.told(run.view, "ps:0", restarts=1)
+    run.dies("ps:0")
+    failure = run.step()
+    assert failure is not None
+    assert (failure.task, run.held) == ("ps:0", set())
+
+
+@pytest.mark.parametrize("task", ["ps:0", "worker:0"])
+def test_past_its_budget_the_run_fails(task: str) -> None:
+    run = Run(recovery={"max_run_restarts": 2})
+    run.view.data["restarts"] = 1
+    run.dies(task)
+    assert run.step() is None
+    run = Run(recovery={"max_run_restarts": 2})
+    run.view.data["restarts"] = 2
+    run.dies(task)
+    failure = run.step()
+    assert failure is not None
+    assert failure.task == task
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "since", "trained"),
+    [
+        (500, "running", WALL, True),
+        (None, "running", WALL - TRAINED_S, True),
+        (None, "running", WALL - TRAINED_S + 0.1, False),
+        (None, "running", None, False),
+        (None, "starting", WALL - 1000, False),
+    ],
+)
+def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
+    step: int | None, state: str, since: float | None, trained: bool
+) -> None:
+    run = Run(needs_checkpoint=True)
+    run.checkpoint = None
+    views.told(run.view, *run.view.tasks, step=step)
+    views.told(run.view, "chief:0", state=state, since=since)
+    run.dies("ps:0")
+    failure = run.step()
+    assert (failure is not None) is trained
+
+
+def test_whoever_keeps_no_parameters_needs_no_checkpoint() -> None:
+    for run, task in ((Run(needs_checkpoint=True), "chief:0"), (Run(needs_checkpoint=False), "ps:0")):
+        run.checkpoint = None
+        run.dies(task)
+        assert run.step() is None
+
+
+def test_a_ps_that_has_ended_well_is_lost_if_the_run_has_not_ended_by_then() -> None:
+    run = Run()
+    run.dies("ps:0", state="succeeded", signal=None, code=0)
+    run.step(100.0)
+    run.step(100.0 + PS_END_LIMIT_S - 0.1)
+    assert run.incidents == []
+    run.step(100.0 + PS_END_LIMIT_S)
+    assert [one["task"] for one in run.incidents] == ["ps:0"]
+    run.step(200.0)
+    assert len(run.incidents) == 1
+
+
+def test_the_time_of_a_ps_that_has_ended_counts_anew_when_it_has_run_again() -> None:
+    run = Run()
+    run.dies("ps:0", state="succeeded", signal=None, code=0)
+    run.step(100.0)
+    run.back("ps:0")
+    run.step(105.0)
+    views.told(run.view, "ps:0", state="succeeded")
+    run.step(106.0)
+    run.step(106.0 + PS_END_LIMIT_S - 0.1)
+    assert run.incidents == []
+
+
+def test_servers_of_a_kvstore_may_end_by_themselves() -> None:
+    run = Run()
+    run.view.spec["strategy"] = "kvstore"
+    run.dies("ps:0", state="succeeded", signal=None, code=0)
+    run.step(100.0)
+    run.step(200.0)
+    assert run.incidents == []
+
+
+def hung(**fields: Any) -> Run:
+    """worker:0 was taken for hung and is back, and nobody trains."""
+    run = Run(**fields)
+    stalled(run)
+    run.dies("worker:0")
+    run.step(100.0)
+    run.back("worker:0")
+    run.step(101.0)
+    return run
+
+
+def stalled(run: Run) -> None:
+    views.told(run.view, "worker:0", **because([fact("stalled", seconds=300)]))
+
+
+@pytest.mark.parametrize(("stall_s", "limit_s"), [(None, SILENCE_S), (20.0, SILENCE_S), (300.0, 300.0)])
+def test_a_stall_that_outlives_the_restart_restarts_everybody(stall_s: float | None, limit_s: float) -> None:
+    run = hung(recovery={"stall_s": stall_s})
+    run.step(101.0 + limit_s - 0.1)
+    assert len(run.incidents) == 1
+    run.step(101.0 + limit_s)
+    assert run.incidents[-1]["tasks"] == list(run.view.tasks)
+    assert (run.held, run.incidents[0]["closed"]) == (ALL, "worker:0 was lost too")
+
+
+def test_another_loss_than_a_stall_may_be_silent_for_longer() -> None:
+    run = Run()
+    run.dies("worker:0")
+    run.step(100.0)
+    run.back("worker:0")
+    run.step(101.0)
+    run.step(1000.0)
+    assert len(run.incidents) == 1
+
+
+def test_a_stall_past_the_budget_fails_the_run() -> None:
+    run = hung(recovery={"max_restarts": 1})
+    views.told(run.view, "worker:0", restarts=1)
+    failure = run.step(101.0 + SILENCE_S)
+    assert failure is not None
+    assert failure.task == "worker:0"

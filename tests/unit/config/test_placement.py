@@ -1,0 +1,221 @@
+"""Hosts and ports of tasks, and what is said where they cannot be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.config import placement
+from dtctl.config.placement import give_ports, place_tasks, read_spares
+from dtctl.config.sections import JobEntry
+from dtctl.config.yaml.document import Findings, dotted
+from dtctl.model import Host
+from dtctl.reach import Local, Reach, SshSettings
+
+
+class Noted(Findings):
+    """Findings without a file: what was added, in order."""
+
+    def __init__(self, *, lacking: bool = False) -> None:
+        self.said: list[tuple[str, str, str, bool]] = []
+        self._lacking = lacking
+
+    def add(self, path: Any, summary: str, hint: str = "", *, at_key: bool = False) -> None:
+        self.said.append((dotted(path), summary, hint, at_key))
+
+    def name(self, *path: str | int) -> str:
+        return dotted(path)
+
+    def lacks_keys_of(self, key: str) -> bool:
+        return self._lacking and key == "hosts"
+
+    @property
+    def summaries(self) -> list[str]:
+        return [summary for _, summary, _, _ in self.said]
+
+
+def job(*hosts: str, **settings: Any) -> JobEntry:
+    return JobEntry.model_construct(**{"hosts": list(hosts), "tasks_per_host": 1, "port": None, **settings})
+
+
+def inventory(*names: str, **addresses: str) -> dict[str, Host]:
+    """Each its own machine, but `here-...`, which are this one."""
+    named = [*names, *addresses]
+    return {
+        name: Host(
+            name=name,
+            reach=Local() if name.startswith("here") else SshSettings(target=name),
+            address=addresses.get(name),
+        )
+        for name in named
+    }
+
+
+def ports(
+    jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], findings: Noted, coordinator: int = 2221
+) -> dict[str, list[int]]:
+    placed = place_tasks(jobs, hosts, findings)
+    return give_ports(jobs, placed, hosts, coordinator, findings)
+
+
+def test_tasks_follow_the_hosts_in_the_order_written() -> None:
+    jobs = {"ps": job("b", "a"), "worker": job("n[1-2]", "a", tasks_per_host=2)}
+    placed = place_tasks(jobs, inventory("a", "b", "n1", "n2"), Noted())
+    assert placed == {"ps": ["b", "a"], "worker": ["n1", "n1", "n2", "n2", "a", "a"]}
+
+
+def test_as_many_tasks_as_a_cluster_can_have_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "MOST_TASKS", 4)
+    hosts, findings = inventory("a", "n1", "n2"), Noted()
+    assert place_tasks({"ps": job("a", "a"), "worker": job("n[1-2]")}, hosts, findings)["worker"] == ["n1", "n2"]
+    assert findings.said == []
+    jobs = {"ps": job("a"), "worker": job("n[1-2]", tasks_per_host=2), "late": job("a")}
+    assert place_tasks(jobs, hosts, findings) == {"ps": [], "worker": [], "late": []}
+    summary = "jobs.worker is past the 4 tasks that a cluster can have"
+    assert findings.said == [("jobs.worker", summary, "check the ranges of its hosts and tasks_per_host", True)]
+
+
+def test_hosts_that_are_not_there_are_named_together_and_the_others_kept() -> None:
+    findings = Noted()
+    hosts = inventory("n1")
+    assert place_tasks({"ps": job("n1", "n[1-3]")}, hosts, findings) == {"ps": ["n1", "n1"]}
+    assert place_tasks({"ps": job("other")}, hosts, findings) == {"ps": []}
+    assert place_tasks({"ps": job("other")}, {}, findings) == {"ps": []}
+    assert findings.said == [
+        ("jobs.ps.hosts[1]", "jobs.ps.hosts[1] names n[2-3], which are not in hosts", "hosts has n1", False),
+        ("jobs.ps.hosts[0]", "jobs.ps.hosts[0] names other, which is not in hosts", "hosts has n1", False),
+        ("jobs.ps.hosts[0]", "jobs.ps.hosts[0] names other, which is not in hosts", "", False),
+    ]
+
+
+def test_what_hosts_was_meant_to_have_and_lacks_is_not_asked_for() -> None:
+    findings = Noted(lacking=True)
+    assert place_tasks({"ps": job("a", "b")}, inventory("a"), findings) == {"ps": ["a"]}
+    assert findings.said == []
+
+
+def test_a_name_that_is_nearly_one_of_the_hosts_is_suggested() -> None:
+    findings = Noted()
+    place_tasks({"ps": job("worker-a")}, inventory("workers-a", "n1"), findings)
+    assert findings.said[0][2] == "did you mean 'workers-a'?"
+
+
+def test_a_range_that_cannot_be_read_is_told_where_it_stands() -> None:
+    findings = Noted()
+    assert place_tasks({"ps": job("n[2-1]", "a")}, inventory("a"), findings) == {"ps": ["a"]}
+    summary = "jobs.ps.hosts[0]: 'n[2-1]': the range 2-1 runs backwards"
+    assert findings.said == [("jobs.ps.hosts[0]", summary, "write 1-2", False)]
+
+
+def test_spares_are_each_once_and_have_no_task() -> None:
+    hosts, findings = inventory("a", "b", "n1", "n2"), Noted()
+    placed = {"ps": ["a"], "worker": ["b"]}
+    assert read_spares(["n[1-2]", "n1"], hosts, placed, findings) == ["n1", "n2"]
+    assert findings.said == []
+    read_spares(["n1", "b,a,n2"], hosts, placed, findings)
+    summary = "spares[1] names a,b, which jobs.worker uses"
+    hint = "a spare has no task; take it out of spares, or out of the job"
+    assert findings.said == [("spares[1]", summary, hint, False)]
+
+
+def test_a_job_without_a_port_takes_what_is_free_from_2222_on() -> None:
+    findings = Noted()
+    jobs = {"ps": job("a", "a"), "worker": job("a", "b", port=2223), "late": job("a", "b")}
+    assert ports(jobs, inventory("a", "b"), findings) == {
+        "worker": [2223, 2223],
+        "ps": [2222, 2224],
+        "late": [2225, 2222],
+    }
+    assert findings.said == []
+
+
+def test_the_coordinators_port_is_taken_on_the_leads_machine_alone() -> None:
+    jobs = {"ps": job("a"), "worker": job("b", "b")}
+    assert ports(jobs, inventory("a", "b"), Noted(), coordinator=2222) == {"ps": [2222], "worker": [2223, 2224]}
+    findings = Noted()
+    ports({"worker": job("b", port=2222)}, inventory("b"), findings, coordinator=2222)
+    summary = "jobs.worker: the coordinator and worker:0 would both listen on port 2222 of b"
+    hint = "change jobs.worker.port or coordinator.port, or leave one of them out"
+    assert findings.said == [("jobs.worker.port", summary, hint, False)]
+
+
+def test_without_a_lead_that_has_a_place_there_is_no_coordinator_to_make_way_for() -> None:
+    assert ports({"worker": job("gone")}, inventory("a"), Noted()) == {"worker": []}
+    assert give_ports({}, {}, {}, 2221, Noted()) == {}
+
+
+def test_tasks_on_one_machine_take_ports_one_up_whatever_the_machine_is_called() -> None:
+    jobs = {"worker": job("here-a", "c", "here-b", "c", "c", port=3000)}
+    assert ports(jobs, inventory("here-a", "here-b", "c"), Noted()) == {"worker": [3000, 3000, 3001, 3001, 3002]}
+
+
+def test_one_address_has_one_listener_on_a_port() -> None:
+    hosts = inventory(a="10.0.0.1", b="10.0.0.1", c="10.0.0.2")
+    assert ports({"worker": job("a", "b", "c")}, hosts, Noted()) == {"worker": [2222, 2223, 2222]}
+    findings = Noted()
+    ports({"worker": job("a", "b", "c", port=3000)}, hosts, findings)
+    assert findings.summaries == [
+        "jobs.worker: worker:0 and worker:1 would both listen on port 3000 of b, which is the same machine as a"
+    ]
+
+
+def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
+    hosts = inventory("a", b="10.0.0.1", c="10.0.0.1")
+    hosts["d"] = Host(name="d", reach=SshSettings(target="c"), address=None)
+    jobs = {"ps": job("b", "b"), "worker": job("d"), "other": job("c", "d")}
+    assert ports(jobs, hosts, Noted()) == {"ps": [2222, 2223], "worker": [2222], "other": [2224, 2223]}
+
+
+def test_what_is_free_for_the_address_may_be_taken_on_the_machine() -> None:
+    hosts = inventory(b="10.0.0.1", c="10.0.0.1")
+    hosts["d"] = Host(name="d", reach=SshSettings(target="c"), address=None)
+    jobs = {"ps": job("b", "b"), "worker": job("d", port=2224), "other": job("c")}
+    assert ports(jobs, hosts, Noted()) == {"worker": [2224], "ps": [2222, 2223], "other": [2225]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (SshSettings(target="x"), SshSettings(target="x", port=22), True),
+        (SshSettings(target="x"), SshSettings(target="x", port=23), False),
+        (SshSettings(target="x"), SshSettings(target="y"), False),
+        (SshSettings(target="x"), SshSettings(target="x", jump="gate"), False),
+        (SshSettings(target="x", jump="one"), SshSettings(target="x", jump="other"), False),
+        (SshSettings(target="x"), Local(), False),
+        (Local(), Local(), True),
+    ],
+)
+def test_hosts_are_one_machine_when_ssh_goes_to_the_same_server(one: Reach, other: Reach, same: bool) -> None:
+    hosts = {"a": Host(name="a", reach=one), "b": Host(name="b", reach=other)}
+    assert ports({"worker": job("a", "b")}, hosts, Noted()) == {"worker": [2222, 2223 if same else 2222]}
+
+
+def test_clashes_are_counted_and_told_once_for_each_setting_that_would_mend_them() -> None:
+    findings = Noted()
+    jobs = {"ps": job("a", "a", port=3000), "worker": job("a", "a", port=3000), "late": job("a", port=3001)}
+    assert ports(jobs, inventory("a"), findings)["worker"] == [3000, 3001]
+    assert findings.said == [
+        (
+            "jobs.worker.port",
+            "jobs.worker: ps:0 and worker:0 would both listen on port 3000 of a (and 1 more pairs of tasks)",
+            "change jobs.worker.port or jobs.ps.port, or leave one of them out",
+            False,
+        ),
+        (
+            "jobs.late.port",
+            "jobs.late: ps:1 and late:0 would both listen on port 3001 of a",
+            "change jobs.late.port or jobs.ps.port, or leave one of them out",
+            False,
+        ),
+    ]
+
+
+def test_the_last_port_is_a_port_and_there_is_none_after_it() -> None:
+    findings = Noted()
+    assert ports({"worker": job("a", port=65535)}, inventory("a"), findings) == {"worker": [65535]}
+    assert findings.said == []
+    ports({"worker": job("b", "a", "a", port=65535)}, inventory("a", "b"), findings)
+    summary = "jobs.worker: worker:2 would listen past the last port, 65535"
+    assert findings.said == [("jobs.worker.port", summary, "take a lower port, or more hosts", False)]

@@ -1,0 +1,148 @@
+"""What `plan_run` makes of the settings of a cluster, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.errors import PreflightError
+from dtctl.model import Host, Launch, Recovery, Trainer
+from dtctl.plan.local import on_this_machine
+from dtctl.plan.marks import shown
+from dtctl.plan.values import TaskPlan
+from dtctl.reach import Local
+from tests.unit.clusters import cluster, job, ssh_host
+from tests.unit.plan.test_plan import planned, task
+
+
+def trained(*words: str, host: dict[str, Any] | None = None, **trainer: Any) -> TaskPlan:
+    """One worker whose command is these words."""
+    launch = Launch(command=words or ("python",), dialect="none")
+    settings = Trainer(code=Path("/p"), **trainer)
+    hosts = [ssh_host("a", **(host or {}))]
+    return planned(cluster(job("worker", ["a"], [2222], launch=launch), hosts=hosts, trainer=settings)).tasks[0]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "host", "interpreter"),
+    [
+        ({"python": "python3.11"}, {}, "python3.11"),
+        ({"python": "~/py/bin/python"}, {}, "~/py/bin/python"),
+        ({}, {"python": "~/own/python"}, "~/own/python"),
+        ({}, {"python": "pypy3"}, "pypy3"),
+        ({"python": "python3.11", "venv": "~/venv"}, {}, "python3.11"),
+        ({"venv": "/opt/venv"}, {"python": "pypy3"}, "pypy3"),
+    ],
+)
+def test_the_interpreter_is_the_hosts_or_the_trainers_or_the_venvs(
+    trainer: dict[str, str], host: dict[str, str], interpreter: str
+) -> None:
+    for word in ("python", "python3"):
+        argv = trained(word, "-u", "python", host=host, **trainer).argv
+        assert tuple(map(shown, argv)) == (interpreter, "-u", "python")
+    assert trained("./python", host=host, **trainer).argv == ("./python",)
+
+
+def test_a_local_host_beside_others_has_this_machines_interpreter_and_its_own_address() -> None:
+    launch = Launch(command=("python",))
+    hosts = [ssh_host("a"), Host("b", Local(), address="10.0.0.9")]
+    plan = planned(cluster(job("worker", ["a", "b"], [1, 2], launch=launch), hosts=hosts))
+    assert [(one.argv[0], one.address) for one in plan.tasks] == [
+        ("python3", "a.example:1"),
+        ("/here/python", "10.0.0.9:2"),
+    ]
+
+
+def test_a_local_host_without_an_address_is_loopback_only_among_its_like() -> None:
+    plan = planned(on_this_machine(cluster(), lambda port: True))
+    assert {one.address.partition(":")[0] for one in plan.tasks} == {"127.0.0.1"}
+    hosts = [Host("a", Local(), address="10.0.0.1"), Host("b", Local())]
+    plan = planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=hosts))
+    assert [one.address for one in plan.tasks] == ["10.0.0.1:1", "127.0.0.1:2"]
+    with pytest.raises(PreflightError, match="host b is local"):
+        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a", address="x"), Host("b", Local())]))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "strategy", "ready"),
+    [
+        ("tensorflow", "auto", {"ps:0": "listening", "chief:0": "listening", "worker:0": "listening"}),
+        ("tf_config", "sync-ps", {"ps:0": "listening", "chief:0": "listening", "worker:0": "listening"}),
+        ("flags", "in-graph", {"ps:0": "listening", "chief:0": "started", "worker:0": "listening"}),
+        ("flags", "ps-strategy", {"ps:0": "listening", "chief:0": "started", "worker:0": "listening"}),
+        ("none", "auto", {"ps:0": "started", "chief:0": "started", "worker:0": "started"}),
+    ],
+)
+def test_who_opens_a_server_is_ready_when_it_listens(dialect: Any, strategy: str, ready: dict[str, str]) -> None:
+    launch = Launch(command=("./t",), dialect=dialect)
+    jobs = [
+        job(name, ["a"], [port], launch=launch) for port, name in enumerate(("ps", "chief", "worker", "evaluator"), 1)
+    ]
+    plan = planned(cluster(*jobs, strategy=strategy))
+    assert {str(one.id): one.ready for one in plan.tasks} == {**ready, "evaluator:0": "started"}
+
+
+@pytest.mark.parametrize(("strategy", "hosts"), [("ddp", ["a", "b"]), ("auto", ["a"])])
+def test_who_has_nobody_to_serve_is_ready_when_it_runs(strategy: str, hosts: list[str]) -> None:
+    launch = Launch(command=("./t",), dialect="flags")
+    plan = planned(cluster(job("worker", hosts, [1] * len(hosts), launch=launch), strategy=strategy))
+    assert {one.ready for one in plan.tasks} == {"started"}
+
+
+def test_a_checkpoint_is_needed_where_parameters_live_on_ps_and_there_is_a_place_for_it() -> None:
+    def needs(*jobs: str, dirs: dict[str, str] | None = None, **settings: Any) -> bool:
+        made = [job(name, ["a"], [port]) for port, name in enumerate(jobs, 1)]
+        output = {"output": "/o"} if dirs is None else dirs
+        return planned(cluster(*made, dirs=output, **settings)).needs_checkpoint
+
+    assert needs("ps", "worker")
+    assert not needs("worker", "evaluator")
+    assert not needs("ps", "worker", recovery=Recovery(allow_scratch=True))
+
+
+def test_every_field_is_that_of_the_task() -> None:
+    words = (
+        "{task} {job_name} {task_index}",
+        "{host}:{port}",
+        "{lead_host}:{lead_port}",
+        "{num_tasks} {num_gpus} {cluster}",
+    )
+    launch = Launch(command=("./t",), args=words, dialect="none")
+    jobs = (job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2223, 2224], launch=launch))
+    plan = planned(cluster(*jobs, hosts=[ssh_host(name, gpus=2 if name == "c" else 0) for name in "abc"]))
+    assert task(plan, "worker:1").argv[1:] == (
+        "worker:1 worker 1",
+        "c.example:2224",
+        "b.example:2223",
+        "2 2 digits",
+    )
+    assert task(plan, "worker:0").argv[4] == "2 0 digits"
+
+
+def test_an_ipv6_address_is_whole_in_every_field() -> None:
+    launch = Launch(command=("./t",), args=("{host} {port}", "{lead_host} {lead_port}"), dialect="none")
+    hosts = [ssh_host("a", address="fd00::1")]
+    plan = planned(cluster(job("worker", ["a"], [2223], launch=launch), hosts=hosts))
+    assert plan.tasks[0].argv[1:] == ("[fd00::1] 2223", "[fd00::1] 2223")
+
+
+def test_traffic_between_tasks_goes_past_a_proxy_that_is_kept() -> None:
+    assert "no_grpc_proxy" not in trained().env
+    settings = Trainer(code=Path("/p"), keep_proxy=True)
+    plan = planned(cluster(trainer=settings))
+    assert {one.env["no_grpc_proxy"] for one in plan.tasks} == {"a.example,b.example,c.example,d.example"}
+    assert all(one.keep_proxy for one in plan.tasks)
+
+
+def test_flags_name_no_evaluator() -> None:
+    launch = Launch(command=("./t",), dialect="flags")
+    jobs = (job("worker", ["a"], [1], launch=launch), job("evaluator", ["b"], [2], launch=launch))
+    for one in planned(cluster(*jobs)).tasks:
+        assert not any("evaluator_hosts" in word for word in one.argv)
+
+
+def test_an_evaluator_is_not_vital() -> None:
+    plan = planned(cluster(job("worker", ["a"], [1]), job("evaluator", ["b"], [2])))
+    assert {str(one.id): one.vital for one in plan.tasks} == {"worker:0": True, "evaluator:0": False}
