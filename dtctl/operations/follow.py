@@ -144,6 +144,6 @@ class _Watch:
 
     def _seen(self, known: RunRecord, session: Session, view: RunView) -> Coordination:
         assert known.run is not None
-        with about(session.host.name, "sends `states` that do not hold"):
+        with about(session.host.name, "sent invalid `states`"):
             check_view(view, known.run, known.names_by_host())
             return Coordination.of(view, known.roster)

@@ -33,7 +33,7 @@ R = TypeVar("R")
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 _ROLLBACK_S = 60.0
-"""Rolling back kills what was started, which waits for no grace period."""
+"""Rolling back kills what was started, without a grace period."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class UpResult:
     run: str
     started: Mapping[TaskId, TaskStatus]
     ended: tuple[TaskId, ...]
-    """Of a run that was there already: tasks that do not run any more."""
+    """Tasks that no longer run, if the run was there already."""
     replaced: Mapping[str, StopResult] = field(default_factory=dict)
-    """Runs that had to make way, and how they ended."""
+    """Runs that were replaced, and how they ended."""
     earlier: Checkpoints | None = None
     """Where the lead's host has a complete checkpoint already."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def _error_of(remember: Callable[[RunRecord], None], record: RunRecord) -> Dtctl
 
 
 def _without_trace(error: DtctlError) -> DtctlError:
-    """Of a run on this machine nobody else knows: no command would find it again."""
+    """Nobody else knows a run on this machine: no command would find it again."""
     detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
     return PreflightError(
         error.summary, detail=detail, hint="free some space or fix the directory, then dtctl up again"
@@ -190,7 +190,7 @@ class _Starting:
         return answer
 
     def start_everywhere(self) -> dict[str, answers.Started]:
-        """All are told before one is listened to, and all are listened to at once: tasks wait for those elsewhere."""
+        """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""
         for session in self._sessions.values():
             session.send({"type": "start"})
         hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
@@ -213,7 +213,7 @@ class _Starting:
         return answer
 
     def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
-        """Tasks of the run that are final; all of them on a host where it does not go on."""
+        """The run's final tasks, and all tasks of a host where it does not continue."""
         hosts = [host for host in self._hosts if prepared[host.name]["unchanged"]]
         started = fan_out(hosts, self._start).or_raise("look")
         roster = self._launch.record.roster
@@ -225,7 +225,7 @@ class _Starting:
         return self._started(host)
 
     def keep_everywhere(self, forget: Callable[[RunRecord], None]) -> dict[str, answers.UpResult]:
-        """A host that is lost at this very moment rolls back by itself; then the others must not go on without it."""
+        """A host that is lost at this very moment rolls back by itself; the others must not continue without it."""
         kept = fan_out(self._hosts, self._keep)
         if kept.errors:
             goes_on = [host for host in self._hosts if host.name in kept.results]
@@ -270,7 +270,7 @@ class _Starting:
 
 
 def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
-    """Hosts that have only given up because another one had failed are no causes."""
+    """Leaves out hosts that only gave up because another one had failed."""
     given_up = [host for host, error in outcomes.errors.items() if getattr(error, "code", "") == "rolled_back"]
     if len(given_up) == len(outcomes.errors):
         return outcomes
@@ -279,7 +279,7 @@ def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
 
 
 def _check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
-    """Raises Wrong. A run that is to make way, or goes on, is one of this cluster."""
+    """Raises Wrong. A run that is replaced, or continues, must be one of this cluster."""
     check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
     for name in (answer["current"], answer["replaces"]):
         if name is not None:
@@ -287,7 +287,7 @@ def _check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
 
 
 def _check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
-    """Raises Wrong. Each task of the host is told of, and no other."""
+    """Raises Wrong. The answer must have each task of the host, and no other."""
     own = record.names_on(host)
     check_run(record.cluster, run, answer["run"])
     check_tasks("tasks", answer["tasks"], own)
@@ -345,7 +345,7 @@ def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
 
 
 def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
-    """The run that goes on unchanged on all hosts. One that does so on some of them only is an error."""
+    """The run that continues unchanged on all hosts. If it does so on some hosts only, that is an error."""
     unchanged = {host: answer["run"] for host, answer in prepared.items() if answer["unchanged"]}
     if not unchanged:
         return None

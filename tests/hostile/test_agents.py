@@ -152,7 +152,7 @@ def test_a_flood_of_events_fills_no_disk_and_keeps_nobody_from_being_heard(silen
             first += 100
     connection.close()
     assert history.stat().st_size < 1.2 * BURST_BYTES
-    told = [one["reason"] for one in silent.cluster.story() if "more than the story takes" in one["reason"]]
+    told = [one["reason"] for one in silent.cluster.story() if "more events than the story takes" in one["reason"]]
     assert told
     assert told[0].startswith("c sends more")
 

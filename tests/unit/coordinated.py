@@ -91,7 +91,7 @@ class Agents:
     ) -> None:
         self.view = view
         self.run = run or record()
-        self.inventory = inventory(self.run, servers)
+        self._servers = servers
         self.asked: list[tuple[str, str, Mapping[str, Any]]] = []
         self.extra: dict[str, Script] = {}
         """Kind of request -> what the coordinator says to it."""
@@ -117,6 +117,10 @@ class Agents:
             own = [str(task) for task in self.run.tasks_on(host)]
             return [{**about, "tasks": {task: entry(attempt=2) for task in fields["tasks"] if task in own}}]
         raise AssertionError(fields)
+
+    @property
+    def inventory(self) -> dict[str, Any]:
+        return inventory(self.run, self._servers)
 
     def _waiting(self, own: Collection[str], fields: Mapping[str, Any]) -> list[str]:
         """Servers wait for the others, if there are others."""

@@ -1,4 +1,4 @@
-"""state.json and intent.json anew, where what is on the disk does not hold."""
+"""Rebuilds state.json and intent.json when the files are damaged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNASKED = ("backoff", "failed", "succeeded")
 
 
 def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None]) -> State:
-    """What state.json says. One that is damaged is put aside, and `told` so; it is told by the events instead."""
+    """Reads state.json. A damaged one is put aside, `told` is called, and the state is rebuilt from the events."""
     try:
         found = files.state()
         if (found["run"], found["host"], {*found["tasks"]}) == (
@@ -46,7 +46,7 @@ def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None])
 
 
 def intents(state: State) -> IntentFile:
-    """What may have been wanted of the tasks, so that they go on as they are. Any order of the coordinator holds."""
+    """Intents that leave the tasks as they are. Any order of the coordinator overrides them."""
     tasks = {task: _going_on(entry) for task, entry in state["tasks"].items()}
     return made(IntentFile, serial=state["intent_serial"], tasks=tasks)
 
@@ -57,7 +57,7 @@ def _going_on(entry: Entry) -> Intent:
 
 
 def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
-    """As the events tell it; the processes themselves are found by the attempts' directories."""
+    """Rebuilt from the events; the processes themselves are found by the attempts' directories."""
     from ..host.secrets import Masks
 
     rebuilt = first_state(spec, wall)

@@ -1,4 +1,4 @@
-"""Records of runs as files: written all at once, and believed only when every field is what it has to be."""
+"""Records of runs as files: written all at once, and believed only if every field is valid."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def _is_consistent(record: RunRecord) -> bool:
-    """Whoever has a task's host has the host, too."""
+    """A host that has tasks is among the hosts."""
     return record.lead in record.roster and set(record.roster.values()) <= record.hosts.keys()
 
 

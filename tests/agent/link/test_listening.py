@@ -94,7 +94,7 @@ def test_a_port_that_cannot_be_had_is_told_once_and_so_is_its_end(
     assert leading.coordinator.view.data["warnings"] == [problem]
     step(leading, files, 200.0 + LISTEN_AGAIN_S)
     assert leading.coordinator.view.data["warnings"] == []
-    assert [line for line in told(files) if "started again" not in line[1]] == [
+    assert [line for line in told(files) if "restarted" not in line[1]] == [
         ("c", problem),
         ("c", "agents can reach the coordinator again"),
     ]

@@ -36,6 +36,24 @@ def test_status_of_a_finished_run_starts_no_supervisor(host: AgentHost) -> None:
     assert status["state"]["finished"] is True
 
 
+def test_status_tells_what_is_wanted_of_the_tasks_by_which_an_end_is_judged(host: AgentHost) -> None:
+    host.up(host.spec(task("worker:0", "sleep", "1000")))
+    assert host.ask("status")["intents"]["worker:0"]["want"] == "run"
+    host.ask("stop", by="me")
+    stopped = host.ask("status")["intents"]["worker:0"]
+    assert (stopped["want"], stopped["by"]) == ("stop", "me")
+
+
+def test_status_of_a_run_that_cannot_tell_its_intents_any_more_tells_the_rest(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "true"))
+    host.up(spec)
+    eventually(lambda: not host.processes())
+    (host.run_directory(spec) / "intent.json").write_text("{")
+    status = host.ask("status")
+    assert status["intents"] == {}
+    assert status["state"]["tasks"]["worker:0"]["state"] == "succeeded"
+
+
 def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", "until [ -e $HOME/go ]; do sleep 0.05; done"))
     host.up(spec)

@@ -183,7 +183,7 @@ def test_restart_brings_back_a_task_that_was_stopped(host: AgentHost) -> None:
     assert (entry["state"], entry["attempt"]) == ("running", 2)
     assert host.state(spec)["finished"] is False
     assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
-    assert stop(host)["stopped"] == ["worker:1"]
+    assert stop(host)["stopped"] == ["worker:0", "worker:1"]
 
 
 def test_down_removes_the_run(host: AgentHost) -> None:

@@ -113,7 +113,18 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "mapping": lambda dice, names, inner, most: {like(names, dice): one for one in _several(dice, inner, most)},
     "record": _record,
 }
-EXAMPLES = ["r-1", "a" * 200, "0", "worker:1", "chief:999999", "0" * 64, "0123456789abcdef" * 4, "PATH", "A B"]
+EXAMPLES = [
+    "r-1",
+    "a" * 200,
+    "0",
+    "worker:1",
+    "chief:999999",
+    "0" * 64,
+    "0123456789abcdef" * 4,
+    "PATH",
+    "A B",
+    "task_failed",
+]
 
 
 def name_of(record: Any) -> str:

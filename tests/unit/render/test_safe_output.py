@@ -39,6 +39,7 @@ from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
+from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
@@ -132,6 +133,7 @@ RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
 REMAINS = GcResult(
     {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
 )
+AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
 
@@ -188,6 +190,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_ended": lambda: result.show_ended(poisoned(run_status())),
     "show_started": lambda: result.show_started(poisoned(UP), poisoned(plan())),
     "show_started again": lambda: result.show_started(poisoned(SAME), poisoned(plan())),
+    "show_restarted": lambda: result.show_restarted(poisoned(AGAIN)),
     "show_replacement": lambda: result.show_replacement(poisoned(EXCHANGE)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),

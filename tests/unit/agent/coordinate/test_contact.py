@@ -76,8 +76,8 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world.cut.add("d")
     world.restart_coordinator()
     world.run_for(60)
-    assert [reason.partition(",")[0] for reason in contacts(world.story)] == [
-        "the coordinator was started again",
+    assert [reason.partition(" after ")[0] for reason in contacts(world.story)] == [
+        "the coordinator restarted",
         "d is away: it has not called the coordinator since that restarted",
     ]
     assert world.mending["a"]

@@ -68,6 +68,18 @@ def test_servers_wait_for_the_grace_that_was_asked_for_and_no_longer(grace_s: fl
     assert {intent["by"] for intent in view.intents.values()} == {"me"}
 
 
+def test_a_second_stop_may_give_less_time_to_those_that_have_not_ended() -> None:
+    view, shutdown = decided("Stopped")
+    shutdown.hurry(asked(grace_s=30.0), 100.0)
+    end(view, "worker:1")
+    shutdown.hurry(asked(grace_s=1.0), 101.0)
+    assert {task: view.intents[task]["grace_s"] for task in OTHERS} == {
+        "chief:0": 1.0,
+        "worker:0": 1.0,
+        "worker:1": 30.0,
+    }
+
+
 def test_the_limit_counts_from_the_stop_and_not_from_the_outcome() -> None:
     view, shutdown = decided("Succeeded")
     shutdown.step(100.0 + SETTLE_S)
