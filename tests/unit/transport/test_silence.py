@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host
 from dtctl.operations.asking import conversation
@@ -23,7 +24,8 @@ from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import FakeTransport
 
 GREETING = {
-    "type": "greeting", "protocol": 1, "python": "3.11", "hostname": "gpu-3", "user": "train", "home": "/home/train",
+    "type": "greeting", "protocol": PROTOCOL, "python": "3.11", "hostname": "gpu-3", "user": "train",
+    "home": "/home/train",
     "root": "/home/train/.dtctl", "pid": 7, "time": 1.0, "free_bytes": 1, "cpus": 1,
 }  # fmt: skip
 Told = list[tuple[str, float, float]]
