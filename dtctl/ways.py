@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 from dtctl.model import LEAD_JOBS, Cluster, Recovery, TaskId
@@ -141,15 +142,9 @@ def _usually_awaited(role: Role, way: Way, lead: str) -> tuple[str, ...]:
 
 def circle(waits: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """Those that wait for each other, each for the next and the last for the first; empty when none do."""
-    done: set[str] = set()
-
-    def search(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
-        if name in trail:
-            return trail[trail.index(name) :]
-        if name in done:
-            return ()
-        found = next(filter(None, (search(other, (*trail, name)) for other in waits.get(name, ()))), ())
-        done.add(name)
-        return found
-
-    return next(filter(None, (search(name, ()) for name in waits)), ())
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        ring: list[str] = error.args[1]  # each is waited for by the next; the last is the first again
+        return tuple(reversed(ring[1:]))
+    return ()

@@ -1,4 +1,8 @@
-"""Names with ranges, as cluster tools write them: gpu-[1-4] stands for gpu-1, gpu-2, gpu-3 and gpu-4."""
+"""Names with ranges, as cluster tools write them: gpu-[1-4] stands for gpu-1, gpu-2, gpu-3 and gpu-4.
+
+ClusterShell's NodeSet is no set of ours: it sorts names and drops repeated ones, sets no limit to [1-100000000], and
+reads groups (`@all`) from files of the machine.
+"""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from dtctl.agent.records.answers import Greeting, Refused
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host
+from dtctl.transport import payload as program
 from dtctl.transport import wire
 from dtctl.transport.frames import checked_frame, untrue
-from dtctl.transport.payload import opening
 from dtctl.transport.seam import Message
 from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
 
@@ -200,7 +200,7 @@ def converse(host: Host, stream: Stream, waiting: Waiting) -> StreamSession:
     """A conversation with the agent, which is sent over the stream and has answered."""
     session = StreamSession(host, stream, waiting)
     try:
-        session.greet(opening())
+        session.greet(program.opening())
     except BaseException:
         session.close()
         raise

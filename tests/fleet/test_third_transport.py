@@ -71,7 +71,7 @@ def test_an_unfit_entry_is_told_in_its_place(user: Desk, fleet: Fleet) -> None:
     user.write_cluster(CLUSTER, hosts="hosts:\n  gpu-1: {transport: nsenter}\n  gpu-[2-4]:\n")
     done = user.run("validate")
     assert done.returncode == 3
-    assert "hosts.gpu-1.transport is nsenter, expected {nsenter: {pid: ..., uid: ..., home: ...}}" in done.stderr
+    assert "hosts.gpu-1.transport is 'nsenter', expected {nsenter: {pid: ..., uid: ..., home: ...}}" in done.stderr
     settings = "{transport: {nsenter: {pid: 1, uid: 2, home: /}}}"
     user.write_cluster(CLUSTER, hosts=f"hosts:\n  gpu-1: {settings}\n  gpu-[2-4]:\n")
     assert "hosts.gpu-1 has no address" in user.run("validate").stderr

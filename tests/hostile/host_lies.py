@@ -143,7 +143,7 @@ LIES: dict[str, Lie] = {
     "a greeting of other kinds": values("greeting", lambda value: [] if isinstance(value, int | float) else value),
     "a greeting that is a result": told("greeting", put(type="result")),
     "a greeting with escapes": told("greeting", escaped),
-    "a greeting twice": after("greeting", once(line(type="greeting", protocol=1))),
+    "a greeting twice": after("greeting", once(line(type="greeting", protocol=2))),
     "noise without end before the greeting": instead("greeting", forever(b"Welcome to Ubuntu!\n" * 500)),
     "no start before the greeting": instead("greeting", once(b'{"type":"greeting"}\n', None)),
     "silence in place of the greeting": instead("greeting", once(None)),

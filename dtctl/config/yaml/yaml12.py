@@ -3,6 +3,8 @@
 PyYAML reads YAML 1.1: `no` is false, 2222:22 is 133342, 017 is 15, and of two equal keys the last wins in silence. Here
 only true and false are booleans, and a second key is refused. Anchors and merge keys (`<<`) are kept, although 1.2 has
 dropped the latter: files with several similar jobs read better with them, and other tools of the field accept them.
+ruamel.yaml, told to read 1.2, still makes a number of 0b1 and 1_000 and a date of 2020-01-01, takes half as long again,
+and sets no limit to depth and aliases.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from tests.unit.fakes import FakeTransport
 
 GREETING = {
     "type": "greeting", "protocol": PROTOCOL, "python": "3.11", "hostname": "gpu-3", "user": "train",
-    "home": "/home/train", "root": "/home/train/.dtctl", "pid": 7, "time": 1.0, "free_bytes": 1, "cpus": 1,
+    "home": "/home/train",
+    "root": "/home/train/.dtctl", "pid": 7, "time": 1.0, "free_bytes": 1, "cpus": 1,
 }  # fmt: skip
 Told = list[tuple[str, float, float]]
 
