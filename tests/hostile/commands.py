@@ -12,7 +12,6 @@ SILENT = {
     "validate": "reads the cluster file alone",
     "plan": "reads the cluster file alone",
     "schema": "prints what is known without any host",
-    "version": "prints what is known without any host",
     "ssh": "becomes OpenSSH's own client; dtctl hears nothing of what the host says",
 }
 """Commands that hear nothing from a host, and why."""
