@@ -203,3 +203,8 @@ def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_only_the_log_writes_to_an_agents_stderr() -> None:
+    """It is a file on a disk that may be full, which ends whoever does not expect that."""
+    assert [path.name for path in agent_modules() if "file=sys.stderr" in path.read_text()] == ["log.py"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 import time
 
 from ..host import log, paths
@@ -272,7 +271,7 @@ class Leading:
         try:
             paths.write_text(self._path, json.dumps(data))  # not indented, which takes Python ten times as long
         except OSError as error:
-            print("cluster: %s" % error, file=sys.stderr, flush=True)
+            log.note("cluster: %s" % error)
             self._unsaved = True
         else:
             self._unsaved = False

@@ -4,8 +4,8 @@ newest run says it, to agents that come with an earlier run's key.
 
 from __future__ import annotations
 
-import sys
 
+from ..host import log
 from ..link.messages import PROTOCOL
 from ..link.tls import Identity
 from ..records.reasons import because, fact
@@ -30,7 +30,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
         try:
             found.extend(_identity_before(other, spec))
         except Exception as error:  # half made, being removed, or damaged in whatever way: that stops nobody else
-            print("coordinator: %s: %r" % (other.directory, error), file=sys.stderr, flush=True)
+            log.note("coordinator: %s: %r" % (other.directory, error))
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent.records.requests import PROTOCOL
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.agent.host import AgentHost, AgentRefused, Conversation, task
 from tests.waiting import eventually
@@ -18,7 +19,7 @@ from tests.waiting import eventually
 def test_the_greeting_tells_the_facts_of_the_host(host: AgentHost) -> None:
     with host.open() as talk:
         facts = talk.greeting
-    assert facts["protocol"] == 1
+    assert facts["protocol"] == PROTOCOL
     assert facts["home"] == str(host.home)
     assert facts["root"] == str(host.root)
     assert facts["hostname"] == os.uname().nodename

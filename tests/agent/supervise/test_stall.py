@@ -114,7 +114,8 @@ def test_a_stop_goes_before_the_question_for_a_stack(host: AgentHost) -> None:
 
 def test_a_silent_task_that_never_showed_progress_is_left_alone(host: AgentHost) -> None:
     script = "echo Started server with target: grpc://localhost:2222; exec sleep 1000"
-    spec = host.spec(shell("ps:0", script), shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
+    tasks = [shell("ps:0", script), shell("worker:0", HANGS)]
+    spec = host.spec(*tasks, recovery=watched(3, max_restarts=0), **host.decided_by("ps:0", *tasks))
     host.up(spec)
     host.wait_state(spec, "worker:0", "failed")
     assert host.state(spec)["tasks"]["ps:0"]["state"] == "running"

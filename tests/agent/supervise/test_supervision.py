@@ -263,7 +263,7 @@ def test_a_full_disk_loses_no_exit_and_kills_no_supervisor(host: AgentHost) -> N
         pid = host.state(spec)["tasks"]["worker:0"]["pid"]
         eventually(lambda: not alive(pid))
         subprocess.run(["sleep", "1.5"], check=True)
-        assert alive(supervisor)
+        assert alive(supervisor), (host.run_directory(spec) / "agent.log").read_text()
         assert host.state(spec)["tasks"]["worker:0"]["state"] == "running"  # not known yet, and not lost
         filler.unlink()
         assert host.wait_state(spec, "worker:0", "failed")["exit"]["code"] == 7
