@@ -4,7 +4,6 @@ newest run says it, to agents that come with an earlier run's key.
 
 from __future__ import annotations
 
-
 from ..host import log
 from ..link.messages import PROTOCOL
 from ..link.tls import Identity
