@@ -139,7 +139,7 @@ class _Watch:
     def _ask(self, record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
         answer = request_of_status(record).put(record, session)
         if answer["coordination"] is None or answer["inventory"] is None:
-            raise why_alone(session.host.name, answer)
+            raise why_alone(record.cluster, session.host.name, answer)
         return record.as_known(answer["inventory"]), answer
 
     def _seen(self, known: RunRecord, session: Session, view: RunView) -> Coordination:

@@ -117,7 +117,7 @@ def test_hosts_that_do_not_lie_are_believed(bench: Bench, bait: Bait) -> None:
     assert bait.dialled == 0
 
 
-SOME = [pytest.param(what, marks=[pytest.mark.nightly] if NUMBERS[what] % 6 else []) for what in LIES]
+SOME = [pytest.param(what, marks=[pytest.mark.nightly] if NUMBERS[what] % 12 else []) for what in LIES]
 """Each is two logins and three programs. test_hosts.py has all lies each time."""
 
 

@@ -65,12 +65,12 @@ CASES = [
         settings=(OFTEN, "trainer.args.placement=partitioned"),
     ),
     Case("ps-sync", "worker:1", "worker:1", 600),
-    Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS), cheap=True),
+    Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS)),
     Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0", settings=(OFTEN, ONE_PS)),
     Case("towers", "worker:0", "worker:0", 600, cheap=True),
     Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
     Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0"),
-    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,), cheap=True),
+    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,)),
     Case(
         "multi-worker-mirrored",
         "worker:1",
@@ -88,7 +88,6 @@ CASES = [
         1200,
         environment="mxnet-1.9",
         restore=restoring.mxnet,
-        cheap=True,
     ),
     Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch, cheap=True),
 ]

@@ -66,17 +66,17 @@ def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R])
     except DtctlError as error:
         raise away(host, error) from error
     if answer["coordination"] is None:
-        raise CoordinatorAway(host, why_alone(host, answer), own={host: answer})
+        raise CoordinatorAway(host, why_alone(record.cluster, host, answer), own={host: answer})
     return answer
 
 
-def why_alone(host: str, answer: Answer) -> AgentError:
+def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
     """Why a host has answered for its own part of the run alone."""
     why = answer["away"]
     if why is not None:
         return AgentError(why["code"], why["summary"], detail=why["detail"], hint=why["hint"], host=host)
     if answer["run"] is None:
-        return AgentError("no_run", f"there is no run of the cluster on {host}", host=host)
+        return AgentError("no_run", f"there is no run of {cluster} on {host}", host=host)
     return AgentError("not_coordinator", f"{host} does not coordinate run {answer['run']}", host=host)
 
 

@@ -66,8 +66,12 @@ def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
 
 
 def test_a_frozen_ps_is_found_and_started_again(host: AgentHost) -> None:
-    roster = [{"task": "ps:0", "host": host.name, "address": "127.0.0.1:1", "role": "ps"}]
-    spec = host.spec(task("ps:0", "sleep", "1000"), recovery=watched(2), roster=roster)
+    roster: list[Fields] = [
+        {"task": "worker:0", "host": host.name, "role": "lead", "decides": True},
+        {"task": "ps:0", "host": host.name, "address": "127.0.0.1:1", "role": "ps", "scope": "with-lead"},
+    ]
+    tasks = [task(each["task"], "sleep", "1000", own=False) for each in roster]  # the coordinator starts them again
+    spec = host.spec(*tasks, recovery=watched(2), roster=roster)
     pid = host.up(spec)["tasks"]["ps:0"]["pid"]
     kill(pid, signal.SIGSTOP)
     entry = host.wait_state(spec, "ps:0", "running", attempt=2)

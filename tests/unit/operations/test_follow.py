@@ -91,7 +91,7 @@ def test_where_there_is_no_run_there_is_nothing_to_follow() -> None:
                 return [{"type": "result", "run": None, "time": 1.0}]
             return [AgentError("no_run", "there is no run of digits on this host")]
 
-    with pytest.raises(AgentError, match="no run of the cluster on c"):
+    with pytest.raises(AgentError, match="no run of digits on c"):
         followed(Empty())
 
 
