@@ -118,9 +118,9 @@ def _take_streams(out: int, err: int, status: int) -> None:
         os.dup2(descriptor, number)
     for descriptor in (nothing, out, err, status):
         os.close(descriptor)
-    sys.stdin = os.fdopen(0, "r")
-    sys.stdout = os.fdopen(1, "w", errors="surrogateescape")
-    sys.stderr = os.fdopen(2, "w", errors="backslashreplace", buffering=1)
+    sys.stdin = os.fdopen(0, "r", closefd=False)
+    sys.stdout = os.fdopen(1, "w", errors="surrogateescape", closefd=False)
+    sys.stderr = os.fdopen(2, "w", errors="backslashreplace", buffering=1, closefd=False)
 
 
 def _watch(child: int, descriptors: Sequence[int]) -> None:
