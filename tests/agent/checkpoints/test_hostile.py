@@ -143,7 +143,7 @@ return [found[0]["all"][0]["problem"], resource.getrusage(resource.RUSAGE_SELF).
     entries = (tables.entry(b"%06d/iter" % number, tables.message({3: 0, 5: 1})) for number in range(60_000))
     (tmp_path / "model.ckpt-1.index").write_bytes(tables.index(1, *entries))
     with agent_process(sys.executable, body, str(tmp_path)) as (session, _):
-        problem, kilobytes = session.receive(30)["value"]
+        problem, kilobytes = session.receive(120)["value"]
     assert problem == "model.ckpt-1.data-00000-of-00001 is missing"
     assert kilobytes < 20 * 1024
 

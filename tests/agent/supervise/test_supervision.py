@@ -246,7 +246,7 @@ def test_the_growth_of_a_log_is_sampled(host: AgentHost) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_loses_no_exit_and_kills_no_supervisor(host: AgentHost) -> None:
     host.root.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(host.root)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", str(host.root)], check=True)
     try:
         spec = host.spec(
             shell("worker:0", WAITS_FOR_A_FILE),
