@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
@@ -49,7 +50,7 @@ def sshd() -> Iterator[Sshd]:
 
 def log_in(host: Host, transport: SshTransport | None = None) -> None:
     session = (transport or SshTransport()).open(host)
-    assert session.facts["protocol"] == 1
+    assert session.facts["protocol"] == PROTOCOL
     session.close()
 
 
