@@ -16,7 +16,11 @@ from tests.hosts import faults
 from tests.hosts.fleet import Fleet, missing
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.fleet, pytest.mark.skipif(bool(missing()), reason=f"no fleet: {missing()}")]
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.nightly,  # the faults of `make test` would not come to what they expect without these
+    pytest.mark.skipif(bool(missing()), reason=f"no fleet: {missing()}"),
+]
 
 LISTENER = "import socket; s = socket.create_server(('', 3000))\nwhile True: c = s.accept()[0]; c.sendall(c.recv(9))"
 

@@ -18,6 +18,8 @@ from tests.faults.trainer import checkpoint
 from tests.training.by_hand import free_ports
 from tests.waiting import PATIENCE_S, eventually
 
+pytestmark = pytest.mark.nightly  # the faults of `make test` train with it already
+
 FOLDER = Path(__file__).parent
 
 

@@ -27,6 +27,7 @@ from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.fleet,
+    pytest.mark.nightly,  # every other test of a fleet leans on what is looked at here
     pytest.mark.skipif(bool(fleets.missing()), reason=f"no fleet: {fleets.missing()}"),
 ]
 

@@ -25,12 +25,12 @@ BESIDE = ("-n", JOBS, "--dist", "loadgroup")
 
 def templates() -> Seen:
     """Every template with its variants: a loss and a stop on this machine, and on separate hosts."""
-    return pytest(sys.executable, "-m", "nightly", "tests/templates", DTCTL_NIGHTLY="1")
+    return pytest(sys.executable, "-m", "nightly", "tests/templates", "tests/training", DTCTL_NIGHTLY="1")
 
 
 def faults() -> Seen:
     """Everything that breaks, and the soak; writes docs/faults.md."""
-    return pytest(sys.executable, "tests/faults", DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
+    return pytest(sys.executable, "tests/faults", "tests/fleet", DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
 
 
 def lies() -> Seen:

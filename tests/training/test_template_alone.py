@@ -67,6 +67,7 @@ def test_two_ps_and_two_workers_learn_and_only_the_chief_needs_a_disk(trainers: 
     assert [name for name in ("ps:0", "ps:1", "worker:1") if any((tasks[name].directory / "output").iterdir())] == []
 
 
+@pytest.mark.nightly
 def test_training_goes_on_where_sigterm_ended_it_even_when_its_directory_has_moved(
     trainers: Nursery, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_training_goes_on_where_sigterm_ended_it_even_when_its_directory_has_mov
     assert result_of(chief)["step"] == last
 
 
+@pytest.mark.nightly
 def test_starting_it_again_after_the_last_step_trains_no_further_step(trainers: Nursery, tmp_path: Path) -> None:
     checkpoints = []
     for _ in range(2):
