@@ -42,15 +42,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_rank)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What failed is found again by --last-failed: pytest-xdist has noted it with the name of its group."""
-    is_controller = not hasattr(session.config, "workerinput")
-    if is_controller and (cache := getattr(session.config, "cache", None)):
-        failed = cache.get("cache/lastfailed", {})
-        cache.set("cache/lastfailed", {_without_group(test): why for test, why in failed.items()})
-
-
 @pytest.fixture(scope="session")
 def lasting_fleet() -> Iterator[Fleet]:
     """Each worker's own. For what lasts longer than a test, and cleans up after itself."""
@@ -65,11 +56,6 @@ def fleet(lasting_fleet: Fleet) -> Iterator[Fleet]:
     """Five separate hosts, gpu-1 to gpu-5; all of them run, and their homes are empty."""
     yield lasting_fleet
     lasting_fleet.restore()
-
-
-def _without_group(test: str) -> str:
-    name, at, group = test.rpartition("@")
-    return name if at and "]" not in group else test
 
 
 def _group(item: pytest.Item) -> str:

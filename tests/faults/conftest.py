@@ -20,10 +20,12 @@ NUMBERS = itertools.count(1)
 
 @pytest.fixture
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
-    """Its cluster has a name of its own, as trainers' output stays. In the end no process is left."""
-    with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}", elsewhere=fleet.busy) as made:
+    """Its cluster has a name of its own, as trainers' output stays. In the end no process and no run is left."""
+    with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}") as made:
         yield made
     eventually(lambda: not fleet.busy(), what="nothing to be left on any host")
+    for host in fleet.hosts:
+        assert list((host.home / ".dtctl").glob("runs/*")) == [], host.name
 
 
 @pytest.fixture(scope="session")

@@ -130,11 +130,6 @@ def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfi
     return of
 
 
-def ssh_hostname(settings: SshSettings, ssh_config: Path | None = None) -> str:
-    """The name or address that SSH connects to. `ssh_config` as for ssh -F."""
-    return ConfigFiles(ssh_config).hostname(settings)
-
-
 def _read(path: Path, base: Path, must_exist: bool = False) -> str:
     try:
         return "".join(_lines(path, base, 0))

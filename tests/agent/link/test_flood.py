@@ -1,4 +1,4 @@
-"""An agent gets in within two seconds, however many others come to the coordinator's port, over real sockets."""
+"""An agent gets in within two seconds, or soon after on a busy machine, however many others come to its coordinator."""
 
 from __future__ import annotations
 

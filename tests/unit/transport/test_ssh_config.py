@@ -11,7 +11,7 @@ import pytest
 from dtctl.errors import TransportError, UsageError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
-from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target, ssh_hostname
+from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target
 from dtctl.transport.ssh.openssh import ssh_command
 
 
@@ -109,9 +109,9 @@ def test_a_file_that_includes_itself_is_refused(home: Path) -> None:
 def test_another_file_takes_the_place_of_both(home: Path, tmp_path: Path) -> None:
     write(home, "Host *\n  HostName wrong\n")
     (tmp_path / "other").write_text("Host gpu-a\n  HostName right\n")
-    assert ssh_hostname(SshSettings("gpu-a"), tmp_path / "other") == "right"
+    assert ConfigFiles(tmp_path / "other").hostname(SshSettings("gpu-a")) == "right"
     with pytest.raises(UsageError, match="there is no SSH configuration"):
-        ssh_hostname(SshSettings("gpu-a"), tmp_path / "missing")
+        ConfigFiles(tmp_path / "missing").hostname(SshSettings("gpu-a"))
 
 
 def test_a_file_that_cannot_be_parsed_is_named(home: Path) -> None:
