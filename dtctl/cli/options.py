@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dtctl.cli.completion import complete_runs, complete_tasks
-from dtctl.errors import DtctlError, ExitCode, UsageError
+from dtctl.cli.interrupts import left
+from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
@@ -71,11 +72,12 @@ class Scope:
 
     @functools.cached_property
     def transport(self) -> Transports:
+        from dtctl.render.terminal.moving import still
         from dtctl.render.terminal.safe import one_line
         from dtctl.transport.connect import Transports
         from dtctl.transport.ssh.passphrase import terminal_passphrase
 
-        passphrase = terminal_passphrase(one_line)
+        passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
 
     def file(self, argument: Path | None = None) -> Path:
@@ -230,10 +232,8 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
             from dtctl.render.trace import show_trace
 
             show_trace()
-        try:
+        with left("nothing was changed"):
             command(scope, **values)
-        except KeyboardInterrupt:
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared

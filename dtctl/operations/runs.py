@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunsResult
+from dtctl.agent.records.reasons import why_of
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.conversation import Request, ask
+from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -25,6 +28,8 @@ class KnownRun:
     """On one of its hosts at least something still runs or is to be started."""
     hosts: tuple[str, ...]
     tasks: Mapping[TaskId, TaskState]
+    verdict: Verdict | None = None
+    """As its coordinator last told it; None where the coordinator's host was not heard, or tells nothing."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,15 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
 
     outcomes = ask(record, transport, Request("runs", RunsResult, check=check))
     found: dict[str, KnownRun] = {}
+    verdicts: dict[str, list[Verdict]] = {}
     for host, answer in outcomes.results.items():
         for entry in answer["runs"]:
             if entry["host"] != host:
                 continue  # another host of the inventory that shares this one's home directory; it speaks for itself
             known = found.get(entry["run"])
+            condition = entry["condition"]
+            said = Verdict.of(condition["type"], why_of(condition), condition["cause"]) if condition else None
+            verdicts.setdefault(entry["run"], []).extend([said] if said is not None else [])
             tasks = {TaskId.parse(task): TaskState(state) for task, state in entry["tasks"].items()}
             found[entry["run"]] = KnownRun(
                 run=entry["run"],
@@ -70,6 +79,7 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
                 hosts=(*(known.hosts if known else ()), host),
                 tasks={**(known.tasks if known else {}), **tasks},
             )
+    found = {run: dataclasses.replace(known, verdict=_only(verdicts[run])) for run, known in found.items()}
     return KnownRuns(
         tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
         tuple(
@@ -80,3 +90,8 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
         ),
         outcomes.errors,
     )
+
+
+def _only(verdicts: list[Verdict]) -> Verdict | None:
+    """A run has one coordinator: where several hosts say that they are it, none is believed."""
+    return verdicts[0] if len(verdicts) == 1 else None

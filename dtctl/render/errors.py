@@ -44,6 +44,18 @@ def note(text: str, *next_steps: str) -> None:
         console.tell(f"  {step}")
 
 
+def interrupted(text: str, *next_steps: str) -> None:
+    """What an interrupt has left how."""
+    below()
+    note(f"interrupted: {text}", *next_steps)
+
+
+def below() -> None:
+    """To a new line, below the terminal's ^C or a question without an answer."""
+    if console.on_terminal(stderr=True):
+        console.put("\n", stderr=True)
+
+
 def _more(error: DtctlError, hosts: Sequence[str] = ()) -> None:
     """`hosts`: those that failed alike, where it is not one alone."""
     for line in lines_of(error.detail):

@@ -15,6 +15,7 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.logs import LogPrinter
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
@@ -103,8 +104,8 @@ def stop_exit_code(result: StopResult) -> ExitCode:
     return ExitCode.OK
 
 
-def show_ended(status: RunStatus) -> None:
-    """The first failure comes last, with the end of its log: it is what a person has to look at."""
+def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
+    """The first failure comes last, with the end of its log, unless `followed` has shown that just now."""
     from dtctl.render.terminal.rich_console import text
 
     err = console.err()
@@ -118,7 +119,8 @@ def show_ended(status: RunStatus) -> None:
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
-        for line in log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]:
+        tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]
+        for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
     err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))

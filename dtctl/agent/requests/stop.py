@@ -9,6 +9,7 @@ from ..records.answers import MOST_PROCESSES
 from ..records.reasons import because, fact
 from ..records.spec import inventory_of
 from . import part, runs
+from .leaving import Teller
 from .own_part import OwnPart
 
 TYPE_CHECKING = False
@@ -34,21 +35,28 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
     how: How = {"by": request["by"], "grace_s": request["grace_s"], **because(request["why"] or [fact("stopped")])}
     reached = part.reached(talk, run)
     try:
-        return end(run, reached, request["tasks"], how, request["others_ended"])
+        return end(run, reached, request["tasks"], how, request["others_ended"], talk)
     except _NotTaken as away:
-        return end(run, OwnPart(run, away), request["tasks"], how, request["others_ended"])
+        return end(run, OwnPart(run, away), request["tasks"], how, request["others_ended"], talk)
 
 
-def stop_run(run: runs.Run, how: How) -> StopResult:
-    """Ends what this host has of a run that ends everywhere, and waits for nobody else."""
-    return end(run, OwnPart(run), None, how, others_ended=True)
+def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> StopResult:
+    """Ends what this host has of a run that ends everywhere, and waits for nobody else. `talk` hears how far it is."""
+    return end(run, OwnPart(run), None, how, True, talk)
 
 
 class _NotTaken(Refused):
     """Nobody has heeded the request."""
 
 
-def end(run: runs.Run, of: Part, named: Optional[List[str]], how: How, others_ended: bool) -> StopResult:
+def end(
+    run: runs.Run,
+    of: Part,
+    named: Optional[List[str]],
+    how: How,
+    others_ended: bool,
+    talk: Optional[Conversation] = None,
+) -> StopResult:
     """Ends those of the `named` tasks (None: all) that belong to this part of the run."""
     part.refuse_strangers(of, run, named)
     of.look()
@@ -56,27 +64,30 @@ def end(run: runs.Run, of: Part, named: Optional[List[str]], how: How, others_en
     first = of.first_to_end(named, others_ended)
     to_stop = [task for task in open_ if task in first]
     if of.waits_for(named, to_stop):
-        serial = of.post_stop(named, to_stop, how)
         grace_s = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
+        teller = Teller(talk, of, to_stop, grace_s)
+        serial = of.post_stop(named, to_stop, how)
         limit_s = of.longest_end_s(grace_s) + END_LIMIT_S
         if of.until(lambda: of.has_taken(serial), min(limit_s, of.answer_s)):
-            _await_end(of, to_stop, limit_s)
+            _await_end(of, to_stop, limit_s, teller)
         elif of.view is not None:
             raise _NotTaken("not_answering", "the coordinator has not taken the request within %.0f s" % of.answer_s)
     of.look()
     return _told(run, of, of.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
-def _await_end(of: Part, to_stop: List[str], limit_s: float) -> None:
+def _await_end(of: Part, to_stop: List[str], limit_s: float, teller: Teller) -> None:
     patience = time.monotonic() + REACH_S
 
     def ended() -> bool:
+        teller.look()
         open_ = [task for task in to_stop if not part.has_ended(of, task)]
         away = of.unreached(open_)
         waiting = [task for task in open_ if of.hosts[task] not in away]
         return not waiting and not (away and time.monotonic() < patience)
 
     of.until(ended, limit_s)
+    teller.finish()
 
 
 def _told(run: runs.Run, of: Part, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.commands.stop import Grace
+from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
+from dtctl.cli.interrupts import left
 from dtctl.cli.options import Scope, on_run
 from dtctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.stop import DownResult
 
 
 @on_run
@@ -24,18 +29,29 @@ def down(
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import down as take_down
-    from dtctl.render import errors, result
+    from dtctl.render.stopping import StopProgress
     from dtctl.render.terminal import console
-    from dtctl.render.terminal.safe import one_line
     from dtctl.render.words import fold
 
     record = scope.record()
+    order = StopOrder(controller_name(), seconds(grace) if grace else None, "taken_down")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
         console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
-    by = controller_name()
-    outcome = take_down(record, scope.transport, StopOrder(by, seconds(grace) if grace else None, "taken_down"))
+    progress = StopProgress()
+    with left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"), progress:
+        outcome = take_down(record, scope.transport, order, progress)
+    with left("the run has been taken down", "dtctl runs    shows what is left of it"):
+        _tell(scope, record, outcome)
+
+
+def _tell(scope: Scope, record: RunRecord, outcome: DownResult) -> None:
+    """Shows what has become of it, and forgets what was removed."""
+    from dtctl.render import errors, result
+    from dtctl.render.terminal.safe import one_line
+    from dtctl.render.words import fold
+
     result.show_stop(outcome.stop)
     for host, files in outcome.kept.items():
         errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))

@@ -50,7 +50,7 @@ def logs(
     )
     printer = LogPrinter(some, prefix=not no_prefix and len(some) > 1, timestamps=timestamps, raw=raw)
     if follow:
-        finish(watch(scope, record, wanted, printer))
+        finish(watch(scope, record, wanted, printer), printer)
     found = read_logs(record, scope.transport, wanted, printer.print)
     errors.show_host_errors(found.errors)
     exit_for(found.errors, others=found.answered)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dtctl.cli.durations import seconds
+from dtctl.cli.interrupts import left
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen
 from dtctl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from dtctl.render.stopping import StopProgress
+
+LOOK = "dtctl status    shows what is left"
 
 Grace = Annotated[
     str | None,
@@ -18,26 +24,27 @@ Grace = Annotated[
 
 
 @on_run
-def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
+def stop(scope: Scope, tasks: Tasks = None, grace: if TYPE_CHECKING:
+    from dtctl.render.stopping import StopProgress
+
+LOOK = "dtctl status    shows what is left"
+
+Grace = None, output: OutputOption = "text") -> None:
     """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
     from dtctl.render import errors, result
     from dtctl.render.machine import document
+    from dtctl.render.stopping import StopProgress
     from dtctl.render.words import fold
 
     record = scope.record()
-    by = controller_name()
-    order = StopOrder(by, seconds(grace) if grace else None)
-    try:
-        outcome = end(record, scope.transport, chosen(record, tasks), order)
-    except KeyboardInterrupt:
-        errors.note(
-            "interrupted: requests that have reached the hosts are still carried out there",
-            "dtctl status    shows what is left",
-        )
-        raise
+    order = StopOrder(controller_name(), seconds(grace) if grace else None)
+    some = chosen(record, tasks)
+    progress = StopProgress(quiet=output == "json")
+    with left(lambda: still_stopping(progress), LOOK), progress:
+        outcome = end(record, scope.transport, some, order, progress)
     if output == "json":
         document.print_json("Stop", document.stop(outcome))
     else:
@@ -47,3 +54,10 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     if code := result.stop_exit_code(outcome):
         raise typer.Exit(code)
     raise typer.Exit(ExitCode.OK)
+
+
+def still_stopping(progress: StopProgress) -> str:
+    """What an interrupt leaves to the hosts."""
+    if progress.heard:
+        return "the hosts have been asked to end the tasks; that is still carried out there"
+    return "requests that have reached the hosts are still carried out there"

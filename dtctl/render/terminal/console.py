@@ -71,11 +71,22 @@ def pass_on(data: bytes, *, stderr: bool = False) -> None:
         reader_gone(stderr=stderr)
 
 
-def confirm(question: str) -> None:
-    """Asks on stderr; raises typer.Abort unless the answer is yes."""
+def confirm(question: str, otherwise: str = "nothing was changed") -> None:
+    """Asks on stderr; raises typer.Exit unless the answer is yes, and says what that leaves: `otherwise`."""
     import typer
 
-    typer.confirm(one_line(question), abort=True, err=True)
+    from dtctl.render.terminal.moving import still
+
+    try:
+        with still():
+            if typer.confirm(one_line(question), err=True):
+                return
+    except typer.Abort as end:
+        put("\n", stderr=True)  # below the question
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+    tell(otherwise)
+    raise typer.Exit(ExitCode.RUN_FAILED)
 
 
 def show_whatever_comes() -> None:
