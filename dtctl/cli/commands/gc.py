@@ -38,7 +38,9 @@ def gc(
     if not (dry_run or yes):
         _ask(found)
     if not dry_run:
-        with left("hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"):
+        with left(
+            "hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"
+        ):
             found = collect(record, scope.transport, dry_run=False, every_cluster=every)
     if output == "json":
         document.print_json("Gc", document.gc(found, dry_run=dry_run))

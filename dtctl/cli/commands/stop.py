@@ -24,12 +24,7 @@ Grace = Annotated[
 
 
 @on_run
-def stop(scope: Scope, tasks: Tasks = None, grace: if TYPE_CHECKING:
-    from dtctl.render.stopping import StopProgress
-
-LOOK = "dtctl status    shows what is left"
-
-Grace = None, output: OutputOption = "text") -> None:
+def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
     """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder

@@ -45,9 +45,7 @@ def up(
     ending: list[str] = []
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-            outcome = start(
-                launch, scope.transport, progress, scope.memory.save, ending.extend, scope.memory.take_back
-            )
+            outcome = start(launch, scope.transport, progress, scope.memory.save, ending.extend, scope.memory.take_back)
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 
