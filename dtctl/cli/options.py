@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,6 +80,16 @@ class Scope:
 
         passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
+
+    def left(self, what: str | Callable[[], str], *next_steps: str) -> AbstractContextManager[None]:
+        """As `interrupts.left`, once a host was reached; before that nothing can have changed."""
+
+        def said() -> str:
+            if not self.transport.reached:
+                return "no host had been reached, so nothing was changed"
+            return what if isinstance(what, str) else what()
+
+        return left(said, *next_steps)
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none."""

@@ -55,6 +55,8 @@ def watch(
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:
+        if not scope.transport.reached:
+            raise
         errors.below()
         errors.note("detached: the run continues", "dtctl logs -f    follow it again", "dtctl stop       end it")
         raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -8,7 +8,6 @@ import typer
 
 from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import Scope, on_run
 from dtctl.errors import UsageError
 
@@ -40,9 +39,12 @@ def down(
             raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
         console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
     progress = StopProgress()
-    with left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"), progress:
+    with (
+        scope.left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"),
+        progress,
+    ):
         outcome = take_down(record, scope.transport, order, progress)
-    with left("the run has been taken down", "dtctl runs    shows what is left of it"):
+    with scope.left("the run has been taken down", "dtctl runs    shows what is left of it"):
         _tell(scope, record, outcome)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import Raw, Scope, on_run
 from dtctl.errors import UsageError
 
@@ -34,7 +33,7 @@ def execute(
     where, command = _split(words)
     places = _places(scope, record, where)
     printer = OutputPrinter([place.name for place in places], raw=raw)
-    with left("the hosts end what was started there"):
+    with scope.left("the hosts end what was started there"):
         outcome = run(record, scope.transport, places, command, printer.print, cwd="home" if home else "code")
         printer.finish()
     errors.show_host_errors(outcome.errors)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import OutputOption, Scope, on_cluster
 from dtctl.errors import UsageError
 
@@ -38,7 +37,7 @@ def gc(
     if not (dry_run or yes):
         _ask(found)
     if not dry_run:
-        with left(
+        with scope.left(
             "hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"
         ):
             found = collect(record, scope.transport, dry_run=False, every_cluster=every)

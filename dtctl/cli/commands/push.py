@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import ClusterFile, Local, Overrides, Scope, on_cluster
 
 
@@ -35,7 +34,7 @@ def push(
     bundle = scan_code(cluster)
     show_left_out(bundle)
     kept = "nothing was started; the hosts keep what has arrived"
-    with left(kept, "dtctl push    sends the rest"), UpProgress(record.hosts, quiet=quiet) as progress:
+    with scope.left(kept, "dtctl push    sends the rest"), UpProgress(record.hosts, quiet=quiet) as progress:
         outcome = bring(record, bundle, scope.transport, progress)
     alike: dict[int, list[str]] = {}
     for host, sent in outcome.sent_files.items():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import Overrides, Scope, on_cluster
 from dtctl.errors import UsageError
 
@@ -60,9 +59,9 @@ def replace(
             _ask(exchange, runs)
         ending.extend(runs)
 
-    with left(lambda: _left(ending), LOOK), UpProgress(launch.record.hosts, quiet=quiet) as progress:
+    with scope.left(lambda: _left(ending), LOOK), UpProgress(launch.record.hosts, quiet=quiet) as progress:
         outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
-    with left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
+    with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
         left_out.show_unremembered(outcome)
         result.show_started(outcome, launch.plan)
         result.show_replacement(exchange)

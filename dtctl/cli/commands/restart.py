@@ -8,7 +8,6 @@ import typer
 
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.exits import exit_for
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import Scope, on_run
 from dtctl.cli.watching import chosen
 
@@ -28,7 +27,7 @@ def restart(
 
     record = scope.record()
     some = chosen(record, tasks)
-    with left("the hosts start again what they were asked to", "dtctl status    shows how far it is"):
+    with scope.left("the hosts start again what they were asked to", "dtctl status    shows how far it is"):
         outcome = start_again(record, scope.transport, some, by=controller_name())
         show_restarted(outcome)
         show_away(outcome)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.durations import seconds
-from dtctl.cli.interrupts import left
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen
 from dtctl.errors import ExitCode
@@ -38,14 +37,15 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     order = StopOrder(controller_name(), seconds(grace) if grace else None)
     some = chosen(record, tasks)
     progress = StopProgress(quiet=output == "json")
-    with left(lambda: still_stopping(progress), LOOK), progress:
-        outcome = end(record, scope.transport, some, order, progress)
-    if output == "json":
-        document.print_json("Stop", document.stop(outcome))
-    else:
-        result.show_stop(outcome)
-        if outcome.without_run:
-            errors.note(f"no run of {record.cluster} on {fold(outcome.without_run)}")
+    with scope.left(lambda: still_stopping(progress), LOOK):
+        with progress:
+            outcome = end(record, scope.transport, some, order, progress)
+        if output == "json":
+            document.print_json("Stop", document.stop(outcome))
+        else:
+            result.show_stop(outcome)
+            if outcome.without_run:
+                errors.note(f"no run of {record.cluster} on {fold(outcome.without_run)}")
     if code := result.stop_exit_code(outcome):
         raise typer.Exit(code)
     raise typer.Exit(ExitCode.OK)

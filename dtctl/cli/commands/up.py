@@ -60,7 +60,8 @@ def up(
             errors.interrupted(was, "dtctl status    shows what is left")
         else:
             begun = "what had been started was taken back" if progress.starting else "nothing was started"
-            errors.interrupted(f"{begun}; the hosts keep the code that has arrived")
+            kept = "; the hosts keep the code that has arrived" if scope.transport.reached else ""
+            errors.interrupted(begun + kept)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         left_out.show_unremembered(outcome)

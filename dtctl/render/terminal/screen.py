@@ -19,7 +19,8 @@ def redrawn() -> Iterator[Callable[[RunStatus], None]]:
     if not out.is_terminal:
 
         def print_it(status: RunStatus) -> None:
-            show_status(status)
+            if status.time:
+                show_status(status)
             show_host_errors(status.errors)
 
         yield print_it
@@ -32,6 +33,7 @@ def redrawn() -> Iterator[Callable[[RunStatus], None]]:
 
         def draw(status: RunStatus) -> None:
             away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
-            live.update(Group(summary(status), status_table(status), *more_lines(status), *away), refresh=True)
+            known = (summary(status), status_table(status), *more_lines(status)) if status.time else ()
+            live.update(Group(*known, *away), refresh=True)
 
         yield draw
