@@ -114,20 +114,36 @@ class Scope:
         record = self.memory.load(self.run) if self.run else None
         if record is not None:
             return self._with_own_access(self._with_hosts_of_file(record))
-        file = self.file() if self.run else self._file_here()
-        if self.run is None:
-            record = self.memory.newest_of(file) if file else self.memory.current()
+        if self.run:
+            return self._run_of_others(self.run)
+        file = self._file_here()
+        record = self.memory.newest_of(file) if file else self.memory.current()
         if record is None and file and not for_its_hosts:
             record = self.memory.place_of(file)
         if record is None and file:
             record = record_of(plan_roster(self.cluster(file)))
         if record is None:
-            raise UsageError(
-                "there is no cluster.yaml here and no run is remembered",
-                hint="dtctl init    to make one, or name one with -c FILE",
-            )
+            self.file()  # raises, and says what there is
+            raise AssertionError("no file here, and one is found")
         # Without --run hosts are asked for their current run: somebody else may have started another since.
-        return self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=self.run)))
+        return self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=None)))
+
+    def _run_of_others(self, run: str) -> RunRecord:
+        """One that this machine has not started: the cluster file says which hosts may know it."""
+        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.runs import check_known, unknown
+        from dtctl.plan.roster import plan_roster
+
+        remembered = [str(record.run) for record in self.memory.runs()]
+        try:
+            file = self.file()
+        except UsageError as error:
+            why = "this machine remembers no such run, and there is no cluster file whose hosts could be asked"
+            raise unknown(run, why, remembered) from error
+        record = self.memory.newest_of(file) or self.memory.place_of(file) or record_of(plan_roster(self.cluster(file)))
+        record = self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=run)))
+        check_known(record, self.transport, remembered)
+        return record
 
     def _file_here(self) -> Path | None:
         """None: nothing was named and nothing lies here, so that the remembered run is meant."""

@@ -57,9 +57,8 @@ def _unreadable(file: Path, name: str, error: OSError) -> Problem:
         return Problem(place, "there is no such file", START)
     if isinstance(error, IsADirectoryError):
         inside = file / "cluster.yaml"
-        return Problem(
-            place, "this is a directory, expected a file", f"name the file: {inside}" if inside.is_file() else ""
-        )
+        hint = f"name the file: {inside}" if inside.is_file() else f"rename {name}, or name the file: -c FILE"
+        return Problem(place, "this is a directory, expected a file", hint)
     if isinstance(error, PermissionError):
         return Problem(place, "you may not read this file", f"ls -l {name}    shows who may")
     return Problem(place, f"the file cannot be read: {(error.strerror or str(error)).lower()}")

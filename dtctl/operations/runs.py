@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunsResult
 from dtctl.agent.records.reasons import why_of
-from dtctl.errors import DtctlError
+from dtctl.config.suggest import did_you_mean
+from dtctl.errors import DtctlError, UsageError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.conversation import Request, ask
 from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
+
+NEAR = 3
+"""How many runs are named to someone who has named none of them."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,32 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
             if one["host"] == host
         ),
         outcomes.errors,
+    )
+
+
+def check_known(record: RunRecord, transport: Transport, remembered: Sequence[str]) -> None:
+    """Raises UsageError when no host knows the run: a slip in its id is not to look like a run that has ended.
+
+    It is not raised while a host cannot be asked.
+    """
+    assert record.run is not None
+    form = f"{record.cluster}-DATE-TIME-XXXX"
+    if not record.run.startswith(f"{record.cluster}-"):
+        raise unknown(record.run, f"this is {record.cluster}, whose runs are named {form}", remembered)
+    known = known_runs(record, transport)
+    there = [one.run for one in (*known.runs, *known.damaged)]
+    if record.run not in there and not known.errors:
+        raise unknown(record.run, f"no host of {record.cluster} knows it", [*there, *remembered])
+
+
+def unknown(run: str, why: str, known: Sequence[str]) -> UsageError:
+    """With those of the known runs that may have been meant."""
+    newest = ", ".join(list(dict.fromkeys(known))[:NEAR])
+    return UsageError(
+        f"there is no run {run!r}",
+        detail=why,
+        hint=did_you_mean(run, known)
+        or (f"the newest: {newest}" if newest else "dtctl runs    lists a cluster's runs"),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Story
+from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.status import RunStatus
@@ -90,6 +93,12 @@ def show_stop(result: StopResult) -> None:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
 
 
+def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:
+    """Where the run that is meant, or any of the cluster, is not."""
+    if hosts:
+        note(f"no run {record.run} on {fold(hosts)}" if record.run else f"no run of {record.cluster} on {fold(hosts)}")
+
+
 def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:
     """Why every host was asked; nothing where there is no run at all."""
     if result.away is not None and not result.away.elsewhere:
@@ -100,7 +109,7 @@ def stop_exit_code(result: StopResult) -> ExitCode:
     if result.survivors:
         return ExitCode.SURVIVORS
     if result.errors:
-        return ExitCode.PARTIAL if result.stopped or result.already else ExitCode.UNREACHABLE
+        return ExitCode.PARTIAL if result.stopped or result.already else next(iter(result.errors.values())).exit_code
     return ExitCode.OK
 
 

@@ -9,7 +9,7 @@ import typer
 from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import Scope, on_run
-from dtctl.errors import UsageError
+from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
@@ -55,12 +55,16 @@ def _tell(scope: Scope, record: RunRecord, outcome: DownResult) -> None:
     from dtctl.render.words import fold
 
     result.show_stop(outcome.stop)
+    result.show_without_run(record, outcome.stop.without_run)
     for host, files in outcome.kept.items():
         errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))
     runs = {run for removed in outcome.removed.values() for run in removed}
     for run in sorted(runs):
         errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
     if not outcome.stop.errors and not outcome.stop.survivors:
-        scope.memory.forget_removed(record.cluster, outcome.removed)
+        try:
+            scope.memory.forget_removed(record.cluster, outcome.removed)
+        except DtctlError as error:
+            errors.show_warning(f"{error.summary}: {error.detail}", "it is gone from the hosts all the same")
     if code := result.stop_exit_code(outcome.stop):
         raise typer.Exit(code)

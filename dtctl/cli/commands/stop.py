@@ -28,10 +28,9 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
-    from dtctl.render import errors, result
+    from dtctl.render import result
     from dtctl.render.machine import document
     from dtctl.render.stopping import StopProgress
-    from dtctl.render.words import fold
 
     record = scope.record()
     order = StopOrder(controller_name(), seconds(grace) if grace else None)
@@ -44,8 +43,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
             document.print_json("Stop", document.stop(outcome))
         else:
             result.show_stop(outcome)
-            if outcome.without_run:
-                errors.note(f"no run of {record.cluster} on {fold(outcome.without_run)}")
+            result.show_without_run(record, outcome.without_run)
     if code := result.stop_exit_code(outcome):
         raise typer.Exit(code)
     raise typer.Exit(ExitCode.OK)

@@ -82,7 +82,7 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
             if typer.confirm(one_line(question), err=True):
                 return
     except typer.Abort as end:
-        put("\n", stderr=True)  # below the question
+        tell("")  # below the question
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
     tell(otherwise)
