@@ -98,10 +98,11 @@ def _excerpt(place: Place) -> list[str]:
     if not (place.line and place.column):
         return []
     try:
-        line = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        file = Path(place.file)
+        line = file.read_text(encoding="utf-8").splitlines()[place.line - 1] if file.is_file() else ""
     except (OSError, ValueError, IndexError):
         return []
-    if len(line) > 200:
+    if not 0 < len(line) <= 200:
         return []
     before = one_line(line[: place.column - 1])
     pad = "".join("\t" if character == "\t" else " " for character in before)
