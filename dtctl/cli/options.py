@@ -111,10 +111,10 @@ class Scope:
         from dtctl.operations.memory.record import record_of
         from dtctl.plan.roster import plan_roster
 
-        record = self.memory.load(self.run) if self.run else None
+        record = self.memory.load(self.run) if self.run is not None else None
         if record is not None:
             return self._with_own_access(self._with_hosts_of_file(record))
-        if self.run:
+        if self.run is not None:
             return self._run_of_others(self.run)
         file = self._file_here()
         record = self.memory.newest_of(file) if file else self.memory.current()

@@ -22,9 +22,10 @@ def find_cluster_file(argument: Path | None, environ: Mapping[str, str], cwd: Pa
     if named := environ.get(VARIABLE):
         return _named_by_variable(Path(named).expanduser(), cwd)
     candidates = [folder / FILE_NAME for folder in _folders(cwd)]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate
+    for is_there in (Path.is_file, Path.exists):  # what is no file is told as what it is, where there is no other
+        for candidate in candidates:
+            if is_there(candidate):
+                return candidate
     for other in (folder / OTHER_NAME for folder in _folders(cwd)):
         if other.is_file():
             raise UsageError(

@@ -43,13 +43,15 @@ def select_hosts(record: RunRecord, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mean(record: RunRecord, word: str) -> list[TaskId]:
-    if word.startswith("@"):
+    if word.startswith("@") and word != "@":
         hosts = _named_hosts(record, word[1:])
         return [task for task, host in record.roster.items() if host in hosts]
     job, colon, indexes = word.partition(":")
-    if not job:
+    if not job or word == "@":
         raise _no_task(word)
     tasks = [task for task in record.roster if task.job == job]
+    if not tasks and word in record.hosts:
+        raise UsageError(f"{word!r} is a host, and no task", hint=f"write @{word} for the tasks on it")
     if not tasks:
         raise _unknown("job", job, sorted({task.job for task in record.roster}))
     if not colon:

@@ -33,7 +33,7 @@ def down(
     from dtctl.render.words import fold
 
     record = scope.record()
-    order = StopOrder(controller_name(), seconds(grace) if grace else None, "taken_down")
+    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None, "taken_down")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")

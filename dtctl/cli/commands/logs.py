@@ -44,7 +44,7 @@ def logs(
     wanted = LogRequest(
         tasks=some,
         lines=_lines(tail, since, follow=follow),
-        since=seconds_ago(since, time.time()) if since else None,
+        since=seconds_ago(since, time.time()) if since is not None else None,
         grep=_pattern(grep),
         previous=previous,
     )
@@ -71,5 +71,8 @@ def _pattern(text: str | None) -> str | None:
         try:
             re.compile(text)
         except re.error as error:
-            raise UsageError(f"--grep {text!r} is not a regular expression: {error}") from error
+            raise UsageError(
+                f"--grep {text!r} is not a regular expression: {error}",
+                hint="put a backslash before each of [ ( ) * + ? . that stands for itself",
+            ) from error
     return text

@@ -33,7 +33,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     from dtctl.render.stopping import StopProgress
 
     record = scope.record()
-    order = StopOrder(controller_name(), seconds(grace) if grace else None)
+    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
     some = chosen(record, tasks)
     progress = StopProgress(quiet=output == "json")
     with scope.left(lambda: still_stopping(progress), LOOK):

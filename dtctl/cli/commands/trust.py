@@ -46,6 +46,8 @@ def trust(
         found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes)
     if found.known:
         errors.note(f"pinned and unchanged: {fold(found.known)}")
+    if not (found.known or found.errors or pinned):
+        errors.note("nothing to trust: none of these hosts is reached by SSH")
     errors.show_host_errors(found.errors)
     exit_for(found.errors, others=found.new or found.known)
 

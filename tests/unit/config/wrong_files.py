@@ -235,9 +235,7 @@ NOT_YAML = [
     ),
     Wrong(
         "billion laughs",
-        top(
-            "x: &a [1,1,1,1,1,1,1,1,1,1]\ny: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nz: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nw: [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]"
-        ),
+        top("x: &a [1, 1, 1, 1]\ny: &b [*a, *a, *a, *a]\nz: &c [*b, *b, *b, *b]\nw: [*c, *c, *c, *c]"),
         "2:1",
         "x is not a key here",
         "keys here: name, ssh, hosts, jobs, trainer, dirs, tf_config, checkpoint, strategy, recovery,",
