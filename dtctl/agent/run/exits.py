@@ -29,14 +29,17 @@ _WORDLESS = (1, 2, 9, 15)
 class Verdict:
     """`retry`: the exit may be tried again; `cause`: what its log says of it, if anything.
 
-    `beside`: what was found on the host that may be the cause.
+    `beside`: what was found on the host that may be the cause. `always`: it may be, however often it ends alike.
     """
 
-    __slots__ = ("beside", "cause", "retry")
+    __slots__ = ("always", "beside", "cause", "retry")
 
-    def __init__(self, retry: bool, cause: Optional[Cause] = None, beside: Optional[List[Fact]] = None) -> None:
+    def __init__(
+        self, retry: bool, cause: Optional[Cause] = None, beside: Optional[List[Fact]] = None, *, always: bool = False
+    ) -> None:
         self.retry = retry
         self.cause = cause or Cause()
+        self.always = always or self.cause.is_of_peers
         self.beside = beside or []
 
 
@@ -45,7 +48,7 @@ def verdict(ending: Ending, told: Cause, recovery: RecoverySpec) -> Verdict:
     number = _number(ending)
     cause = told if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else Cause()
     if number in recovery["retry"]:
-        return Verdict(True, cause)
+        return Verdict(True, cause, always=True)
     if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
         return Verdict(False, cause)
     if number == CANNOT_RUN and ending["error"]:

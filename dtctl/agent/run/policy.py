@@ -59,8 +59,8 @@ def after_exit(
 ) -> Decision:
     """What follows an ending.
 
-    `entry` is the task's as it was when the attempt ended, with that in its history. `own`: it is restarted here without asking.
-    `jitter` lies between 0 and 1.
+    `entry` is the task's as it was when the attempt ended, with that in its history. `own`: it is restarted here
+    without asking. `jitter` lies between 0 and 1.
     """
     stalled = entry["state"] == "stalled"
     what = [*(why_of(entry) if stalled else why_ended(ending)), *_told(verdict), *verdict.beside]
@@ -77,7 +77,7 @@ def after_exit(
     if not verdict.retry:
         return Decision("failed", _permanent(what, ending), restarts)  # running -> failed
     alike = alike_in_a_row(entry["history"])
-    if recovery["repeat"] and alike >= recovery["repeat"] and not verdict.cause.is_of_peers:
+    if alike >= recovery["repeat"] > 0 and not verdict.always:
         return Decision("failed", [*what, fact("same_way", count=alike)], restarts)  # running -> failed
     if lived_s >= recovery["reset_after_s"]:
         restarts = 0

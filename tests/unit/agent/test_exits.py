@@ -120,3 +120,10 @@ def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_o
 def test_an_error_of_another_code_than_127_says_nothing_against_another_try() -> None:
     assert verdict(code(126, "cannot run it"), Cause(), recovery(retry=[126])).retry
     assert verdict(code(1, "it was not seen"), Cause(), USUAL).retry
+
+
+def test_a_code_that_a_user_lists_may_be_tried_again_however_often_it_ends_alike() -> None:
+    bad = cause(OUT_OF_RANGE)
+    assert verdict(code(42), bad, recovery(retry=[42])).always
+    assert not verdict(code(42), bad, recovery(retry=[])).always
+    assert verdict(code(1), cause(OUT_OF_RANGE.replace("OutOfRange", "Unavailable")), USUAL).always
