@@ -164,6 +164,7 @@ class Inventory(Record):
     fail_fast: Usual[bool, True]
     roster: AtMost[List[Member], MOST_TASKS]
     replaced: AtMost[Dict[Name, Name], 4096]
+    target_step: Usual[Optional[Count], None]
 
 
 @also(Spec)
@@ -255,4 +256,5 @@ def inventory_of(spec: Spec) -> Inventory:
         "fail_fast": spec["fail_fast"],
         "roster": spec["roster"],
         "replaced": spec["replaced"],
+        "target_step": spec["target_step"],
     }
