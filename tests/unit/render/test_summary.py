@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ from dtctl.render.status import summary
 from tests.unit.render.test_safe_output import run_status
 
 RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=4, of=4),))
-STEPS = {"step": 3250, "step_time": 99.0, "rate": 61.0, "loss": "0.041"}
+STEPS: dict[str, Any] = {"step": 3250, "step_time": 99.0, "rate": 61.0, "loss": "0.041"}
 
 
-def status(verdict: Verdict = RUNS, now: float = 100.0, **told: object) -> RunStatus:
+def status(verdict: Verdict = RUNS, now: float = 100.0, **told: Any) -> RunStatus:
     found = run_status()
     record = dataclasses.replace(found.record, created=18.0, target_step=20000)
     tasks = {
-        name: dataclasses.replace(task, state=TaskState.RUNNING, **{"step": None, **told})  # type: ignore[arg-type]
+        name: dataclasses.replace(task, state=TaskState.RUNNING, **{"step": None, **told})
         for name, task in found.tasks.items()
     }
     return dataclasses.replace(found, record=record, tasks=tasks, verdict=verdict, checkpoints=(), time=now)
