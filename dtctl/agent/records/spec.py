@@ -105,6 +105,8 @@ class RecoverySpec(Record):
     permanent: Usual[AtMost[List[ExitCode], 256], []]
     stall_s: Usual[Optional[Seconds], None]
     """null: learnt; 0: off."""
+    first_step_s: Usual[Optional[Seconds], None]
+    """null: learnt, once an earlier attempt has told steps; 0: off."""
     host_timeout_s: Usual[Optional[Seconds], None]
     """null: never."""
     reboot: Usual[OneOf["auto", "never"], "auto"]
