@@ -1,4 +1,4 @@
-"""An agent gets in within two seconds, or soon after on a busy machine, however many others come to its coordinator."""
+"""An agent gets in within two seconds, however many others come to the coordinator's port, over real sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD = 1000
 OTHER = "127.0.0.9"
 THREADS = 8
 TRIES = 3
-"""Of a measurement: the machine may be busy with something else."""
+"""Of a measurement. When the machine is busy, an agent may lose its place to the others before it can knock."""
 
 Opening = Callable[[socket.socket, Identity], None]
 
@@ -118,7 +118,7 @@ class Crowd:
 
 
 def dial(links: Links) -> float:
-    """Seconds from the first attempt of an agent until both ends are proved."""
+    """Seconds from the first attempt of an agent until both ends are proved, the waits for a processor left out."""
     agent = links.dialer(host="h1")
     taken_s: float = agent.expect(lambda _: True, "dialled_s")
     agent.close()
@@ -126,19 +126,14 @@ def dial(links: Links) -> float:
     return taken_s
 
 
-def fastest(measure: Callable[[], float], most_s: float) -> float:
+def fastest(measure: Callable[[], float]) -> float:
     """The best of a few tries, of which no more are made than are needed."""
     measured = []
     for _ in range(TRIES):
         measured.append(measure())
-        if measured[-1] < most_s:
+        if measured[-1] < MOST_S:
             break
     return min(measured)
-
-
-def allowed(links: Links) -> float:
-    """Seconds for an agent to get in: more where it takes long although nobody else comes."""
-    return MOST_S + 4 * dial(links)
 
 
 SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", OTHER], ids=["same address", "another address"])
@@ -154,8 +149,7 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
             eventually(lambda: crowd.made >= HELD, PATIENCE_S)
             return dial(links)
 
-    most_s = allowed(links)
-    assert fastest(beside_them, most_s) < most_s
+    assert fastest(beside_them) < MOST_S
     before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")
     assert before.said("gone") == []
@@ -170,11 +164,10 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
 ) -> None:
     """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
     before = links.agent("h2")
-    most_s = allowed(links)
     with Crowd(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)
         begin, held = time.monotonic(), links.hub.measure()
-        assert fastest(lambda: dial(links), most_s) < most_s
+        assert fastest(lambda: dial(links)) < MOST_S
         time.sleep(2)
         after, passed_s = links.hub.measure(), time.monotonic() - begin
         before.ask("send", state("there"))
