@@ -1,8 +1,6 @@
-"""One end of a link in a process of its own: `link_end.py hub|dialer DIRECTORY ADDRESS [PID]`.
+"""One end of a link in a process of its own: `link_end.py hub|dialer DIRECTORY ADDRESS`.
 
-DIRECTORY has the host's credentials; a hub takes those in its subdirectory `past` for a past run's. A dialer wants c,
-and tells how long it took to get in. With PID, that of the hub, the time is left out in which one of the two was ready
-to go on and the machine was busy with others.
+DIRECTORY has the host's credentials; a hub takes those in its subdirectory `past` for a past run's. A dialer wants c.
 
 It takes a JSON object a line on stdin, {METHOD: [arguments]}, and tells on stdout what is said to it.
 It ends with its input.
@@ -28,10 +26,9 @@ from dtctl.agent.link.tls import Identity
 
 
 class End:
-    def __init__(self, link: Hub | Dialer, other: str | None = None) -> None:
+    def __init__(self, link: Hub | Dialer) -> None:
         self._link = link
-        self._processes = [str(os.getpid()), other] if other else []
-        self._began: float | None = self._own_time()
+        self._began: float | None = time.monotonic()
         self._steps = 0
         self._filling: list[int] = []
         self._commands = b""
@@ -45,15 +42,11 @@ class End:
             for said in self._link.step(time.monotonic()):
                 tell(said=said)
                 if self._began is not None and isinstance(said, dict):  # a dialer's first: it is connected
-                    tell(dialled_s=self._own_time() - self._began)
+                    tell(dialled_s=time.monotonic() - self._began)
                     self._began = None
             if 0 in ready and not self._obey():
                 self._link.close()
                 return
-
-    def _own_time(self) -> float:
-        """In seconds, without the waits of the processes for a processor."""
-        return time.monotonic() - sum(map(waited_s, self._processes))
 
     def _obey(self) -> bool:
         piece = os.read(0, 1 << 20)
@@ -91,20 +84,12 @@ class End:
             os.close(self._filling.pop())
 
 
-def waited_s(pid: str) -> float:
-    """How long a process of one thread has waited for a processor; 0 on a kernel that does not count it."""
-    try:
-        return int(Path("/proc", pid, "schedstat").read_text().split()[1]) / 1e9
-    except FileNotFoundError:
-        return 0.0
-
-
 def tell(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
 def main() -> None:
-    role, directory, where, *other = sys.argv[1:]
+    role, directory, where = sys.argv[1:]
     now = time.monotonic()
     if role == "hub":
         past = [identity(Path(directory, "past"))] if Path(directory, "past").is_dir() else []
@@ -112,7 +97,7 @@ def main() -> None:
         tell(port=hub.port)
         End(hub).run()
     else:
-        End(Dialer(where, "c", identity(Path(directory)), now, random.random), *other).run()
+        End(Dialer(where, "c", identity(Path(directory)), now, random.random)).run()
 
 
 def identity(directory: Path) -> Identity:

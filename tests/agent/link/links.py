@@ -67,9 +67,9 @@ def issued(directory: Path, host: str, run: str = "r1", authority: Authority | N
 class End:
     """A process with a Hub or a Dialer in it. Leaving it checks that nothing has gone wrong there."""
 
-    def __init__(self, python: str, role: str, directory: Path, *words: object) -> None:
+    def __init__(self, python: str, role: str, directory: Path, where: object) -> None:
         self.process = subprocess.Popen(
-            [python, "-IS", str(PROGRAM), role, str(directory), *map(str, words)],
+            [python, "-IS", str(PROGRAM), role, str(directory), str(where)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -174,13 +174,12 @@ class Links:
         """Of a host of the run before."""
         return issued(self._directory / f"past-{host}", host, "r0", self.past_authority)
 
-    def end(self, role: str, where: object, directory: Path | None = None, *words: object) -> End:
-        self._ends.append(End(self._python, role, directory or self.directory, where, *words))
+    def end(self, role: str, where: object, directory: Path | None = None) -> End:
+        self._ends.append(End(self._python, role, directory or self.directory, where))
         return self._ends[-1]
 
     def dialer(self, directory: Path | None = None, address: str = "127.0.0.1", host: str = "h1") -> End:
-        pid = self.hub.process.pid
-        return self.end("dialer", f"{address}:{self.port}", directory or self.credentials(host), pid)
+        return self.end("dialer", f"{address}:{self.port}", directory or self.credentials(host))
 
     def agent(self, host: str, **fields: object) -> End:
         """One that has said hello and was heard."""

@@ -1,7 +1,12 @@
-"""An agent gets in within two seconds, however many others come to the coordinator's port, over real sockets."""
+"""An agent gets in within two seconds, however many others come to the coordinator's port, over real sockets.
+
+As root the two ends come before everything else at the processors, so that two seconds are two seconds on a machine
+that is busy with other tests.
+"""
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import threading
@@ -14,15 +19,15 @@ import pytest
 
 from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, Identity
 from tests.agent.link.intruder import PATIENCE_S
-from tests.agent.link.links import Links, client_hello, state
+from tests.agent.link.links import End, Links, client_hello, state
 from tests.waiting import eventually
 
 MOST_S = 2.0
 HELD = 1000
 OTHER = "127.0.0.9"
 THREADS = 8
-TRIES = 3
-"""Of a measurement. When the machine is busy, an agent may lose its place to the others before it can knock."""
+TRIES = 1 if os.geteuid() == 0 else 3
+"""Of a measurement: without root the machine may be busy with something else."""
 
 Opening = Callable[[socket.socket, Identity], None]
 
@@ -117,9 +122,15 @@ class Crowd:
             thread.join()
 
 
+def come_first(end: End) -> None:
+    with suppress(PermissionError):
+        os.sched_setscheduler(end.process.pid, os.SCHED_RR, os.sched_param(1))
+
+
 def dial(links: Links) -> float:
-    """Seconds from the first attempt of an agent until both ends are proved, the waits for a processor left out."""
+    """Seconds from the first attempt of an agent until both ends are proved."""
     agent = links.dialer(host="h1")
+    come_first(agent)
     taken_s: float = agent.expect(lambda _: True, "dialled_s")
     agent.close()
     links.forget(agent)
@@ -142,6 +153,7 @@ SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", OTHER], ids=["same add
 @SOURCES
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: str, opening: Opening) -> None:
+    come_first(links.hub)
     before = links.agent("h2")
 
     def beside_them() -> float:
@@ -163,6 +175,7 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
     links: Links, opening: Opening, source: str
 ) -> None:
     """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
+    come_first(links.hub)
     before = links.agent("h2")
     with Crowd(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)
