@@ -119,3 +119,10 @@ def test_without_a_budget_the_reason_counts_no_restarts() -> None:
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:
     assert sentence(why_ended(killed(63))) == "killed by signal 63"
+
+
+def test_decisions_are_the_same_when_all_that_they_say_is() -> None:
+    why: list[Fact] = [fact("killed", signal=9)]
+    others = [Decision("running", why, 1, 2.0), Decision("backoff", [], 1, 2.0), Decision("backoff", why, 2, 2.0)]
+    assert Decision("backoff", why, 1, 2.0) == Decision("backoff", why, 1, 2.0)
+    assert Decision("backoff", why, 1, 2.0) not in [*others, Decision("backoff", why, 1), "backoff", None]

@@ -142,7 +142,8 @@ def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unready", "more"), [(["ps:0", "ps:1"], []), ([*SERVERS, "chief:0"], []), ([*SERVERS, *TRAINERS], ["and_more"])]
+    ("unready", "more"),
+    [(SERVERS, []), ([*SERVERS, "chief:0"], []), ([*SERVERS, "chief:0", "worker:0"], ["and_more"])],
 )
 def test_three_tasks_are_told_and_that_there_are_more(
     monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
