@@ -75,7 +75,7 @@ class SimObservation:
     def has_news(self) -> bool:
         return False
 
-    def sees_progress(self, wall: float) -> None:
+    def sees_progress(self, now: float, wall: float) -> None:
         """Steps are told by the test."""
 
 
