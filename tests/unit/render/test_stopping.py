@@ -154,6 +154,8 @@ def test_any_encoding_of_a_screen_is_survived(encoding: str, monkeypatch: pytest
         show()
     with StopProgress() as progress:
         progress(Stopping(30.0, {W0: Leaving("saving", 1.0)}))
+    console.say("step 3 · loss 1…")
     shown = raw.getvalue().decode(encoding)
+    assert shown.endswith(("step 3 - loss 1...\n", "step 3 · loss 1...\n", "step 3 · loss 1…\n"))
     assert r"\u2713" in shown
     assert "�" not in shown
