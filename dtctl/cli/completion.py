@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -14,6 +14,8 @@ from dtctl.render.terminal.safe import one_line
 if TYPE_CHECKING:
     from dtctl.cli.options import Scope
     from dtctl.operations.memory.record import RunRecord
+
+T = TypeVar("T")
 
 
 def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -56,7 +58,7 @@ def _scope(options: Mapping[str, Any]) -> Scope:
     return Scope(**{name: options[name] for name in DEFAULTS if options.get(name) is not None})
 
 
-def _quietly(find: Any) -> Any:
+def _quietly(find: Callable[[], T]) -> T | None:
     """None where there is an error, or something to note: completion shows nothing but words."""
     from dtctl.errors import DtctlError
 

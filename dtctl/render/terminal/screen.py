@@ -33,7 +33,10 @@ def redrawn() -> Iterator[Callable[[RunStatus], None]]:
 
         def draw(status: RunStatus) -> None:
             away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
-            known = (summary(status), status_table(status), *more_lines(status)) if status.time else ()
-            live.update(Group(*known, *away), refresh=True)
+            if status.time:
+                shown = Group(summary(status), status_table(status), *more_lines(status), *away)
+            else:
+                shown = Group(*away)
+            live.update(shown, refresh=True)
 
         yield draw

@@ -12,6 +12,7 @@ from dtctl.config import load_cluster
 from dtctl.errors import ConfigError, ExitCode, Problem
 from dtctl.render.errors import show_error
 from tests.unit.config import wrong_files
+from tests.unit.config.mistakes import GOOD
 from tests.unit.config.wrong_files import Wrong
 
 WRONG = [*wrong_files.NOT_YAML, *wrong_files.KEYS, *wrong_files.VALUES, *wrong_files.SENSE]
@@ -84,7 +85,7 @@ def test_what_is_no_file_is_told_as_what_it_is(made: str, monkeypatch: pytest.Mo
 
 def test_a_pipe_that_somebody_writes_to_is_read() -> None:
     reading, writing = os.pipe()
-    os.write(writing, wrong_files.GOOD.encode())
+    os.write(writing, GOOD.encode())
     os.close(writing)
     try:
         assert load_cluster(Path(f"/dev/fd/{reading}")).name == "digits"
