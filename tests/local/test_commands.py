@@ -181,7 +181,8 @@ def test_a_failing_task_is_started_again_and_past_its_budget_the_run_has_failed(
     done = home.run("up", "--local", "-f")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(": Failed, worker:1 failed: exit code 3, after 2 restarts")
-    assert "worker:1 | worker:1 attempt 3" in done.stderr
+    assert (done.stdout + done.stderr).count("| worker:1 attempt 3") == 1, "the end of its log was just followed"
+    assert "worker:1 | worker:1 attempt 3" in home.run("wait").stderr
     assert home.task("worker:1")["restarts"] == 2
     assert home.states() == {"ps:0": "stopped", "worker:0": "stopped", "worker:1": "failed"}
     assert home.processes() == {}
