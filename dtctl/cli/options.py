@@ -17,6 +17,7 @@ from dtctl.cli.completion import complete_runs, complete_tasks
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from dtctl.config.load import Checked
     from dtctl.model import Cluster, Host
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.memory.store import Memory
@@ -89,6 +90,14 @@ class Scope:
 
         cluster = load_cluster(self.file(argument), overrides=overrides or [])
         return dataclasses.replace(cluster, hosts={name: self._reached(host) for name, host in cluster.hosts.items()})
+
+    def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
+        """The same for one who is about to start it: the findings are still to be raised."""
+        from dtctl.config import check_cluster
+
+        checked = check_cluster(self.file(argument), overrides=overrides or [])
+        hosts = {name: self._reached(host) for name, host in checked.cluster.hosts.items()}
+        return dataclasses.replace(checked, cluster=dataclasses.replace(checked.cluster, hosts=hosts))
 
     def record(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dtctl.config.checks import check_code, check_presence, check_secrets, check_success
 from dtctl.config.inventory import read_hosts
-from dtctl.config.launching import read_launches, with_scheduler
+from dtctl.config.launching import read_launches
 from dtctl.config.order import check_kvstore, check_order, check_strategy, check_waits
 from dtctl.config.placement import give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
@@ -17,9 +17,11 @@ from dtctl.model import Cluster, Job, TfConfig, Trainer
 
 
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
-    """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included."""
+    """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included.
+
+    `content` has the scheduler that MXNet needs.
+    """
     home = file.parent
-    content = with_scheduler(content)
     hosts = read_hosts(content, home, findings)
     placed = place_tasks(content.jobs, hosts, findings)
     ports = give_ports(content.jobs, placed, hosts, content.coordinator.port, findings)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.config.build import build
+from dtctl.config.launching import with_scheduler
+from dtctl.config.sections import ClusterFile
+from dtctl.config.workable import check_workable
 from dtctl.config.yaml.document import Findings, in_words
 from dtctl.config.yaml.overrides import apply_overrides
 from dtctl.config.yaml.reading import read_sections
@@ -18,7 +24,26 @@ LIMIT_BYTES = 1_000_000
 EXPECTED = "expected a mapping with the keys name, hosts, jobs and trainer"
 
 
+@dataclass(frozen=True)
+class Checked:
+    """A file that can be read, and what is to be said of it before its cluster is started."""
+
+    cluster: Cluster
+    findings: Findings
+
+
 def load(file: Path, overrides: Sequence[str]) -> Cluster:
+    return _built(file, overrides)[0]
+
+
+def check(file: Path, overrides: Sequence[str]) -> Checked:
+    """The same with a closer look: at what can be read, and still cannot work or is hardly meant."""
+    cluster, content, findings = _built(file, overrides)
+    check_workable(content, cluster, findings)
+    return Checked(cluster, findings)
+
+
+def _built(file: Path, overrides: Sequence[str]) -> tuple[Cluster, ClusterFile, Findings]:
     name = _shown(file)
     document = parse(_read(file, name), name)
     if document.data is None:
@@ -28,12 +53,15 @@ def load(file: Path, overrides: Sequence[str]) -> Cluster:
         raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
     apply_overrides(document, overrides)
     findings = Findings(document)
-    return build(read_sections(document, findings), file.absolute(), findings)
+    content = with_scheduler(read_sections(document, findings))
+    return build(content, file.absolute(), findings), content, findings
 
 
 def _read(file: Path, name: str) -> str:
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb", opener=_without_waiting) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ConfigError([Problem(Place(name), "this is not a regular file", "write it to a file first")])
             content = stream.read(LIMIT_BYTES + 1)
     except OSError as error:
         raise ConfigError([_unreadable(file, name, error)]) from error
@@ -49,6 +77,11 @@ def _read(file: Path, name: str) -> str:
         place = Place(name, before.count(b"\n") + 1, column)
         summary = f"this is not UTF-8 text: byte 0x{content[error.start]:02x}"
         raise ConfigError([Problem(place, summary, f"iconv -f latin1 -t utf-8 {name}    if it is Latin-1")]) from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Nobody may ever write to a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _unreadable(file: Path, name: str, error: OSError) -> Problem:

@@ -30,15 +30,18 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, local=local, output=output)
-    from dtctl.operations.starting.prepare import prepare_launch
+    from dtctl.operations.starting.prepare import prepare_launch, scan_code
+    from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out, result
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
-    cluster = scope.cluster(cluster_file, overrides)
-    launch = prepare_launch(cluster, scope.transport.hostname, os.environ, local=local, replace=replace)
+    checked = scope.checked(cluster_file, overrides)
+    cluster, bundle = checked.cluster, scan_code(checked.cluster)
+    errors.show_doubts(review(checked, bundle, os.environ, local=local))
+    launch = prepare_launch(cluster, scope.transport.hostname, os.environ, bundle, local=local, replace=replace)
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
-from dtctl.errors import ConfigError, DtctlError
+from dtctl.errors import DtctlError, Problem
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
@@ -177,7 +177,7 @@ def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
     ]
 
 
-def problems(error: ConfigError) -> list[dict[str, Any]]:
+def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
     return [
         {
             "file": problem.place.file,
@@ -186,7 +186,7 @@ def problems(error: ConfigError) -> list[dict[str, Any]]:
             "problem": problem.summary,
             "hint": problem.hint,
         }
-        for problem in error.problems
+        for problem in found
     ]
 
 
