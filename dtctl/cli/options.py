@@ -35,6 +35,12 @@ Overrides = Annotated[
 OutputOption = Annotated[
     Output, typer.Option("-o", "--output", metavar="text|json", help="Output for people or for programs.")
 ]
+PortsFrom = Annotated[
+    int | None,
+    typer.Option(
+        "--ports-from", metavar="PORT", min=1, max=65535, help="Where ports begin that the file does not set."
+    ),
+]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass output through byte for byte, escape sequences included.")]
 Tasks = Annotated[
@@ -166,6 +172,11 @@ class Scope:
         if not given or not isinstance(host.reach, SshSettings):
             return host
         return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
+
+
+def with_ports_from(overrides: list[str] | None, ports_from: int | None) -> list[str]:
+    """--ports-from is --set ports=PORT."""
+    return [*(overrides or []), *([] if ports_from is None else [f"ports={ports_from}"])]
 
 
 class _Late(Mapping[str, "Host"]):

@@ -167,6 +167,7 @@ HostPath = Annotated[
     ),
 ]
 Port = Annotated[int, whole(1, 65535)]
+FirstPort = Annotated[int, named_or({"auto": model.CHOSEN_PORT}, whole(1, 65535))]
 Count = Annotated[int, whole(0)]
 Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]

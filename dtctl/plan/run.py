@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dtctl.agent.records.marks import PATH
 from dtctl.errors import PreflightError
-from dtctl.model import DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
+from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
 from dtctl.plan.dialects import ClusterSpec, fill, placement_env, placement_words
 from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
 from dtctl.plan.gpus import visible_gpus
@@ -18,6 +18,9 @@ from dtctl.plan.roster import plan_roster
 from dtctl.plan.success import known_target_step
 from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
 from dtctl.ways import EVALUATOR, PS, Role, Way, settle_s
+
+AUTO = "auto"
+"""Stands for a port that its host has not chosen yet."""
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
@@ -80,7 +83,7 @@ def _plan_task(
         "task": str(task),
         "address": address,
         "host": address.rpartition(":")[0],
-        "port": str(job.ports[task.index]),
+        "port": address.rpartition(":")[2],
         "num_tasks": str(len(job.hosts)),
         "lead_host": lead.rpartition(":")[0],
         "lead_port": lead.rpartition(":")[2],
@@ -172,4 +175,5 @@ def _address(host: Host, cluster: Cluster, hostnames: Mapping[str, str]) -> str:
 
 
 def _join(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    shown = AUTO if port == CHOSEN_PORT else str(port)
+    return f"[{address}]:{shown}" if ":" in address else f"{address}:{shown}"

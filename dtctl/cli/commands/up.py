@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
+from dtctl.cli.options import (
+    ClusterFile,
+    Local,
+    OutputOption,
+    Overrides,
+    PortsFrom,
+    Raw,
+    Scope,
+    on_cluster,
+    with_ports_from,
+)
 from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
 
@@ -20,12 +30,17 @@ def up(
     local: Local = False,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs; end with the run's result.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Stop a live run that differs, then start.")] = False,
+    ports_from: PortsFrom = None,
+    adopt_output: Annotated[
+        bool, typer.Option("--adopt-output", help="Continue in an output directory that another cluster has written.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     raw: Raw = False,
     output: OutputOption = "text",
 ) -> None:
     """Push the code and start every task."""
+    overrides = with_ports_from(overrides, ports_from)
     if dry_run:
         from dtctl.cli.commands.file import plan
 
@@ -41,7 +56,15 @@ def up(
     checked = scope.checked(cluster_file, overrides)
     cluster, bundle = checked.cluster, scan_code(checked.cluster)
     errors.show_doubts(review(checked, bundle, os.environ, local=local))
-    launch = prepare_launch(cluster, scope.transport.hostname, os.environ, bundle, local=local, replace=replace)
+    launch = prepare_launch(
+        cluster,
+        scope.transport.hostname,
+        os.environ,
+        bundle,
+        local=local,
+        replace=replace,
+        adopt_output=adopt_output,
+    )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
     try:

@@ -19,8 +19,8 @@ def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> No
     """Hosts that are alike are told once."""
     entry_of = {name: key for key in content.hosts for name in expand(key)}
     alike: dict[tuple[str, _Load], list[str]] = {}
-    for host, load in _loads(cluster).items():
-        alike.setdefault((entry_of[host], tuple(load.items())), []).append(host)
+    for host, counts in _loads(cluster).items():
+        alike.setdefault((entry_of[host], tuple(counts.items())), []).append(host)
     undeclared: dict[str, list[str]] = {}
     for (entry, load), hosts in alike.items():
         declared = "gpus" in content.hosts[entry].model_fields_set

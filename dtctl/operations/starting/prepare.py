@@ -51,6 +51,7 @@ def prepare_launch(
     *,
     local: bool = False,
     replace: bool = False,
+    adopt_output: bool = False,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
@@ -72,6 +73,8 @@ def prepare_launch(
         secrets=found,
         authority=Authority(run) if len(record.hosts) > 1 else None,
         replace=replace,
+        replan=lambda cluster: make_plan(cluster, hostname),
+        adopt_output=adopt_output,
     )
 
 
