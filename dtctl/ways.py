@@ -71,8 +71,9 @@ def way_of(cluster: Cluster) -> Way:
 
 def trainers(cluster: Cluster) -> tuple[TaskId, ...]:
     """The tasks that train: the lead first, the others in the order of the file."""
-    others = [task for task in cluster.tasks() if task.job in (cluster.lead.job, WORKER, *LEAD_JOBS)]
-    return (cluster.lead, *(task for task in others if task != cluster.lead))
+    lead = cluster.lead
+    others = [task for task in cluster.tasks() if task.job in (lead.job, WORKER, *LEAD_JOBS)]
+    return (lead, *(task for task in others if task != lead))
 
 
 def role_of(task: TaskId, lead: TaskId) -> Role:

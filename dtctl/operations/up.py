@@ -55,8 +55,8 @@ class Start:
     authority: Authority | None
     """By which the run's agents know each other; None where there is only one."""
     replace: bool
-    replan: Callable[[Cluster], RunPlan]
-    """The plan of the cluster when its hosts have chosen ports."""
+    replan: Callable[[Cluster], RunPlan] | None = None
+    """Makes the plan when the hosts have chosen ports; None: they choose none."""
     adopt_output: bool = False
     """Output directories are taken over from other clusters."""
 
@@ -195,7 +195,7 @@ class _Starting:
     def choose_ports(self) -> None:
         """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
         cluster = self._launch.plan.cluster
-        if cluster.hosts_choose_ports:
+        if cluster.hosts_choose_ports and self._launch.replan is not None:
             chosen = self.everywhere("choose ports", lambda host: self._ports_of(host, cluster))
             plan = self._launch.replan(with_chosen(cluster, chosen))
             self._launch = dataclasses.replace(self._launch, plan=plan)

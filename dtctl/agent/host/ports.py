@@ -109,9 +109,13 @@ def holder(port: int) -> str:
     owners = listening(port)
     for name in sorted(os.listdir("/proc")) if owners else ():
         if name.isdigit() and holds(name, owners):
-            return "pid %s (%s)" % (name, processes.command(int(name)))
-    users = sorted({machine.name_of_user(user) for user in owners.values()})
-    return "a process of %s" % " and ".join(users) if users else "a process that cannot be seen (another user's)"
+            return "pid %s (%s)%s" % (name, processes.command(int(name)), _of_another(owners))
+    return ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
+
+
+def _of_another(owners: Dict[str, int]) -> str:
+    users = sorted({machine.name_of_user(user) for user in owners.values() if user != os.geteuid()})
+    return " of %s" % " and ".join(users) if users else ""
 
 
 def listening(port: int) -> Dict[str, int]:

@@ -44,7 +44,7 @@ def up(
     if dry_run:
         from dtctl.cli.commands.file import plan
 
-        return plan.show(scope, cluster_file, overrides, local=local, output=output)
+        return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.operations.starting.prepare import prepare_launch, scan_code
     from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure

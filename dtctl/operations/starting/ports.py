@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dtctl.agent.records.answers import PortsResult, Prepared
+from dtctl.config.ranges import fold
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, Cluster, TaskId
 
@@ -22,7 +23,8 @@ def refuse_taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> No
     free = [set(answer["free_from"]) for answer in prepared.values()]
     first = min(set.intersection(*free), default=None)
     raise PreflightError(
-        f"port {ports} is in use on {', '.join(dict.fromkeys(host for host, _ in taken))}",
+        f"{'ports' if ',' in ports else 'port'} {ports} {'are' if ',' in ports else 'is'} in use on "
+        f"{fold({host for host, _ in taken})}",
         detail="\n".join(told[:_MOST_TOLD] + [f"and {len(told) - _MOST_TOLD} more"] * (len(told) > _MOST_TOLD)),
         hint=_remedy(cluster, {one["whose"].partition(":")[0] for _, one in taken}, first),
     )
@@ -42,10 +44,8 @@ def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
             if job.name in whose:
                 words.append(f"--set jobs.{job.name}.port={next_port}")
             next_port += max(map(job.hosts.count, set(job.hosts)))
-    choose = "write ports: auto" + (" and no port: in the jobs" if own else "") + f" in {cluster.file}"
-    if not words:
-        return f"{choose}: then the hosts choose free ones"
-    return f"dtctl up {' '.join(words)}    are free on all hosts; or {choose}: then the hosts choose free ones"
+    choose = f"write ports: auto{', and no port: of a job,' if own else ''} in {cluster.file}, and the hosts choose"
+    return f"dtctl up {' '.join(words)}    takes ports that are free on all hosts; or {choose}" if words else choose
 
 
 def wanted_ports(cluster: Cluster, host: str) -> tuple[list[TaskId], bool]:

@@ -10,6 +10,7 @@ from typing import Any
 from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
 from dtctl.errors import DtctlError, Problem
+from dtctl.model import TaskId
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
@@ -52,7 +53,8 @@ def not_pushed(bundle: Bundle) -> dict[str, Any]:
     return {"notPushed": [*bundle.withheld, *bundle.twins]}
 
 
-def plan(value: RunPlan) -> dict[str, Any]:
+def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any]:
+    """With these of its tasks; None: all."""
     return {
         "cluster": value.cluster.name,
         "lead": str(value.lead),
@@ -88,6 +90,7 @@ def plan(value: RunPlan) -> dict[str, Any]:
                 "ready": task.ready,
             }
             for task in value.tasks
+            if tasks is None or task.id in tasks
         ],
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dtctl.plan.run import plan_run
 from dtctl.plan.values import RunPlan
 from dtctl.render.machine import document
-from dtctl.render.tables import order_lines
+from dtctl.render.plan import order_lines
 from tests.unit.clusters import cluster, job
 
 NAMES = {name: name for name in "abcd"}
