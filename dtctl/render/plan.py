@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from dtctl.model import Host, TaskId
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan, TaskPlan
-from dtctl.render.errors import note
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
@@ -32,7 +31,7 @@ def show_plan(plan: RunPlan) -> None:
     out.print()
     for line in _command_lines(plan):
         out.print(line)
-    note(f"dtctl plan {plan.lead}    one task as a whole; --all for every one")
+    out.print(f"dtctl plan {plan.lead}    shows one task as a whole, --all every one")
 
 
 def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None) -> None:
