@@ -40,6 +40,8 @@ class RunRecord:
     others: Mapping[str, Host] = field(default_factory=dict)
     """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
     grace_s: float = 30.0
+    addresses: Mapping[TaskId, str] = field(default_factory=dict)
+    """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
 
     @property
     def is_local(self) -> bool:
@@ -99,6 +101,9 @@ class RunRecord:
             success=inventory["success"],
             created=inventory["created"],
             replaced=inventory["replaced"],
+            addresses={
+                TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
+            },
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

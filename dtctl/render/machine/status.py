@@ -26,7 +26,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         **_cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
-        "tasks": [task_status(task) for task in tasks],
+        "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
     }

@@ -253,9 +253,8 @@ def test_chosen_ports_are_kept_until_the_start_and_a_live_run_keeps_its_own(host
         chosen = talk.ask("ports", **host.about({"tasks": ["worker:0", "worker:1"], "coordinator": False}))
         first, second = (chosen["tasks"][name] for name in ("worker:0", "worker:1"))
         assert first != second
-        with socket.socket() as other, pytest.raises(OSError, match="in use"):
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            other.bind(("0.0.0.0", first))
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("0.0.0.0", first))  # with SO_REUSEADDR, as trainers' servers
         spec = host.spec(task("worker:0", *SLEEP, port=first), task("worker:1", *SLEEP, port=second))
         assert host.prepare(talk, spec)["taken"] == []
         talk.send("start")
