@@ -51,8 +51,8 @@ def _check_secrets(cluster: Cluster, environ: Mapping[str, str], findings: Findi
     known = {**environ, **(read_env_file(file) if file else {})}
     for index, name in enumerate(_said_secrets(findings)):
         if name.text not in known:
-            where = f"in {file} nor " if file else ""
-            summary = f"trainer.secrets names {name.text}, which has no value {'neither ' if where else ''}{where}here"
+            lacks = f"has a value neither in {file} nor here" if file else "has no value here"
+            summary = f"trainer.secrets names {name.text}, which {lacks}"
             findings.add(
                 ("trainer", "secrets", index), summary, f"export {name.text}=...    or write it to trainer.env_file"
             )

@@ -131,7 +131,7 @@ def test_a_secret_without_a_value_is_told_by_its_name() -> None:
     assert look(more=more, environ={"A_KEY": "x", "B_KEY": ""}) == ([], [])
     Path("env").write_text("A_KEY=x\n")
     found = look(more=f"{more}  env_file: env\n")[0]
-    assert found == [f"trainer.secrets names B_KEY, which has no value neither in {Path.cwd()}/env nor here"]
+    assert found == [f"trainer.secrets names B_KEY, which has a value neither in {Path.cwd()}/env nor here"]
 
 
 def test_key_files_that_are_not_there_are_asked_about_once_and_not_for_a_run_here() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,9 +155,14 @@ def test_a_port_that_its_host_is_to_choose_is_auto(tmp_path: Path, capsys: pytes
 
 
 def test_who_trains_beside_whom_is_found_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    found: list[object] = []
     of = neighbours.Neighbourhood.of
-    monkeypatch.setattr(neighbours.Neighbourhood, "of", lambda *given: found.append(1) or of(*given))
+
+    def counted(*given: Any) -> neighbours.Neighbourhood:
+        found.append(given)
+        return of(*given)
+
+    monkeypatch.setattr(neighbours.Neighbourhood, "of", counted)
     launch = dataclasses.replace(cluster().jobs["worker"].launch, dialect="pytorch")
     value = cluster(job("worker", ["a"] * 40, list(range(2222, 2262)), launch=launch))
     tasks = plan_run(value, NAMES, local_python="python3").tasks
