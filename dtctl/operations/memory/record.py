@@ -42,6 +42,8 @@ class RunRecord:
     grace_s: float = 30.0
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
     """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
+    target_step: int | None = None
+    """As a host of the run tells it."""
 
     @property
     def is_local(self) -> bool:
@@ -104,6 +106,7 @@ class RunRecord:
             addresses={
                 TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
             },
+            target_step=inventory["target_step"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -145,10 +144,3 @@ def test_the_example_and_every_template_raise_no_doubt() -> None:
         checked = check_cluster(file)
         checked.findings.or_raise()
         assert checked.findings.doubts == (), file
-
-
-def test_a_fifo_is_no_cluster_file_and_nobody_waits_for_it() -> None:
-    os.mkfifo("fifo")
-    with pytest.raises(ConfigError) as caught:
-        load_cluster(Path("fifo"))
-    assert caught.value.problems[0].summary == "this is not a regular file"
