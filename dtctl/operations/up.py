@@ -17,7 +17,7 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Cluster, Host, TaskId
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request, result
+from dtctl.operations.asking.conversation import Progress, Report, Request, about, final, request
 from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
@@ -204,15 +204,14 @@ class _Starting:
         tasks, coordinator = wanted_ports(cluster, host.name)
         names = frozenset(map(str, tasks))
 
-        def check(answer: answers.PortsResult) -> None:
+        def check(host: Host, answer: answers.PortsResult) -> None:
             check_tasks("tasks", answer["tasks"], names)
             if set(answer["tasks"]) != names or (answer["coordinator"] is not None) != coordinator:
                 raise wrong("tasks", "a port for each task", None)
 
-        session = self._session(host)
         asked = {"tasks": sorted(names), "coordinator": coordinator}
-        session.send({**request(self._launch.record, host, "ports"), **asked})
-        return result(session, "ports", answers.PortsResult, check)
+        wanted = Request("ports", answers.PortsResult, lambda _: asked, check)
+        return wanted.put(self._launch.record, self._session(host))
 
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:
