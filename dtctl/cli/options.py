@@ -19,6 +19,7 @@ from dtctl.cli.interrupts import left
 from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
+    from dtctl.config.load import Checked
     from dtctl.model import Cluster, Host
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.memory.store import Memory
@@ -35,6 +36,12 @@ Overrides = Annotated[
 ]
 OutputOption = Annotated[
     Output, typer.Option("-o", "--output", metavar="text|json", help="Output for people or for programs.")
+]
+PortsFrom = Annotated[
+    int | None,
+    typer.Option(
+        "--ports-from", metavar="PORT", min=1, max=65535, help="Where ports begin that the file does not set."
+    ),
 ]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass output through byte for byte, escape sequences included.")]
@@ -102,6 +109,14 @@ class Scope:
 
         cluster = load_cluster(self.file(argument), overrides=overrides or [])
         return dataclasses.replace(cluster, hosts={name: self._reached(host) for name, host in cluster.hosts.items()})
+
+    def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
+        """The same for one who is about to start it: the findings are still to be raised."""
+        from dtctl.config import check_cluster
+
+        checked = check_cluster(self.file(argument), overrides=overrides or [])
+        hosts = {name: self._reached(host) for name, host in checked.cluster.hosts.items()}
+        return dataclasses.replace(checked, cluster=dataclasses.replace(checked.cluster, hosts=hosts))
 
     def record(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`.
@@ -186,6 +201,11 @@ class Scope:
         if not given or not isinstance(host.reach, SshSettings):
             return host
         return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
+
+
+def with_ports_from(overrides: list[str] | None, ports_from: int | None) -> list[str]:
+    """--ports-from is --set ports=PORT."""
+    return [*(overrides or []), *([] if ports_from is None else [f"ports={ports_from}"])]
 
 
 class _Late(Mapping[str, "Host"]):

@@ -7,9 +7,13 @@ import os
 import select
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.config.build import build
+from dtctl.config.launching import with_scheduler
+from dtctl.config.sections import ClusterFile
+from dtctl.config.workable import check_workable
 from dtctl.config.yaml.document import Findings, in_words
 from dtctl.config.yaml.overrides import apply_overrides
 from dtctl.config.yaml.reading import read_sections
@@ -24,7 +28,26 @@ WRITER_S = 3.0
 EXPECTED = "expected a mapping with the keys name, hosts, jobs and trainer"
 
 
+@dataclass(frozen=True)
+class Checked:
+    """A file that can be read, and what is to be said of it before its cluster is started."""
+
+    cluster: Cluster
+    findings: Findings
+
+
 def load(file: Path, overrides: Sequence[str]) -> Cluster:
+    return _built(file, overrides)[0]
+
+
+def check(file: Path, overrides: Sequence[str]) -> Checked:
+    """The same with a closer look: at what can be read, and still cannot work or is hardly meant."""
+    cluster, content, findings = _built(file, overrides)
+    check_workable(content, cluster, findings)
+    return Checked(cluster, findings)
+
+
+def _built(file: Path, overrides: Sequence[str]) -> tuple[Cluster, ClusterFile, Findings]:
     name = _shown(file)
     document = parse(_read(file, name), name)
     if document.data is None:
@@ -34,7 +57,8 @@ def load(file: Path, overrides: Sequence[str]) -> Cluster:
         raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
     apply_overrides(document, overrides)
     findings = Findings(document)
-    return build(read_sections(document, findings), file.absolute(), findings)
+    content = with_scheduler(read_sections(document, findings))
+    return build(content, file.absolute(), findings), content, findings
 
 
 def _read(file: Path, name: str) -> str:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.model import Host, TaskId
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.model import Cluster, Host, TaskId
+from dtctl.operations.asking.conversation import Progress, Report, Request, about, final, request
 from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.ownership import refuse_outputs_of_others
+from dtctl.operations.starting.ports import refuse_taken_ports, wanted_ports, with_chosen
 from dtctl.operations.starting.readying import converse
 from dtctl.operations.stop import StopOrder, StopResult, stop
+from dtctl.plan.directories import output_directories
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -50,6 +55,10 @@ class Start:
     authority: Authority | None
     """By which the run's agents know each other; None where there is only one."""
     replace: bool
+    replan: Callable[[Cluster], RunPlan] | None = None
+    """Makes the plan when the hosts have chosen ports; None: they choose none."""
+    adopt_output: bool = False
+    """Output directories are taken over from other clusters."""
 
     @property
     def expects_revival(self) -> bool:
@@ -93,10 +102,16 @@ def up(
     record = launch.record
     assert record.run is not None
     with _Starting(launch, transport, report) as starting:
+        starting.choose_ports()
         prepared = starting.everywhere("prepare", starting.prepare)
         running = _already_running(prepared)
         if running is not None:
             return UpResult(running, {}, starting.ended(prepared))
+        refuse_taken_ports(prepared, launch.plan.cluster)
+        if not launch.adopt_output:
+            refuse_outputs_of_others(
+                prepared, record.cluster, launch.controller, Path(os.path.realpath(launch.plan.cluster.file))
+            )
         old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
         consent(old)
         replaced = {run: _replace(run, launch, transport) for run in old}
@@ -177,10 +192,35 @@ class _Starting:
         """The answers of all hosts; one that fails is an error of the whole."""
         return fan_out(self._hosts, work, cancel=self._abort).or_raise(doing)
 
+    def choose_ports(self) -> None:
+        """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
+        cluster = self._launch.plan.cluster
+        if cluster.hosts_choose_ports and self._launch.replan is not None:
+            chosen = self.everywhere("choose ports", lambda host: self._ports_of(host, cluster))
+            plan = self._launch.replan(with_chosen(cluster, chosen))
+            self._launch = dataclasses.replace(self._launch, plan=plan)
+
+    def _ports_of(self, host: Host, cluster: Cluster) -> answers.PortsResult:
+        tasks, coordinator = wanted_ports(cluster, host.name)
+        names = frozenset(map(str, tasks))
+
+        def check(host: Host, answer: answers.PortsResult) -> None:
+            check_tasks("tasks", answer["tasks"], names)
+            if set(answer["tasks"]) != names or (answer["coordinator"] is not None) != coordinator:
+                raise wrong("tasks", "a port for each task", None)
+
+        asked = {"tasks": sorted(names), "coordinator": coordinator}
+        wanted = Request("ports", answers.PortsResult, lambda _: asked, check)
+        return wanted.put(self._launch.record, self._session(host))
+
+    def _session(self, host: Host) -> Session:
+        if host.name not in self._sessions:
+            self._report(Progress(host.name, "connect"))
+            self._sessions[host.name] = self._transport.open(host)
+        return self._sessions[host.name]
+
     def prepare(self, host: Host) -> answers.Prepared:
-        self._report(Progress(host.name, "connect"))
-        session = self._transport.open(host)
-        self._sessions[host.name] = session
+        session = self._session(host)
         session.send(_request(self._launch, host))
         answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
         with about(host.name, "sent an invalid `prepared`"):
@@ -333,6 +373,8 @@ def _request(launch: Start, host: Host) -> dict[str, Any]:
         "secrets": launch.secrets,
         "credentials": _credentials(launch, host),
         "replace": launch.replace,
+        "file": os.path.realpath(launch.plan.cluster.file),
+        "outputs": list(output_directories(launch.plan.dirs[host.name], launch.plan.checkpoint_dirs[host.name])),
     }
 
 

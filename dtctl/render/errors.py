@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dtctl.errors import AgentError, ConfigError, DtctlError, Place
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
@@ -80,17 +80,28 @@ def _hint(hint: str, whose: str = "") -> None:
             _labelled(f" hint of {whose}" if whose else " hint", "cyan", line)
 
 
+def show_doubts(doubts: Sequence[Problem]) -> None:
+    """What in the cluster file can be meant as it stands, but is more likely a slip."""
+    for doubt in doubts:
+        _show_problem(doubt, ("warning", "bold yellow"), ": ")
+
+
 def _show_problems(error: ConfigError) -> None:
+    show_doubts(error.doubts)
+    for problem in error.problems:
+        _show_problem(problem)
+    _labelled("error", "bold red", error.summary)
+
+
+def _show_problem(problem: Problem, *label: str | tuple[str, str]) -> None:
     from dtctl.render.terminal.rich_console import text
 
     stream = console.err()
-    for problem in error.problems:
-        stream.print(text((f"{problem.place}", "bold"), ": ", problem.summary))
-        for line in _excerpt(problem.place):
-            stream.print(text((line, "dim")))
-        if problem.hint:
-            _labelled("    hint", "cyan", problem.hint)
-    _labelled("error", "bold red", error.summary)
+    stream.print(text((f"{problem.place}", "bold"), ": ", *label, problem.summary))
+    for line in _excerpt(problem.place):
+        stream.print(text((line, "dim")))
+    if problem.hint:
+        _labelled("    hint", "cyan", problem.hint)
 
 
 def _excerpt(place: Place) -> list[str]:

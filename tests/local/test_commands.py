@@ -363,7 +363,8 @@ def test_validate_names_every_mistake_with_its_place(home: Desk) -> None:
 
 def test_init_writes_a_trainer_and_a_file_that_is_valid(home: Desk) -> None:
     home.dtctl("init", "new")
-    assert "digits, 4 tasks on 2 hosts" in home.dtctl("validate", "new/cluster.yaml")
+    assert ": new, 4 tasks on 2 hosts" in home.dtctl("validate", "new/cluster.yaml")
+    assert "~/dtctl/new on each host" in (home.project / "new" / "cluster.yaml").read_text()
     again = home.run("init", "new")
     assert again.returncode == 2
     assert "already exists" in again.stderr

@@ -1,12 +1,13 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
-from .kinds import AtMost, Dict, List, Optional, Record, Usual
+from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,
+    By,
     Count,
     Doing,
     Epoch,
@@ -15,6 +16,7 @@ from .words import (
     Name,
     OptionalTask,
     Pid,
+    Port,
     Reason,
     Seconds,
     SignalNumber,
@@ -32,6 +34,7 @@ MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
 MOST_DAMAGED = 100
 MOST_FILES = 10_000
+MOST_TAKEN = 100
 
 Text = AtMost[str, 65536]
 Files = AtMost[List[AtMost[str, 8192]], MOST_FILES]
@@ -112,6 +115,29 @@ class CheckpointReport(Record):
 Reports = AtMost[List[CheckpointReport], 100]
 
 
+class OutputMark(Record):
+    """Who has last started a run that writes to a directory."""
+
+    path: AtMost[str, 8192]
+    inode: Form[str, 20, r"[0-9]+", "a number"]
+    """Of the directory, which may have been made anew since."""
+    cluster: Name
+    run: Name
+    controller: By
+    file: Line
+    """The cluster file there."""
+    time: Epoch
+
+
+class TakenPort(Record):
+    """A port that the run needs and somebody else has."""
+
+    port: Port
+    whose: Line
+    """A task, or `the coordinator`."""
+    holder: Line
+
+
 class Prepared(Record):
     """All is ready, and nothing has been started."""
 
@@ -120,6 +146,11 @@ class Prepared(Record):
     current: Optional[Name]
     replaces: Optional[Name]
     checkpoints: Usual[Reports, []]
+    outputs: Usual[AtMost[List[OutputMark], 100], []]
+    """Of the output directories that hold something."""
+    taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
+    free_from: Usual[AtMost[List[Port], 100], []]
+    """Ports from which on as many are free as any host of the run needs."""
 
 
 class Started(Record):
@@ -303,6 +334,13 @@ class DownResult(Record):
     """Files that a trainer wrote beside its code."""
 
 
+class PortsResult(Record):
+    """The ports that were chosen."""
+
+    tasks: AtMost[Dict[TaskName, Port], MOST_TASKS]
+    coordinator: Optional[Port]
+
+
 class ExecResult(Record):
     """How the command ended."""
 
@@ -380,6 +418,7 @@ class Exchange:
 
 EXCHANGES = {
     "up": Exchange("up.up", requests.UpRequest, UpResult),
+    "ports": Exchange("starting.choose_ports", requests.PortsRequest, PortsResult),
     "push": Exchange("up.push", requests.PushRequest, PushResult),
     "status": Exchange("status.status", requests.StatusRequest, StatusResult),
     "watch": Exchange("status.watch", requests.WatchRequest, RunResult),

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from ..bundles import store
 from ..checkpoints import reading
-from ..host import paths, processes
+from ..host import outputs as owners
+from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_RUNS
@@ -22,7 +23,7 @@ from . import cluster_lock, old_runs, runs, setup, starting, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, Set
 
     from ..protocol.conversation import Conversation
     from ..records.answers import Prepared, PushResult, Reports, Started, UpResult
@@ -71,6 +72,9 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "current": run.id,
         "replaces": None,
         "checkpoints": [],
+        "outputs": [],
+        "taken": [],
+        "free_from": [],
     }
     talk.send("prepared", prepared)
     while True:
@@ -92,12 +96,16 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     logind.refuse_if_doomed()
     earlier = _prepare(talk, spec)
+    outputs = environment.Marks(None).words(request["outputs"])
     prepared: Prepared = {
         "unchanged": False,
         "run": spec["run"],
         "current": current.id if current else None,
         "replaces": old.id if old else None,
         "checkpoints": earlier,
+        "outputs": owners.found(talk.root, outputs),
+        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
+        "free_from": ports.free_from(starting.most_ports(spec)),
     }
     talk.send("prepared", prepared)
     if talk.expect("start", "abort") == "abort":
@@ -110,7 +118,9 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     files = RunFiles(directory)
     ended = _end_coordinators(talk, spec, old)
     try:
+        ports.let_go(talk.held)
         starting.refuse_taken_ports(spec)
+        owners.write(talk.root, outputs, spec["cluster"], spec["run"], spec["controller"], request["file"], time.time())
         inherited = {name: value for name, value in environment.base().items() if name not in secrets}
         files.create(spec, secrets, inherited, processes.myself(), request["credentials"])
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
@@ -147,6 +157,15 @@ def _prepare(talk: Conversation, spec: Spec) -> Reports:
         return []
     with talk.at("checkpoints"):
         return reading.report(marks.words(spec["checkpoint_dirs"]))
+
+
+def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
+    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one."""
+    waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
+    given_up = {coordinators_port(run.spec) for run in waiting}
+    own = set(starting.needed_ports(old.spec)) if old is not None else set()
+    held = {one.getsockname()[1] for one in talk.held}
+    return own | held | {port for port in given_up if port is not None}
 
 
 def _difference(old: Spec, new: Spec) -> str:

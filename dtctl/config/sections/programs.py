@@ -71,7 +71,7 @@ class JobEntry(LaunchKeys):
     port: v.Port | None = Field(
         default=None,
         description="where its first task on a machine listens; its next task there takes the next port. If left out, "
-        "each task takes the first port from 2222 on that no other task of the machine has",
+        "each task takes the first port from `ports` on that no other task of the machine has",
         examples=["2222"],
     )
     gpus_per_task: v.Gpus | None = Field(

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 import yaml
+from yaml.parser import ParserError
 from yaml.reader import ReaderError
 
 from dtctl.errors import ConfigError, Place, Problem
@@ -77,9 +78,15 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool)
         return Problem(where, "a tab where YAML takes spaces only", "replace each tab outside of quotes with spaces")
     lines = text.splitlines()
     near = lines[line - 1][max(0, column - NEAR) : column + NEAR] if 0 < line <= len(lines) else ""
-    if complaint.startswith("expected ','") and (unquoted := _RANGE_IN_BRACKETS.search(near)):
+    if _in_brackets(error, text) and (unquoted := _RANGE_IN_BRACKETS.search(near)):
         return Problem(place, "a range inside [...] or {...} needs quotes", f'write "{unquoted[0]}"')
     return Problem(place, f"this is not YAML: {wording.summary}", wording.hint)
+
+
+def _in_brackets(error: yaml.YAMLError, text: str) -> bool:
+    """What PyYAML was reading when it gave up began with a bracket."""
+    began = getattr(error, "context_mark", None)
+    return isinstance(error, ParserError) and began is not None and text[began.index : began.index + 1] in ("[", "{")
 
 
 def second_document(place: Place) -> ConfigError:

@@ -40,6 +40,8 @@ class RunRecord:
     others: Mapping[str, Host] = field(default_factory=dict)
     """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
     grace_s: float = 30.0
+    addresses: Mapping[TaskId, str] = field(default_factory=dict)
+    """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
     target_step: int | None = None
     """As a host of the run tells it."""
 
@@ -101,6 +103,9 @@ class RunRecord:
             success=inventory["success"],
             created=inventory["created"],
             replaced=inventory["replaced"],
+            addresses={
+                TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
+            },
             target_step=inventory["target_step"],
         )
 

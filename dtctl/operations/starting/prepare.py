@@ -47,13 +47,18 @@ def prepare_launch(
     cluster: Cluster,
     hostname: Hostname,
     environ: Mapping[str, str],
+    bundle: Bundle | None = None,
     *,
     local: bool = False,
     replace: bool = False,
+    adopt_output: bool = False,
 ) -> Start:
-    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found."""
+    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
+
+    `bundle`: that of the code, where it has been looked at already.
+    """
     found = find_secrets(cluster, environ)
-    bundle = scan_code(cluster)
+    bundle = bundle or scan_code(cluster)
     said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
@@ -68,6 +73,8 @@ def prepare_launch(
         secrets=found,
         authority=Authority(run) if len(record.hosts) > 1 else None,
         replace=replace,
+        replan=lambda cluster: make_plan(cluster, hostname),
+        adopt_output=adopt_output,
     )
 
 

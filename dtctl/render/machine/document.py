@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
-from dtctl.errors import ConfigError, DtctlError
+from dtctl.errors import DtctlError, Problem
+from dtctl.model import TaskId
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
@@ -52,7 +53,8 @@ def not_pushed(bundle: Bundle) -> dict[str, Any]:
     return {"notPushed": [*bundle.withheld, *bundle.twins]}
 
 
-def plan(value: RunPlan) -> dict[str, Any]:
+def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any]:
+    """With these of its tasks; None: all."""
     return {
         "cluster": value.cluster.name,
         "lead": str(value.lead),
@@ -88,6 +90,7 @@ def plan(value: RunPlan) -> dict[str, Any]:
                 "ready": task.ready,
             }
             for task in value.tasks
+            if tasks is None or task.id in tasks
         ],
     }
 
@@ -179,7 +182,7 @@ def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
     ]
 
 
-def problems(error: ConfigError) -> list[dict[str, Any]]:
+def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
     return [
         {
             "file": problem.place.file,
@@ -188,7 +191,7 @@ def problems(error: ConfigError) -> list[dict[str, Any]]:
             "problem": problem.summary,
             "hint": problem.hint,
         }
-        for problem in error.problems
+        for problem in found
     ]
 
 

@@ -238,7 +238,7 @@ NOT_YAML = [
         top("x: &a [1, 1, 1, 1]\ny: &b [*a, *a, *a, *a]\nz: &c [*b, *b, *b, *b]\nw: [*c, *c, *c, *c]"),
         "2:1",
         "x is not a key here",
-        "keys here: name, ssh, hosts, jobs, trainer, dirs, tf_config, checkpoint, strategy, recovery,",
+        "keys here: name, ssh, hosts, jobs, ports, trainer, dirs, tf_config, checkpoint, strategy, recovery,",
     ),
     Wrong(
         "windows line ends and a slip",
@@ -353,7 +353,7 @@ KEYS = [
         top("version: 3"),
         "2:1",
         "version is not a key here",
-        "keys here: name, ssh, hosts, jobs, trainer, dirs, tf_config, checkpoint, strategy, recovery,",
+        "keys here: name, ssh, hosts, jobs, ports, trainer, dirs, tf_config, checkpoint, strategy, recovery,",
     ),
 ]
 """Keys that nobody knows, at each level."""

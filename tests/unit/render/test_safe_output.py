@@ -47,6 +47,7 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
+from dtctl.render import plan as plans
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
@@ -182,7 +183,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
-    "show_plan": lambda: tables.show_plan(poisoned(plan())),
+    "show_plan": lambda: plans.show_plan(poisoned(plan())),
+    "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
+    "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
     "show_runs": lambda: tables.show_runs([poisoned(RUN)]),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
     "show_remains": lambda: remains.show_remains(poisoned(REMAINS), dry_run=True),
@@ -253,7 +256,7 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         document.gc(poisoned(REMAINS), dry_run=True),
         document.known_run(dataclasses.replace(RUN, created=1e300)),
         document.happening(poisoned(dataclasses.replace(happenings()[0], time=float("nan")))),
-        {"problems": document.problems(poisoned_mistakes())},
+        {"problems": document.problems(poisoned_mistakes().problems)},
         {"nan": float("nan"), "far": [float("inf"), (-float("inf"),)], BAD: "half \ud800 whole \ud83d\ude00"},
     ]
     for body in bodies:
