@@ -71,6 +71,12 @@ class UpResult:
     """Where the lead's host has a complete checkpoint already."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
+    revival: Mapping[str, str] = field(default_factory=dict)
+    """Host -> what brings the agent back there: `systemd` or `cron`."""
+    new_revival: tuple[str, ...] = ()
+    """Hosts on which that was written just now."""
+    aside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Host -> where files of trainers are now that stood where the code has one."""
     unremembered: DtctlError | None = None
     """Why there is no record of the run on this machine."""
 
@@ -113,6 +119,9 @@ def up(
         replaced=replaced,
         earlier=_earlier(prepared),
         without_revival=_without_revival(kept) if launch.expects_revival else {},
+        revival={host: told["reboot"] for host, told in kept.items() if told["reboot"]},
+        new_revival=tuple(host for host, told in kept.items() if told["reboot"] and told["reboot_new"]),
+        aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
         unremembered=unremembered,
     )
 

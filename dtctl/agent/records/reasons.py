@@ -74,6 +74,7 @@ SENTENCES = {
     "still_silent": "still no sign of progress after its restart",
     # what is to be said beside
     "port_held": "; port %(port)d is held by %(text)s",
+    "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "code_broken": " (%(text)s)",
     "permanent": ", which is not tried again",
     "after_restarts": ", after %(count)d restart%(s)s",
@@ -82,6 +83,7 @@ SENTENCES = {
     # who has asked for it
     "stopped": "stopped",
     "stopped_by": "stopped by %(by)s",
+    "killed_after": "killed after %(seconds).0f s%(because)s",
     "taken_down": "taken down by %(by)s",
     "restart": "restart",
     "replaced": "replaced by run %(run)s",
@@ -158,7 +160,7 @@ SENTENCES = {
 }
 """Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
 
-_MADE_FROM = {"span": "seconds", "s": "count", "it": "count", "rest": None, "because": None}
+_MADE_FROM = {"span": "seconds", **dict.fromkeys(("s", "es", "was", "it"), "count"), "rest": None, "because": None}
 """Words of sentences that are no fields."""
 
 
@@ -244,7 +246,9 @@ def _words(one: Fact, rest: str) -> "Dict[str, Any]":
     if "seconds" in one:
         words["span"] = duration(one["seconds"])
     if "count" in one:
-        words.update(s="" if one["count"] == 1 else "s", it="it" if one["count"] == 1 else "them")
+        alone = one["count"] == 1
+        words.update(s="" if alone else "s", es="" if alone else "es")
+        words.update(it="it" if alone else "them", was="was" if alone else "were")
     if "signal" in one:
         words["signal"] = signal_name(one["signal"])
     if "by" in one:

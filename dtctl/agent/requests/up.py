@@ -6,12 +6,12 @@ import os
 import time
 from contextlib import suppress
 
-from ..bundles import store
+from ..bundles import store, working
 from ..checkpoints import reading
 from ..host import paths, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
-from ..records.answers import MOST_RUNS
+from ..records.answers import MOST_FILES, MOST_RUNS
 from ..records.reasons import because, fact
 from ..records.spec import coordinates, coordinators_port
 from ..records.words import brief
@@ -111,6 +111,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     ended = _end_coordinators(talk, spec, old)
     try:
         starting.refuse_taken_ports(spec)
+        aside = _lay_out(talk, spec)
         inherited = {name: value for name, value in environment.base().items() if name not in secrets}
         files.create(spec, secrets, inherited, processes.myself(), request["credentials"])
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
@@ -130,7 +131,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     with suppress(OSError):  # a full disk: the next session will see to it
         for other in ended:
             other.finish()
-    return _kept(talk, run, unchanged=False)
+    return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
 
 
 def _prepare(talk: Conversation, spec: Spec) -> Reports:
@@ -147,6 +148,14 @@ def _prepare(talk: Conversation, spec: Spec) -> Reports:
         return []
     with talk.at("checkpoints"):
         return reading.report(marks.words(spec["checkpoint_dirs"]))
+
+
+def _lay_out(talk: Conversation, spec: Spec) -> List[str]:
+    """Puts the code where the trainers will work, now that nothing of an earlier run works there."""
+    if spec["bundle"] is None or not spec["copied"]:
+        return []
+    with talk.at("working directory"):
+        return working.lay_out(talk.root, spec["cluster"], spec["run"], spec["bundle"])
 
 
 def _difference(old: Spec, new: Spec) -> str:
@@ -181,15 +190,17 @@ def _waits(run: runs.Run) -> bool:
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
     """The answer to `keep`, with what the host does by itself from now on. The run continues whatever comes of this."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
-    kind, why = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never")
+    kind, why, new = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never", False)
     with talk.at("old runs"):
         pruned = old_runs.prune(talk, run)
     return {
         "run": run.id,
         "unchanged": unchanged,
         "reboot": kind,
+        "reboot_new": new,
         "reboot_why": brief(why),
         "pruned": pruned[:MOST_RUNS],
+        "aside": [],
     }
 
 
@@ -213,6 +224,8 @@ def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[
             run.end_supervisor(_END_LIMIT_S)
         run.remove()
     runs.set_current(talk.root, spec["cluster"], spec["host"], before)
+    with suppress(OSError):  # as it was before, as far as it was empty then
+        old_runs.clear_working_directory(talk, spec["cluster"])
 
 
 def _all_ended(run: runs.Run) -> bool:

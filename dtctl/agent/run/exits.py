@@ -9,10 +9,10 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, Sequence
 
     from ..records.reasons import Fact
-    from ..records.run_state import Ending, Exit
+    from ..records.run_state import Ending, Exit, Left
     from ..records.spec import RecoverySpec
 
 USAGE = 2
@@ -32,15 +32,17 @@ _OF_THE_CODE = re.compile(r"(?:ImportError|ModuleNotFoundError|SyntaxError|Inden
 class Verdict:
     """`retry`: the exit may be tried again; `because`: what in its log speaks against it, if anything.
 
-    `beside`: what was found on the host that may be the cause.
+    `beside`: what was found on the host that may be the cause, or was left there. `killed_after_s`: it was asked to
+    end, and did not within this grace period.
     """
 
-    __slots__ = ("because", "beside", "retry")
+    __slots__ = ("because", "beside", "killed_after_s", "retry")
 
     def __init__(self, retry: bool, because: str = "", beside: Optional[List[Fact]] = None) -> None:
         self.retry = retry
         self.because = because
         self.beside = beside or []
+        self.killed_after_s: Optional[float] = None
 
 
 def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:
@@ -64,7 +66,7 @@ def unmendable_error(tail: str) -> str:
     return ""
 
 
-def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
+def told(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
     """As state.json tells it."""
     return {
         "code": ending["code"],
@@ -73,6 +75,8 @@ def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
         "why": ending["why"],
         "ended": ending["ended"],
         "retry": verdict.retry,
+        "left_behind": list(left_behind),
+        "killed_after_s": verdict.killed_after_s,
         "tail": tail,
     }
 

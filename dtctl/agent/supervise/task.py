@@ -45,6 +45,10 @@ LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
 READY_LOOK_S = 0.5
 
+_MOST_NAMED = 3
+_LONGEST_COMMAND = 200
+"""Processes, and characters of their commands, that a reason names; state.json has them all."""
+
 
 class Task:
     """`entry` is the task's part of state.json."""
@@ -207,7 +211,9 @@ class Task:
         verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
         if ending["code"] != 0 and not entry["asked"]:
             verdict.beside = _held(self._spec["port"])  # of this attempt nothing is left that could hold it
-        entry["exit"] = exits.told(ending, verdict, tail)
+        verdict.beside += _left_behind(attempt.left_behind)
+        verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
+        entry["exit"] = exits.told(ending, verdict, tail, attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,
@@ -270,6 +276,15 @@ class Task:
         self.entry.update({"state": state, "since": wall})
         explain(self.entry, why)
         self._around.changed(self.id, before, state, self.entry["attempt"], because(why))
+
+
+def _left_behind(left: List[Left]) -> List[Fact]:
+    """What a trainer went away from, as one does that puts itself into the background."""
+    if not left:
+        return []
+    named = ["pid %d, %s" % (each["pid"], each["command"][:_LONGEST_COMMAND]) for each in left[:_MOST_NAMED]]
+    more = ["and %d more" % (len(left) - _MOST_NAMED)] if len(left) > _MOST_NAMED else []
+    return [fact("and"), fact("left_behind", count=len(left), text="; ".join([*named, *more]))]
 
 
 def _held(port: Optional[int]) -> List[Fact]:

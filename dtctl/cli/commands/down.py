@@ -26,7 +26,6 @@ def down(
     from dtctl.operations.stop import down as take_down
     from dtctl.render import errors, result
     from dtctl.render.terminal import console
-    from dtctl.render.terminal.safe import one_line
     from dtctl.render.words import fold
 
     record = scope.record()
@@ -37,11 +36,10 @@ def down(
     by = controller_name()
     outcome = take_down(record, scope.transport, StopOrder(by, seconds(grace) if grace else None, "taken_down"))
     result.show_stop(outcome.stop)
-    for host, files in outcome.kept.items():
-        errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))
     runs = {run for removed in outcome.removed.values() for run in removed}
     for run in sorted(runs):
         errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
+    result.show_kept(outcome.kept)
     if not outcome.stop.errors and not outcome.stop.survivors:
         scope.memory.forget_removed(record.cluster, outcome.removed)
     if code := result.stop_exit_code(outcome.stop):

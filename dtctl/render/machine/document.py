@@ -16,6 +16,7 @@ from dtctl.operations.gc import GcResult
 from dtctl.operations.runs import KnownRun, KnownRuns
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
+from dtctl.operations.written import Written
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan
 from dtctl.render.terminal import console
@@ -44,6 +45,8 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "run": outcome.run,
         "unchanged": not outcome.started,
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
+        "comesBackBy": dict(outcome.revival),
+        "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
 
 
@@ -126,6 +129,7 @@ def known_run(run: KnownRun) -> dict[str, Any]:
 def stop(result: StopResult) -> dict[str, Any]:
     return {
         "stopped": [str(task) for task in result.stopped],
+        "killed": [{"task": str(task), "afterSeconds": seconds} for task, seconds in result.killed.items()],
         "already": [str(task) for task in result.already],
         "survivors": [
             {"task": one.task, "host": one.host, "pid": one.pid, "command": one.command} for one in result.survivors
@@ -159,13 +163,18 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
             {
                 "host": host,
                 "processes": [{"pid": one.pid, "command": one.command, "run": one.run} for one in found.processes],
-                "runs": [{"run": one.run, "cluster": one.cluster, "reason": one.reason} for one in found.runs],
+                "runs": [
+                    {"run": one.run, "cluster": one.cluster, "reason": one.reason, "sizeBytes": one.size_bytes}
+                    for one in found.runs
+                ],
                 "bundles": list(found.bundles),
                 "files": list(found.files),
                 "freedBytes": found.freed_bytes,
             }
             for host, found in result.remains.items()
         ],
+        "written": [_written(one) for one in result.written],
+        "kept": [_written(one) for one in result.kept],
         "errors": errors(result.errors),
     }
 
@@ -201,6 +210,17 @@ def _valid(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value
+
+
+def _written(one: Written) -> dict[str, Any]:
+    return {
+        "cluster": one.cluster,
+        "path": one.path,
+        "files": one.files,
+        "sizeBytes": one.size_bytes,
+        "hosts": list(one.hosts),
+        "directories": one.directories,
+    }
 
 
 def _checkpoint(found: Checkpoint) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Account:
         return Path(files.directory)
 
     def offer(self) -> tuple[str | None, str]:
-        return reboot.offer(str(self.root))
+        return reboot.offer(str(self.root))[:2]
 
 
 @pytest.fixture
