@@ -184,8 +184,8 @@ def _show_left(status: RunStatus) -> None:
     for task in status.tasks.values():
         if task.left:
             show_warning(f"{task.id} on {task.host}: {count(task.left, 'process')} outlived SIGKILL", hint="dtctl stop")
-        if task.left_behind:
-            show_warning(f"{task.id} on {task.host} {left_behind(task)}", hint=_FOREGROUND)
+        if gone := left_behind(task):
+            show_warning(f"{task.id} on {task.host} {gone}", hint=_FOREGROUND)
     if lost := _lost(status):
         hosts = fold(dict.fromkeys(status.tasks[task].host for task in lost))
         show_warning(f"{hosts} is away: {', '.join(map(str, lost))} will be ended there when it is back")

@@ -70,7 +70,7 @@ class Ours:
                 return target is not None and os.readlink(place) == target
             if copy is None or not stat.S_ISREG(found.st_mode):
                 return False
-            return signature(found) == copy["signature"] or file_sha256(place) == copy["sha256"]
+            return _signature(found) == copy["signature"] or file_sha256(place) == copy["sha256"]
         except OSError:
             return False
 
@@ -112,7 +112,7 @@ class Change:
             for path, (sha256, mode) in source.files.items():
                 self._alive()
                 self._put_file(path, os.path.join(source.tree, path), sha256, mode)
-                now["files"][path] = {"sha256": sha256, "signature": signature(os.lstat(self._at(path)))}
+                now["files"][path] = {"sha256": sha256, "signature": _signature(os.lstat(self._at(path)))}
             for path, target in source.links.items():
                 self._put_link(path, target)
                 now["links"][path] = target
@@ -154,7 +154,7 @@ class Change:
         copy = self._was["files"].get(path)
         with suppress(FileNotFoundError):
             found = os.lstat(place)
-            known = copy is not None and signature(found) == copy["signature"]
+            known = copy is not None and _signature(found) == copy["signature"]
             if stat.S_ISREG(found.st_mode) and (copy["sha256"] if known and copy else _content(place)) == sha256:
                 if stat.S_IMODE(found.st_mode) != mode:
                     os.chmod(place, mode)
@@ -202,6 +202,10 @@ def _both(was: Code, now: Code) -> Code:
         "links": {**was["links"], **now["links"]},
         "dirs": sorted({*was["dirs"], *now["dirs"]}),
     }
+
+
+def _signature(found: os.stat_result) -> str:
+    return " ".join(map(str, signature(found)))
 
 
 def _content(place: str) -> Optional[str]:

@@ -1,7 +1,7 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
-from .kinds import AtMost, Dict, List, Optional, Record, Usual
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .whole_run import RunView, StoryLine
@@ -159,8 +159,8 @@ class UpResult(Record):
 
     run: Name
     unchanged: bool
-    reboot: Usual[Optional[Line], None]
-    """What brings it back after a restart of the machine: `systemd`, `cron` or nothing."""
+    reboot: Usual[Optional[OneOf["systemd", "cron"]], None]
+    """What brings it back after a restart of the machine."""
     reboot_new: Usual[bool, False]
     """That was written just now: before, nothing here needed it."""
     reboot_why: Usual[Optional[Reason], None]

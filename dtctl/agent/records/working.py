@@ -1,7 +1,7 @@
 """What dtctl has put into the working directory of a cluster's trainers: work/CLUSTER/code.json."""
 
 from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual
-from .words import BundleId, Count, Name
+from .words import BundleId, Name
 
 MOST_PATHS = 1_000_000
 
@@ -12,8 +12,8 @@ class Copy(Record):
     """A file of the code as it was when it had just been copied."""
 
     sha256: BundleId
-    signature: AtMost[List[Count], 4]
-    """Size, times of modification and of change in ns, inode."""
+    signature: AtMost[str, 100]
+    """Size, times of modification and of change in ns, and inode: more digits than every reader of JSON can hold."""
 
 
 class Code(Record):
