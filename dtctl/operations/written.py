@@ -17,7 +17,7 @@ class Written:
     path: str
     files: int
     size_bytes: int
-    """Of each directory, with all that is in it."""
+    """In each directory."""
     hosts: tuple[str, ...]
     directories: int = 1
     """How many there are: hosts that share their home directory have one."""

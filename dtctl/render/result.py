@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
@@ -23,6 +24,8 @@ from dtctl.render.status import OUTCOME_STYLE, left_behind, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold
+
+T = TypeVar("T")
 
 _CAUSE_LINES = 20
 _INCIDENTS = 8
@@ -55,9 +58,9 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
         note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
-    for kind, written in _REVIVALS.items():
-        if hosts := [host for host in result.new_revival if result.revival[host] == kind]:
-            note(f"{fold(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
+    for kind, hosts in _alike(result.new_revival).items():
+        written = _REVIVALS.get(kind, kind)
+        note(f"{fold(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
     for moved, hosts in _alike(result.aside).items():
         show_warning(
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
@@ -68,11 +71,11 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
 
 
-def _alike(told: Mapping[str, tuple[str, ...]]) -> dict[tuple[str, ...], list[str]]:
-    """Host -> lines, as lines -> the hosts that tell them."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for host, lines in told.items():
-        found.setdefault(lines, []).append(host)
+def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
+    """What hosts tell, and which of them tell it."""
+    found: dict[T, list[str]] = {}
+    for host, one in told.items():
+        found.setdefault(one, []).append(host)
     return found
 
 

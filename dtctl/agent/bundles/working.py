@@ -69,8 +69,6 @@ def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional
             if not dry_run:
                 remove_tree(place.base)
             return before, None
-        if not dry_run:
-            size_bytes = paths.used_bytes(place.base)
         return max(0, before - size_bytes), {
             "cluster": cluster,
             "id": code["id"],

@@ -50,7 +50,8 @@ def start(host: AgentHost, spec: Fields, bundle: Bundle) -> int:
     """up; the number of files that were sent."""
     sent = 0
     with host.open() as talk, Sender(bundle) as sender:
-        talk.send("up", **host.about({"spec": spec, "bundle": bundle.id, "secrets": {}, "replace": False}))
+        about = host.about({"spec": spec, "cluster": spec["cluster"], "bundle": bundle.id})
+        talk.send("up", **about, secrets={}, replace=False)
         while (frame := talk.receive())["type"] != "prepared":
             if frame["type"] == "need":
                 sent += sender.serve(Sending(talk), Message(frame))

@@ -69,7 +69,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("stopped", {}, "stopped"),
     ("stopped_by", {"by": "ann@desk"}, "stopped by ann@desk"),
-    ("killed_after", {"seconds": 30.0}, "killed after 30 s"),
+    ("killed_after", {"seconds": 30.0}, "killed after 30 s: exit code 1"),
     ("taken_down", {"by": "ann@desk"}, "taken down by ann@desk"),
     ("restart", {}, "restart"),
     ("replaced", {"run": "digits-2"}, "replaced by run digits-2"),

@@ -62,7 +62,7 @@ from tests.unit.clusters import cluster
 from tests.unit.coordinated import incident, record, told
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
-MEANT = ("revival", "scope", "way", "strategy", "dialect", "phase")
+MEANT = ("scope", "way", "strategy", "dialect", "phase")
 """Words that our own code chooses among, not texts."""
 
 BARS = "\x1b\r"
@@ -135,7 +135,7 @@ UP = UpResult(
     FOUND,
     {"a": "no crontab"},
     revival={"b": "cron", "c": "systemd"},
-    new_revival=("b", "c"),
+    new_revival={"b": "cron", "c": "systemd"},
     aside={"a": ("/path",)},
 )
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
