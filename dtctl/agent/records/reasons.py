@@ -75,8 +75,10 @@ SENTENCES = {
     # what is to be said beside
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
-    "code_broken": " (%(text)s)",
+    "cause": " (%(text)s)",
+    "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
+    "same_way": "; it has failed the same way %(count)d times in a row and come no further (recovery.repeat)",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",

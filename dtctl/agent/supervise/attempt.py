@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..host import log, paths, processes
+from ..host import log, machine, paths, processes
 from ..records.reasons import fact
 from ..records.run_state import MOST_LEFT, Ending, Start
 from ..run import policy
@@ -44,6 +44,8 @@ class Attempt:
         """Once the trainer has ended."""
         self.left_behind: List[Left] = []
         """What was still there when it had ended by itself, and is ended now."""
+        self.oom_kills_before = machine.oom_kills()
+        """Of the whole host, when the attempt was first seen."""
         self._seen_since = now
         self._start: Optional[Start] = None
         self._damage: Optional[paths.Damaged] = None

@@ -21,12 +21,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ..host import paths, ports, processes
-from ..logs.tail import last_lines
+from ..host import paths, processes
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..run import exits, policy
-from . import keeper
+from . import autopsy, keeper
 from .attempt import Attempt
 
 TYPE_CHECKING = False
@@ -44,10 +43,6 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
 READY_LOOK_S = 0.5
-
-_MOST_NAMED = 3
-_LONGEST_COMMAND = 200
-"""Processes, and characters of their commands, that a reason names; state.json has them all."""
 
 
 class Task:
@@ -202,18 +197,18 @@ class Task:
         entry = self.entry
         if entry["state"] == "starting" and not ending["error"]:
             self._set_running(attempt, wall)  # it has ended before it was looked at
-        self._observing(attempt, now).sees_progress(wall)
+        self._observing(attempt, now).sees_progress(now, wall)
         start = attempt.start
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
-        tail = last_lines(os.path.join(attempt.directory, "log"), self._around.masks)
-        verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
+        found = autopsy.examine(attempt, ending, recovery, self._around.masks)
+        verdict = exits.Verdict(True) if entry["state"] == "stalled" else found.verdict
         if ending["code"] != 0 and not entry["asked"]:
-            verdict.beside = _held(self._spec["port"])  # of this attempt nothing is left that could hold it
-        verdict.beside += _left_behind(attempt.left_behind)
+            verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
+        verdict.beside += autopsy.left_behind(attempt.left_behind)
         verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
-        entry["exit"] = exits.told(ending, verdict, tail, attempt.left_behind)
+        entry["exit"] = exits.told(ending, verdict, found.tail, attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,
@@ -221,6 +216,8 @@ class Task:
             "asked": entry["asked"],
             "code": ending["code"],
             "signal": ending["signal"],
+            "cause": verdict.cause.text,
+            "step": entry["step"],
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
@@ -258,6 +255,7 @@ class Task:
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
+        self.entry.update({"rate": None, "loss": None})
         self._move("starting", why, wall)
         self._attempt = Attempt(self._directory, now)
         try:
@@ -276,19 +274,3 @@ class Task:
         self.entry.update({"state": state, "since": wall})
         explain(self.entry, why)
         self._around.changed(self.id, before, state, self.entry["attempt"], because(why))
-
-
-def _left_behind(left: List[Left]) -> List[Fact]:
-    """What a trainer went away from, as one does that puts itself into the background."""
-    if not left:
-        return []
-    named = ["pid %d, %s" % (each["pid"], each["command"][:_LONGEST_COMMAND]) for each in left[:_MOST_NAMED]]
-    more = ["and %d more" % (len(left) - _MOST_NAMED)] if len(left) > _MOST_NAMED else []
-    return [fact("and"), fact("left_behind", count=len(left), text="; ".join([*named, *more]))]
-
-
-def _held(port: Optional[int]) -> List[Fact]:
-    """That somebody listens there, and who; nothing when nobody does."""
-    if port is None or not ports.listening(port):
-        return []
-    return [fact("port_held", port=port, text=ports.holder(port))]

@@ -37,6 +37,12 @@ class RecoveryEntry(Section):
     reset_after: v.Duration = Field(
         default=600.0, description="an attempt that lives this long resets the delay and the count", examples=["30m"]
     )
+    repeat: v.Count = Field(
+        default=3,
+        description="how often in a row a task may end with the same error in its log, and no new step, before the "
+        "run has failed: what only repeats itself is not worth `max_restarts`; `0`: as often as `max_restarts` allows",
+        examples=["0"],
+    )
     allow_scratch: v.Flag = Field(
         default=False,
         description="start over from nothing when a `ps` is lost and there is no complete checkpoint; `false`: the "
@@ -60,6 +66,12 @@ class RecoveryEntry(Section):
         description="how long a task may show no progress (steps, output, checkpoints) before it is taken for hung and "
         "is killed; `auto` learns it from the run, `off` never does it",
         examples=["15m"],
+    )
+    first_step: v.StallLimit = Field(
+        default=None,
+        description="how long a task may be silent before its first step; `auto`: for ever, and once an earlier "
+        "attempt of it has told steps as long as `stall: auto` would have it; `off`: for ever",
+        examples=["20m"],
     )
     host_timeout: v.DurationOrNever = Field(
         default=None,

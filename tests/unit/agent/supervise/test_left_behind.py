@@ -12,7 +12,7 @@ from dtctl.agent.host import processes
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.run import exits, policy
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
-from dtctl.agent.supervise.task import _left_behind
+from dtctl.agent.supervise.autopsy import left_behind
 from tests.unit.agent.supervise import supervised
 
 
@@ -63,8 +63,8 @@ def test_what_is_still_there_is_named_and_ended(table: Table, tmp_path: Path) ->
 
 
 def test_a_reason_names_three_and_counts_the_others() -> None:
-    assert _left_behind([]) == []
-    told = sentence([fact("exited", code=0), *_left_behind([{"pid": n, "command": "sh"} for n in (1, 2, 3, 4, 5)])])
+    assert left_behind([]) == []
+    told = sentence([fact("exited", code=0), *left_behind([{"pid": n, "command": "sh"} for n in (1, 2, 3, 4, 5)])])
     assert told == (
         "exit code 0; left 5 processes behind (pid 1, sh; pid 2, sh; pid 3, sh; and 2 more), which were ended"
     )
@@ -74,7 +74,7 @@ def test_a_reason_names_three_and_counts_the_others() -> None:
 def test_who_was_asked_and_had_to_be_killed_says_so_first(want: Any, state: str) -> None:
     verdict = exits.Verdict(retry=True)
     verdict.killed_after_s = 30.0
-    entry: Any = {"state": "running", "asked": True, "restarts": 0, "generation": 1}
+    entry: Any = {"state": "running", "asked": True, "restarts": 0, "generation": 1, "history": []}
     by = {"why": [fact("stopped_by", by="ada")], "reason": "stopped by ada"}
     intent = supervised.intent(want, generation=2, **by)
     decision = policy.after_exit(
