@@ -18,10 +18,12 @@ from . import cron, revival, user_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Tuple
+    from typing import Iterator, List, Literal, Optional, Tuple
+
+    Kind = Literal["systemd", "cron"]
 
 
-def offer(root: str) -> Tuple[Optional[str], str, bool]:
+def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
     """Makes the entry and says which kind it is (systemd or cron), or None and why there is none; and if it is new."""
     try:
         if not machine.home_is_the_accounts():
@@ -33,7 +35,7 @@ def offer(root: str) -> Tuple[Optional[str], str, bool]:
     return kind, "", new
 
 
-def _install(root: str, words: List[str]) -> Tuple[str, bool]:
+def _install(root: str, words: List[str]) -> Tuple[Kind, bool]:
     try:
         return "systemd", user_unit.install(_unit(root), user_unit.text(words, machine.machine_id()))
     except Lacking as no_unit:
