@@ -37,10 +37,15 @@ def gc(
 
     record = _inventory(scope)
     look = partial(collect, record, scope.transport, every_cluster=every, written=written)
-    found = look(dry_run=dry_run or not yes)
+    if dry_run or not yes:
+        found = look(dry_run=True)
     if not (dry_run or yes):
         _ask(found)
-        found = look(dry_run=False)
+    if not dry_run:
+        with scope.left(
+            "hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"
+        ):
+            found = look(dry_run=False)
     if output == "json":
         document.print_json("Gc", document.gc(found, dry_run=dry_run))
     else:

@@ -242,8 +242,8 @@ def test_a_success_short_of_its_target_is_odd(target: int | None, newest: Checkp
 
 def test_a_task_counts_only_when_it_is_known_what_it_does_and_what_is_wanted_of_it() -> None:
     known = facts({})
-    known.intents["not in the roster"] = known.intents["ps:0"]
-    wanted = {task: intent for task, intent in known.intents.items() if task != "worker:1"}
+    wanted = {**known.intents, "not in the roster": known.intents["ps:0"]}
+    del wanted["worker:1"]
     told = {task: entry for task, entry in known.entries.items() if task != "ps:0"}
     assert list(Facts(known.roster, True, told, wanted).entries) == ["worker:0", "evaluator:0"]
 
