@@ -10,8 +10,8 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Request, ask
 from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.written import Written, told_once
 from dtctl.transport.seam import Transport
 
 _PATIENCE_S = 600.0

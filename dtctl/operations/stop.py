@@ -14,10 +14,10 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
+from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stopping import OnStopping, listener, unseen
-from dtctl.operations.written import Written, told_once
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 

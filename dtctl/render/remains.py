@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dtctl.operations.asking.written import Written
 from dtctl.operations.gc import GcResult, Remains
-from dtctl.operations.written import Written
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import one_line

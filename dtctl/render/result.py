@@ -9,6 +9,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.asking.written import Written
 from dtctl.operations.events import Story
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
@@ -16,7 +17,6 @@ from dtctl.operations.restart import RestartResult
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
-from dtctl.operations.written import Written
 from dtctl.plan.values import RunPlan
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning

@@ -10,13 +10,13 @@ from typing import Any
 from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
 from dtctl.errors import ConfigError, DtctlError
+from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
 from dtctl.operations.runs import KnownRun, KnownRuns
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
-from dtctl.operations.written import Written
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan
 from dtctl.render.terminal import console

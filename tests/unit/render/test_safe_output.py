@@ -34,6 +34,7 @@ from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import Left, TaskStatus
+from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -45,7 +46,6 @@ from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
-from dtctl.operations.written import Written
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
 from dtctl.render.logs import LogPrinter
