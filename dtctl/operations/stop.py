@@ -14,6 +14,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
+from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stopping import OnStopping, listener, unseen
@@ -47,12 +48,15 @@ class StopResult:
     """Why every host was asked for itself."""
     known: RunRecord | None = None
     """The run as its hosts know it."""
+    killed: Mapping[TaskId, float] = field(default_factory=dict)
+    """Of those that were stopped the ones that had to be killed, and after what grace period, in seconds."""
 
     def and_then(self, other: StopResult) -> StopResult:
         """Both, where the other one was about other tasks or hosts."""
         return dataclasses.replace(
             self,
             stopped=self.stopped + other.stopped,
+            killed={**self.killed, **other.killed},
             already=self.already + other.already,
             survivors=self.survivors + other.survivors,
             errors={**self.errors, **other.errors},
@@ -65,8 +69,8 @@ class DownResult:
     stop: StopResult
     removed: Mapping[str, tuple[str, ...]]
     """Host -> ids of the runs that were removed there."""
-    kept: Mapping[str, tuple[str, ...]]
-    """Host -> files that a trainer wrote beside its code."""
+    kept: tuple[Written, ...]
+    """What the cluster's trainers wrote into their working directory."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,7 @@ def down(record: RunRecord, transport: Transport, order: StopOrder, report: OnSt
         stop=dataclasses.replace(
             stopped,
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
+            killed={**rest.killed, **stopped.killed},
             survivors=stopped.survivors + rest.survivors,
             errors={
                 **{host: error for host, error in stopped.errors.items() if host not in answers},
@@ -144,7 +149,7 @@ def down(record: RunRecord, transport: Transport, order: StopOrder, report: OnSt
             },
         ),
         removed={host: tuple(answer["removed"]) for host, answer in answers.items()},
-        kept={host: tuple(answer["kept"]) for host, answer in answers.items() if answer["kept"]},
+        kept=told_once((host, one) for host, answer in answers.items() for one in answer["kept"]),
     )
 
 
@@ -177,6 +182,9 @@ def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request
     def check(host: Host, answer: records.DownResult) -> None:
         for run in answer["removed"]:
             check_run(record.cluster, record.run, run, "removed")
+        for one in answer["kept"]:
+            if one["cluster"] not in (record.cluster, None):
+                raise wrong("kept", f"that of {record.cluster}", one["cluster"])
         if record.run is not None:
             _check_ended(answer, record.names_on(host.name))
 
@@ -186,6 +194,7 @@ def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request
 
 def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
     check_tasks("stopped", answer["stopped"], tasks)
+    check_tasks("killed", answer["killed"], answer["stopped"])
     check_tasks("already", answer["already"], tasks)
     check_survivors(answer["survivors"], tasks)
 
@@ -217,6 +226,7 @@ def _told(record: RunRecord, answers: Iterable[tuple[str, records.StopResult | r
     """What hosts say has become of the tasks. One that a host has stopped, another may say had ended before."""
     said = list(answers)
     stopped = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["stopped"])
+    killed = {TaskId.parse(task): seconds for _, answer in said for task, seconds in answer["killed"].items()}
     already = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["already"])
     survivors = dict.fromkeys(
         Survivor(one["task"] or "a task", _place(record, one["task"], host), one["pid"], one["command"])
@@ -225,6 +235,7 @@ def _told(record: RunRecord, answers: Iterable[tuple[str, records.StopResult | r
     )
     return StopResult(
         stopped=tuple(stopped),
+        killed=killed,
         already=tuple(task for task in already if task not in stopped),
         survivors=tuple(survivors),
     )

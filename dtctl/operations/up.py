@@ -80,6 +80,12 @@ class UpResult:
     """Where the lead's host has a complete checkpoint already."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
+    revival: Mapping[str, str] = field(default_factory=dict)
+    """Host -> what brings the agent back there: `systemd` or `cron`."""
+    new_revival: Mapping[str, str] = field(default_factory=dict)
+    """The same of the hosts on which it was written just now."""
+    aside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Host -> where files of trainers are now that stood where the code has one."""
     unremembered: DtctlError | None = None
     """Why there is no record of the run on this machine."""
 
@@ -128,6 +134,9 @@ def up(
         replaced=replaced,
         earlier=_earlier(prepared),
         without_revival=_without_revival(kept) if launch.expects_revival else {},
+        revival=_revival(kept),
+        new_revival=_revival({host: told for host, told in kept.items() if told["reboot_new"]}),
+        aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
         unremembered=unremembered,
     )
 
@@ -402,6 +411,10 @@ def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()
+
+
+def _revival(kept: Mapping[str, answers.UpResult]) -> dict[str, str]:
+    return {host: told["reboot"] for host, told in kept.items() if told["reboot"]}
 
 
 def _without_revival(kept: Mapping[str, answers.UpResult]) -> dict[str, str]:

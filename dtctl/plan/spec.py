@@ -49,6 +49,7 @@ def host_spec(
         "host": host,
         "digest": digest,
         "bundle": bundle,
+        "copied": True,
         "created": created,
         "controller": controller,
         "strategy": plan.way.value,

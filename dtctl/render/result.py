@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.asking.written import Written
 from dtctl.operations.events import Story
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
@@ -19,13 +21,18 @@ from dtctl.plan.values import RunPlan
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
 from dtctl.render.logs import LogPrinter
-from dtctl.render.status import OUTCOME_STYLE, restarts_lines
+from dtctl.render.remains import written_line
+from dtctl.render.status import OUTCOME_STYLE, left_behind, restarts_lines
 from dtctl.render.terminal import console
-from dtctl.render.terminal.safe import log_lines
+from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold
+
+T = TypeVar("T")
 
 _CAUSE_LINES = 20
 _INCIDENTS = 8
+_REVIVALS = {"cron": "a line @reboot in your crontab", "systemd": "a unit of your systemd"}
+_FOREGROUND = "dtctl watches what it starts itself: start the program without a daemon, nohup or &"
 
 
 def show_started(result: UpResult, plan: RunPlan) -> None:
@@ -53,9 +60,25 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
         note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
+    for kind, hosts in _alike(result.new_revival).items():
+        written = _REVIVALS.get(kind, kind)
+        note(f"{fold(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
+    for moved, hosts in _alike(result.aside).items():
+        show_warning(
+            f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
+            hint="\n".join(map(one_line, moved)),
+        )
     for task in result.started.values():
         if task.state is TaskState.FAILED:
             show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
+
+
+def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
+    """What hosts tell, and which of them tell it."""
+    found: dict[T, list[str]] = {}
+    for host, one in told.items():
+        found.setdefault(one, []).append(host)
+    return found
 
 
 def show_replacement(exchange: Replacement) -> None:
@@ -74,6 +97,14 @@ def show_replacement(exchange: Replacement) -> None:
 
 def show_next_steps() -> None:
     note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")
+
+
+def show_kept(kept: Collection[Written]) -> None:
+    """What `down` does not remove unasked."""
+    for one in kept:
+        note(written_line(one))
+    if kept:
+        note("  dtctl gc --written    removes what trainers wrote, once no run of their cluster is left")
 
 
 def show_restarted(result: RestartResult) -> None:
@@ -145,7 +176,8 @@ def ended_exit_code(status: RunStatus) -> ExitCode:
 
 def _stopped(result: StopResult) -> str:
     already = f", {len(result.already)} had ended before" if result.already else ""
-    return f"{count(len(result.stopped), 'task')} stopped{already}, {len(result.survivors)} left"
+    killed = f", {len(result.killed)} of them killed after {max(result.killed.values()):.0f} s" if result.killed else ""
+    return f"{count(len(result.stopped), 'task')} stopped{killed}{already}, {len(result.survivors)} left"
 
 
 def _show_others(status: RunStatus) -> None:
@@ -164,6 +196,8 @@ def _show_left(status: RunStatus) -> None:
     for task in status.tasks.values():
         if task.left:
             show_warning(f"{task.id} on {task.host}: {count(task.left, 'process')} outlived SIGKILL", hint="dtctl stop")
+        if gone := left_behind(task):
+            show_warning(f"{task.id} on {task.host} {gone}", hint=_FOREGROUND)
     if lost := _lost(status):
         hosts = fold(dict.fromkeys(status.tasks[task].host for task in lost))
         show_warning(f"{hosts} is away: {', '.join(map(str, lost))} will be ended there when it is back")

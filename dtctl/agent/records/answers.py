@@ -1,7 +1,7 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
-from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .whole_run import Condition, RunView, StoryLine
@@ -35,6 +35,7 @@ MOST_RUNS = 10_000
 MOST_DAMAGED = 100
 MOST_FILES = 10_000
 MOST_TAKEN = 100
+MOST_CLUSTERS = 10_000
 
 Text = AtMost[str, 65536]
 Files = AtMost[List[AtMost[str, 8192]], MOST_FILES]
@@ -190,9 +191,14 @@ class UpResult(Record):
 
     run: Name
     unchanged: bool
-    reboot: Usual[Optional[Line], None]
+    reboot: Usual[Optional[OneOf["systemd", "cron"]], None]
+    """What brings it back after a restart of the machine."""
+    reboot_new: Usual[bool, False]
+    """That was written just now: before, nothing here needed it."""
     reboot_why: Usual[Optional[Reason], None]
-    """What brings it back after a restart of the machine: `systemd`, `cron` or nothing."""
+    """Why there is nothing."""
+    aside: Usual[Files, []]
+    """Where files of trainers are now that stood where the code has one."""
     pruned: Usual[AtMost[List[Name], 10_000], []]
     """Old runs that were removed."""
 
@@ -271,11 +277,16 @@ class Survivor(Record):
 Survivors = AtMost[List[Survivor], MOST_PROCESSES]
 
 
+Killed = AtMost[Dict[TaskName, Seconds], MOST_TASKS]
+
+
 class StopResult(Record):
     """Of one host, or with `coordination` of the whole run."""
 
     run: Name
     stopped: Tasks
+    killed: Usual[Killed, {}]
+    """Of these those that did not heed SIGTERM, with the grace period that they had."""
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
     waiting: Usual[Tasks, []]
@@ -320,18 +331,31 @@ class RestartResult(Record):
     inventory: Inventory
 
 
+class Written(Record):
+    """What trainers wrote in their working directory, or beside the code of a bundle, as with earlier builds."""
+
+    cluster: Usual[Optional[Name], None]
+    id: AtMost[str, 100]
+    """The same on hosts that share the directory."""
+    path: AtMost[str, 8192]
+    """Of the directory."""
+    files: Count
+    size_bytes: Count
+
+
 class DownResult(Record):
     """What was ended and removed."""
 
     stopped: Tasks
+    killed: Usual[Killed, {}]
     already: Tasks
     survivors: Survivors
     omitted: Usual[Count, 0]
     """Survivors that the list has no room for."""
     removed: AtMost[List[Name], 10_000]
     """Runs."""
-    kept: Files
-    """Files that a trainer wrote beside its code."""
+    kept: AtMost[List[Written], MOST_CLUSTERS]
+    """Of this cluster."""
 
 
 class PortsResult(Record):
@@ -373,6 +397,7 @@ class DeadRun(Record):
     """null: its files do not tell any more."""
     host: Name
     reason: Reason
+    size_bytes: Usual[Count, 0]
 
 
 class GcResult(Record):
@@ -385,6 +410,10 @@ class GcResult(Record):
     runs: AtMost[List[DeadRun], MOST_RUNS]
     bundles: AtMost[List[Line], 10_000]
     files: Files
+    written: Usual[AtMost[List[Written], MOST_CLUSTERS], []]
+    """Removed, or to be removed, as `written` asks for it."""
+    kept: Usual[AtMost[List[Written], MOST_CLUSTERS], []]
+    """The same, left alone."""
     omitted: Usual[Count, 0]
     """Of whatever kind, that its list has no room for."""
     freed_bytes: Count

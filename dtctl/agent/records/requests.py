@@ -157,6 +157,8 @@ class GcRequest(Record):
     host: Name
     dry_run: Usual[bool, False]
     all: Usual[bool, False]
+    written: Usual[bool, False]
+    """With what trainers wrote in the working directories of clusters that have no run any more."""
 
 
 class Word(Record):

@@ -74,7 +74,7 @@ class TaskSpec(Record):
     secrets: List[Line]
     """Names of variables."""
     code: bool
-    """It works in the code's directory, not in the home directory."""
+    """It works where the code is, not in the home directory."""
     port: Usual[Optional[Port], None]
     ready: Usual[OneOf["listening", "started"], "started"]
     """When those that wait for it may start: its port listens, or it runs."""
@@ -134,6 +134,8 @@ class Spec(Record):
     """Looked for after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Usual[Paths, []]
     bundle: Usual[Optional[BundleId], None]
+    copied: Usual[bool, False]
+    """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     setup: Usual[Optional[Setup], None]
     strategy: Usual[Optional[Line], None]
     coordinator: CoordinatorPlace

@@ -95,10 +95,12 @@ def _await_end(of: Part, to_stop: List[str], limit_s: float, teller: _Teller) ->
 def _told(run: runs.Run, of: Part, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
     entries = {task: entry for task in tasks for entry in [of.entry(task)] if entry is not None}
     stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
+    exits = {task: entries[task]["exit"] for task in stopped}
     survivors = of.survivors([task for task in tasks if task not in waiting])
     return {
         "run": run.id,
         "stopped": stopped,
+        "killed": {task: end["killed_after_s"] for task, end in exits.items() if end and end["killed_after_s"]},
         "already": [task for task in tasks if part.has_ended(of, task) and task not in stopped],
         "waiting": waiting,
         "survivors": survivors[:MOST_PROCESSES],

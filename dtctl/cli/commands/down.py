@@ -51,16 +51,14 @@ def down(
 def _tell(scope: Scope, record: RunRecord, outcome: DownResult) -> None:
     """Shows what has become of it, and forgets what was removed."""
     from dtctl.render import errors, result
-    from dtctl.render.terminal.safe import one_line
     from dtctl.render.words import fold
 
     result.show_stop(outcome.stop)
     result.show_without_run(record, outcome.stop.without_run)
-    for host, files in outcome.kept.items():
-        errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))
     runs = {run for removed in outcome.removed.values() for run in removed}
     for run in sorted(runs):
         errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
+    result.show_kept(outcome.kept)
     if not outcome.stop.errors and not outcome.stop.survivors:
         try:
             scope.memory.forget_removed(record.cluster, outcome.removed)

@@ -11,6 +11,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
 from dtctl.errors import DtctlError, Problem
 from dtctl.model import TaskId
+from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
@@ -45,6 +46,8 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "run": outcome.run,
         "unchanged": not outcome.started,
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
+        "comesBackBy": dict(outcome.revival),
+        "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
 
 
@@ -131,6 +134,7 @@ def known_run(run: KnownRun) -> dict[str, Any]:
 def stop(result: StopResult) -> dict[str, Any]:
     return {
         "stopped": [str(task) for task in result.stopped],
+        "killed": [{"task": str(task), "afterSeconds": seconds} for task, seconds in result.killed.items()],
         "already": [str(task) for task in result.already],
         "survivors": [
             {"task": one.task, "host": one.host, "pid": one.pid, "command": one.command} for one in result.survivors
@@ -164,13 +168,18 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
             {
                 "host": host,
                 "processes": [{"pid": one.pid, "command": one.command, "run": one.run} for one in found.processes],
-                "runs": [{"run": one.run, "cluster": one.cluster, "reason": one.reason} for one in found.runs],
+                "runs": [
+                    {"run": one.run, "cluster": one.cluster, "reason": one.reason, "sizeBytes": one.size_bytes}
+                    for one in found.runs
+                ],
                 "bundles": list(found.bundles),
                 "files": list(found.files),
                 "freedBytes": found.freed_bytes,
             }
             for host, found in result.remains.items()
         ],
+        "written": [_written(one) for one in result.written],
+        "kept": [_written(one) for one in result.kept],
         "errors": errors(result.errors),
     }
 
@@ -206,6 +215,17 @@ def _valid(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value
+
+
+def _written(one: Written) -> dict[str, Any]:
+    return {
+        "cluster": one.cluster,
+        "path": one.path,
+        "files": one.files,
+        "sizeBytes": one.size_bytes,
+        "hosts": list(one.hosts),
+        "directories": one.directories,
+    }
 
 
 def _checkpoint(found: Checkpoint) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         "exitCode": task.code,
         "signal": task.signal,
         "askedToEnd": task.asked,
+        "killedAfterSeconds": task.killed_after_s,
+        "leftBehind": [{"pid": one.pid, "command": one.command} for one in task.left_behind],
         "history": [
             {
                 "attempt": past.attempt,

@@ -50,6 +50,7 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     told = stop(host)
     assert (told["run"], told["stopped"], told["already"], told["waiting"]) == (spec["run"], ["worker:0"], [], [])
     assert (told["survivors"], told["omitted"], told["unreached"], told["away"]) == ([], 0, [], None)
+    assert told["killed"] == {}
     assert told["coordination"]["condition"]["type"] == "Stopped"
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]
@@ -63,7 +64,8 @@ def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", IGNORES_SIGTERM))
     host.up(spec)
     ready(host, spec)
-    assert stop(host, grace_s=0.5)["stopped"] == ["worker:0"]
+    told = stop(host, grace_s=0.5)
+    assert (told["stopped"], told["killed"]) == (["worker:0"], {"worker:0": 0.5})
     assert host.state(spec)["tasks"]["worker:0"]["exit"]["signal"] == signal.SIGKILL
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -155,10 +157,14 @@ def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> 
         late.wait()
 
 
-def test_what_a_finished_trainer_left_behind_is_ended(host: AgentHost) -> None:
+def test_what_a_finished_trainer_left_behind_is_ended_and_told(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
     host.up(spec)
-    host.wait_state(spec, "worker:0", "succeeded")
+    entry = host.wait_state(spec, "worker:0", "succeeded")
+    assert [one["command"] for one in entry["exit"]["left_behind"]] == ["sleep 1000"] * 2
+    first, second = (one["pid"] for one in entry["exit"]["left_behind"])
+    named = f"pid {first}, sleep 1000; pid {second}, sleep 1000"
+    assert entry["reason"] == f"exit code 0; left 2 processes behind ({named}), which were ended"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 

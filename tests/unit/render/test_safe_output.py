@@ -33,7 +33,8 @@ from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.asking.tasks import Left, TaskStatus
+from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -100,7 +101,9 @@ SAID = tuple(said("reason"))
 CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
 BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
 FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
-FAILED = TaskStatus(TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left=1)
+FAILED = TaskStatus(
+    TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left_behind=(Left(1, "cmd"),), left=1
+)
 WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, why=SAID, step=3)
 LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, why=SAID)
 TOLD = told(
@@ -125,14 +128,28 @@ def plan() -> Any:
 
 
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
-UP = UpResult("run", {TASK: FAILED}, (), {"old": STOP}, FOUND, {"a": "no crontab"})
+UP = UpResult(
+    "run",
+    {TASK: FAILED},
+    (),
+    {"old": STOP},
+    FOUND,
+    {"a": "no crontab"},
+    revival={"b": "cron", "c": "systemd"},
+    new_revival={"b": "cron", "c": "systemd"},
+    aside={"a": ("/path",)},
+)
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
+WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a", "b"), 2))
 REMAINS = GcResult(
-    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
+    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)},
+    {},
+    WRITTEN,
+    WRITTEN,
 )
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
@@ -195,6 +212,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_started again": lambda: result.show_started(poisoned(SAME), poisoned(plan())),
     "show_restarted": lambda: result.show_restarted(poisoned(AGAIN)),
     "show_replacement": lambda: result.show_replacement(poisoned(EXCHANGE)),
+    "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
