@@ -62,7 +62,7 @@ def test_the_program_is_found_as_python_finds_it(tmp_path: Path, words: tuple[st
     ("words", "text"),
     [
         (("train.py",), "import sys\nsys.path.append('/elsewhere')\nimport strange\n"),
-        (("train.py",), "this is not Python\n"),
+        (("train.py",), "import this, if you can\n"),
         (("absent.py",), "import numpy\n"),
         (("-c", "import numpy"), ""),
         (("-I", "train.py"), "import numpy\n"),
