@@ -39,7 +39,7 @@ class Reader:
     """`python` is what the hosts' trainers use, and `programs` where the reader's commands are found first."""
 
     def __init__(self, home: Path, fleet: Fleet, *, python: str, programs: Path | None = None) -> None:
-        home.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
         self._python = python
         path = f"{programs or _programs(home)}:{os.environ['PATH']}"
         self.shell = Shell(home, {"PATH": path})

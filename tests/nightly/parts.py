@@ -94,8 +94,14 @@ def pythons() -> Seen:
     return Seen(seen.passed, seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
 
 
+def documents() -> Seen:
+    """README and the quick start, typed in fresh environments."""
+    return pytest(sys.executable, "-m", "nightly", "tests/documents", DTCTL_NIGHTLY="1")
+
+
 PARTS: dict[str, Callable[[], Seen]] = {
     "wheel": wheel.works,
+    "documents": documents,
     "lowest": lowest,
     "pythons": pythons,
     "fuzz": fuzz,
