@@ -1,4 +1,4 @@
-"""Types README and the quick start on two hosts over SSH, writes into them what the commands print, and draws the picture.
+"""Types README and the quick start on two hosts over SSH, writes what the commands print into them, and the picture.
 
 python docs/screens.py            all of it; needs root and TensorFlow
 python docs/screens.py --picture  docs/images/demo.svg alone

@@ -16,7 +16,7 @@ from tests.documents.shell import Shell
 from tests.documents.typing_rules import ANSWERS, CTRL_C, HOSTS, NOT_TYPED, PATIENCE, STEPS
 from tests.hosts.fleet import Fleet
 
-_FOLLOWED_FOR_S = 240.0
+_PATIENCE_S = 240.0
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,13 @@ class Reader:
                 yield self._types(block)
 
     def _types(self, typed: Typed) -> Seen:
-        command = typed.command
-        if command in PATIENCE:
-            self._waits_for(PATIENCE[command])
-        code, said = self.shell.run(command, answer=ANSWERS.get(command, ""), until=CTRL_C.get(command, ""))
-        return Seen(typed, code, tuple(said.splitlines()))
-
-    def _waits_for(self, pattern: str) -> None:
-        deadline = time.monotonic() + _FOLLOWED_FOR_S
-        while not re.search(pattern, said := self.shell.run("dtctl logs -n 50")[1]):
+        command, awaited = typed.command, PATIENCE.get(typed.command, "")
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            code, said = self.shell.run(command, answer=ANSWERS.get(command, ""), until=CTRL_C.get(command, ""))
+            if re.search(awaited, said):
+                return Seen(typed, code, tuple(said.splitlines()))
             assert time.monotonic() < deadline, said
-            time.sleep(0.5)
 
     def _own(self, text: str) -> str:
         """The page's cluster.yaml with the Python of here, and a shorter training."""

@@ -16,7 +16,7 @@ _MASKS = (
     (r"(?:~|/)[\w./@-]*/(?=dtctl/|\.ssh/|digits\b)", "HOME/"),
     (r"\b(model\.ckpt-)\d+", r"\1N"),
     (r"\b\d+(\.\d+)?\s?(bytes|kB|MB|GB)\b", "SIZE"),
-    (r"\b(\d+(\.\d+)?(ms|[dhms])\b\s?)+", "SPAN "),
+    (r"\b(?:\d+(?:\.\d+)?(?:ms|[dhms]))+\b", "SPAN"),
     (r"\b\d+\.\d+\b", "X"),
     (r"\b(step|steps|made|wrote|loss|accuracy|PID|pid|process) \d+", r"\1 N"),
     (r"\b\d{2,}\b", "N"),

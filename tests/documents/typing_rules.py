@@ -11,8 +11,10 @@ ANSWERS = {"dtctl trust": "y\n", "dtctl down": "y\n"}
 CTRL_C = {"dtctl logs -f": r"\| step \d+", "dtctl logs worker:1 -f": r"\| step \d+"}
 """Commands that go on until a person has seen this."""
 
-PATIENCE = {"dtctl status": r"worker:1 +\| .*step \d+", "dtctl checkpoints": r"worker:1 +\| .*step \d+"}
-"""What a person waits for in the logs before typing a command, so that there is something to see."""
+PATIENCE = {
+    "dtctl status": r"worker:0 .*running +\S+ +\d+ [^$]*worker:1 .*running +\S+ +\d+ [^$]*checkpoint: step \d{3}"
+}
+"""Commands that a person types again until they have seen this, so that there is something to see."""
 
 STEPS = "6000"
 """Of a training, in place of the pages' 20000: enough to be stopped in its midst, even on a quick machine."""
