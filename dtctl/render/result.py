@@ -9,10 +9,12 @@ from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Story
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
+from dtctl.operations.starting.imports import PACKAGES
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
+from dtctl.render.advice import advice
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
@@ -120,6 +122,9 @@ def show_ended(status: RunStatus) -> None:
     if verdict.cause is not None:
         for line in log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]:
             note(f"  {verdict.cause} | {line}")
+        failed = status.tasks[verdict.cause]
+        if told_next := advice(failed.tail, failed.host, PACKAGES):
+            note(*told_next)
     style = OUTCOME_STYLE.get(verdict.outcome, "")
     err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))
 

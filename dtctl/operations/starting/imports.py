@@ -12,6 +12,16 @@ _WITHOUT_VALUE = {"-u", "-B", "-O", "-OO", "-q"}
 
 _MOST_FILES = 200
 
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "absl": "absl-py",
+    "google": "protobuf",
+}
+"""Modules whose package on PyPI has another name."""
+
 
 @dataclass(frozen=True)
 class Program:

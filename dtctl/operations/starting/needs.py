@@ -13,7 +13,7 @@ from pathlib import Path
 from dtctl.agent.records.marks import CODE, HOME
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster
-from dtctl.operations.starting.imports import program_of
+from dtctl.operations.starting.imports import PACKAGES, program_of
 from dtctl.plan.values import RunPlan, TaskPlan
 
 REQUIREMENTS = "requirements.txt"
@@ -24,16 +24,6 @@ import importlib.util, sys
 print(*(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
 """
 _PATIENCE_S = 10.0
-
-PACKAGES = {
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-    "PIL": "pillow",
-    "cv2": "opencv-python",
-    "absl": "absl-py",
-    "google": "protobuf",
-}
-"""Modules whose package on PyPI has another name."""
 
 
 @dataclass(frozen=True)
