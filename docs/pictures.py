@@ -2,7 +2,7 @@
 
 python docs/pictures.py MERMAID.JS    draws them anew, in headless Chromium, with mermaid.min.js of the npm package
 
-GitHub draws the words of a page itself; the site takes docs/images/PAGE-N.svg. `generate.py --check` keeps them in step.
+GitHub draws the words of a page itself; the site takes docs/images/PAGE-N.svg. `generate.py --check` compares.
 """
 
 from __future__ import annotations
