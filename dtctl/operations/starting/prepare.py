@@ -53,16 +53,15 @@ def prepare_launch(
     local: bool = False,
     replace: bool = False,
 ) -> Start:
-    """Raises PreflightError for code that cannot be sent, for secrets that are nowhere to be found, and for a Python of
-    this machine that lacks what its trainers import."""
+    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found."""
     found = find_secrets(cluster, environ)
     bundle = scan_code(cluster)
     said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
-    check_needs(plan)
     created = time.time()
     run = run_id(cluster.name, created)
     record = record_of(plan, run, created)
+    check_needs(plan)
     return Start(
         plan=plan,
         record=record,
