@@ -1,4 +1,4 @@
-"""Words that the shell completes, from the controller's memory and dtctl itself: no SSH."""
+"""Words that the shell completes, from the controller's memory alone: no SSH, no slow import."""
 
 from __future__ import annotations
 
@@ -24,12 +24,6 @@ def complete_tasks(incomplete: str) -> list[str]:
 def complete_runs(incomplete: str) -> list[str]:
     memory = _memory()
     return _offered((record.run for record in (memory.runs() if memory else ()) if record.run), incomplete)
-
-
-def complete_topics(incomplete: str) -> list[str]:
-    from dtctl.render.manual.topics import names
-
-    return _offered(sorted(names()), incomplete)
 
 
 def _offered(words: Iterable[str], incomplete: str) -> list[str]:

@@ -6,8 +6,13 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.completion import complete_topics
 from dtctl.cli.options import OutputOption
+
+
+def _complete(incomplete: str) -> list[str]:
+    from dtctl.render.manual.topics import names
+
+    return [name for name in sorted(names()) if name.startswith(incomplete)]
 
 
 def explain(
@@ -17,7 +22,7 @@ def explain(
             metavar="[TOPIC]",
             help="A key of cluster.yaml (trainer.command), an exit code (5), an answer of a host (port_taken), or a "
             "word (lead); all are listed if it is omitted.",
-            autocompletion=complete_topics,
+            autocompletion=_complete,
         ),
     ] = None,
     output: OutputOption = "text",
