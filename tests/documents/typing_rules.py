@@ -32,6 +32,11 @@ NOT_TYPED = {
 
 NOT_TYPED_PAGES = {
     "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
+    "docs/how-to-choose-the-python.md": "tests/templates make an environment in a setup; it needs an index of packages",
+    "docs/how-to-use-gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
+    "docs/how-to-change-the-code.md": "tests/local/test_commands.py replaces a run",
+    "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
+    "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/faults.md": "targets of the Makefile that take hours",
     "docs/nightly.md": "targets of the Makefile that take hours",
     "docs/commands.md": "written from the commands themselves",

@@ -12,6 +12,11 @@ from dtctl.errors import ExitCode, UsageError
 from dtctl.render.manual.glossary import STATES, WORDS
 from dtctl.render.manual.troubles import Trouble, troubles
 
+_CODE = re.compile(r"`([^`]+)`")
+
+_TELLS = 8
+"""Letters of a message that hardly belong to another one."""
+
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
@@ -32,7 +37,7 @@ class Topic:
 def find(words: Iterable[str]) -> tuple[Topic, ...]:
     """What is known by this name; raises UsageError if nothing is. A key may stand in several sections."""
     asked = " ".join(words).strip()
-    found = tuple(_found(_normal(asked)))
+    found = tuple(_found(_normal(asked))) or tuple(_by_message(asked))
     if not found:
         near = did_you_mean(asked, sorted(names()))
         raise UsageError(f"there is nothing to explain about {asked!r}", hint=near or "dtctl explain    lists it all")
@@ -79,6 +84,19 @@ def _found(asked: str) -> Iterator[Topic]:
         yield _of_section(section)
     if asked in WORDS:
         yield Topic("word", asked, _plain(WORDS[asked]), page="glossary.md")
+
+
+def _by_message(asked: str) -> Iterator[Topic]:
+    """Somebody gives the words of an error."""
+    for trouble in troubles().values():
+        if any(_is_in(said, asked) for cause in trouble.causes for said in _CODE.findall(cause.sign)):
+            yield _of_trouble(trouble)
+
+
+def _is_in(said: str, asked: str) -> bool:
+    """Whether the end of a message is in `asked`, or `asked` in it; `...` stands for what differs."""
+    parts = [part.strip(" :") for part in said.split("...") if part.strip(" :")]
+    return parts[-1] in asked or (len(asked) >= _TELLS and asked in said)
 
 
 def _same(path: str, asked: str) -> bool:

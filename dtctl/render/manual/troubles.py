@@ -110,7 +110,7 @@ EXITS = (
         "something that the run needs is missing (a port is taken, the disk is full, the setup failed, a Python lacks "
         "a module), or a live run differs from what was asked for; nothing was started",
         (
-            "`cannot run train.py: it lacks ...`",
+            "`cannot run ...: it lacks ...`",
             "the message has the command that installs it; under `--local` the "
             "Python of the active environment trains, else the one that runs dtctl; `trainer.python` names another",
         ),
@@ -168,7 +168,10 @@ ANSWERS = (
     _trouble(
         "bad_request",
         "the host's agent did not understand a request",
-        ("dtctl has a bug, or something changes the bytes on their way", "try again with `-v`, which shows each step"),
+        (
+            "a bug of dtctl, or something that changes the bytes on their way",
+            "try again with `-v`, which shows each step",
+        ),
     ),
     _trouble(
         "bundle_damaged",

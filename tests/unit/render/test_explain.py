@@ -71,6 +71,21 @@ def test_an_exit_code_may_be_written_in_several_ways(words: list[str]) -> None:
     assert [(topic.kind, topic.name) for topic in find(words)] == [("exit code", "5")]
 
 
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("/usr/bin/python3 cannot run train.py: it lacks numpy", "5"),
+        ("it lacks numpy", "5"),
+        ("port 2222 is in use on this host", "5"),
+        ("the host key of gpu-1 (10.0.0.1:22) is not known", "4"),
+        ("refuses connections", "4"),
+        ("ModuleNotFoundError: No module named numpy", "1"),
+    ],
+)
+def test_the_words_of_an_error_lead_to_its_exit_code(message: str, code: str) -> None:
+    assert [topic.name for topic in find([message])] == [code]
+
+
 @pytest.mark.parametrize(("word", "hint"), [("trainr", "did you mean 'trainer'?"), ("xyzzy", "dtctl explain    ")])
 def test_an_unknown_word_is_an_error_with_the_nearest_one(word: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
