@@ -26,8 +26,8 @@ def troubleshooting() -> str:
         _WRITTEN,
         "What to do when something goes wrong. Every error of dtctl says what was tried, where, what came back, and "
         "what to type next; start there. This page goes by the exit code (`echo $?`) and by the answers of hosts. "
-        "`dtctl explain 5` and `dtctl explain port_taken` show the same in the terminal, and so does `dtctl explain` with "
-        "the words of an error: `dtctl explain 'it lacks numpy'`.",
+        "`dtctl explain 5` and `dtctl explain port_taken` show the same in the terminal, and so does "
+        "`dtctl explain` with the words of an error: `dtctl explain 'it lacks numpy'`.",
         "Three commands answer most questions: `dtctl status` (what runs, and how far it is), `dtctl events` (what "
         "happened, and why), `dtctl logs TASK -n all` (what the trainer said). `-v` shows each step on each host.",
         "## By exit code",

@@ -57,7 +57,9 @@ class Reader:
         command, awaited = typed.command, PATIENCE.get(typed.command, "")
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            code, said = self.shell.run(command, answer=ANSWERS.get(command, ""), until=CTRL_C.get(command, ""))
+            answer = ANSWERS.get(command, "")
+            code, said = self.shell.run(command, answer=answer, until=CTRL_C.get(command, ""))
+            said = said.replace("[y/N]: ", f"[y/N]: {answer}")  # as the terminal echoes it
             if re.search(awaited, said):
                 return Seen(typed, code, tuple(said.splitlines()))
             assert time.monotonic() < deadline, said

@@ -11,8 +11,10 @@ ANSWERS = {"dtctl trust": "y\n", "dtctl down": "y\n"}
 CTRL_C = {"dtctl logs -f": r"\| step \d+", "dtctl logs worker:1 -f": r"\| step \d+"}
 """Commands that go on until a person has seen this."""
 
+_TRAINS = r"{} .*running +\S+ +\d+ +\d+ +\d+[\s\S]*"
 PATIENCE = {
-    "dtctl status": r"worker:0 .*running +\S+ +\d+ [^$]*worker:1 .*running +\S+ +\d+ [^$]*checkpoint: step \d{3}"
+    "dtctl status": _TRAINS.format("worker:0") + _TRAINS.format("worker:1") + r"checkpoint: step \d{3}",
+    "dtctl checkpoints": "complete, newest",
 }
 """Commands that a person types again until they have seen this, so that there is something to see."""
 
