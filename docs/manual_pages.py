@@ -50,7 +50,8 @@ def _answers() -> str:
 def _sections(troubles: Iterable[Trouble]) -> Iterable[str]:
     for trouble in troubles:
         yield f"### {trouble.name}: {_title(trouble.meaning)}"
-        yield f"{trouble.meaning[0].upper()}{trouble.meaning[1:]}."
+        if _title(trouble.meaning) != trouble.meaning:
+            yield f"{trouble.meaning[0].upper()}{trouble.meaning[1:]}."
         rows = (f"| {cause.sign} | {cause.remedy} |" for cause in trouble.causes)
         yield "\n".join(["| seen | what to do |", "|---|---|", *rows])
 
