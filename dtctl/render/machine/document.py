@@ -9,7 +9,7 @@ from typing import Any
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
-from dtctl.errors import AgentError, ConfigError, DtctlError
+from dtctl.errors import ConfigError, DtctlError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
@@ -174,7 +174,7 @@ def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
     return [
         {
             "host": host,
-            "code": error.code if isinstance(error, AgentError) else None,
+            "code": getattr(error, "code", None),
             "error": error.summary,
             "detail": error.detail,
             "hint": error.hint,
