@@ -49,7 +49,7 @@ class Reader:
         """Each command as soon as it has ended."""
         for block in blocks(page):
             if isinstance(block, Written):
-                (self.shell.directory / "cluster.yaml").write_text(self._own(block.text))
+                (self.shell.directory / "cluster.yaml").write_text(self._own(page, block.text))
             elif (page, block.command) not in skip:
                 yield self._types(block)
 
@@ -64,9 +64,9 @@ class Reader:
                 return Seen(typed, code, tuple(said.splitlines()))
             assert time.monotonic() < deadline, said
 
-    def _own(self, text: str) -> str:
+    def _own(self, page: str, text: str) -> str:
         """The page's cluster.yaml with the Python of here, and a shorter training."""
-        return text.replace("/opt/venv/bin/python ", f"{self._python} ").replace("20000", STEPS)
+        return text.replace("/opt/venv/bin/python ", f"{self._python} ").replace("20000", STEPS.get(page, "20000"))
 
 
 def _programs(home: Path) -> Path:

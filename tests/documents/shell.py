@@ -36,7 +36,7 @@ class Shell:
     def directory(self) -> Path:
         return Path(self._directory.read_text().strip())
 
-    def run(self, command: str, *, answer: str = "", until: str = "", timeout_s: float = 300.0) -> tuple[int, str]:
+    def run(self, command: str, *, answer: str = "", until: str = "", timeout_s: float = 900.0) -> tuple[int, str]:
         """Its exit code and all that it prints. `answer` is typed at once; at `until` somebody types Ctrl-C."""
         ours, theirs = pty.openpty()
         words = ["bash", "-c", _RUN, "bash", str(self._variables), str(self._directory), command]

@@ -18,8 +18,8 @@ PATIENCE = {
 }
 """Commands that a person types again until they have seen this, so that there is something to see."""
 
-STEPS = "6000"
-"""Of a training, in place of the pages' 20000: enough to be stopped in its midst, even on a quick machine."""
+STEPS = {"README.md": "6000"}
+"""Of a page's training, in place of 20000: enough to be stopped in its midst, even on a quick machine."""
 
 NOT_TYPED = {
     ("README.md", "make demo"): "installs TensorFlow: `make nightly PARTS=documents` types it",
