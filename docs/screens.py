@@ -6,6 +6,7 @@ python docs/screens.py --picture  docs/images/demo.svg alone
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from tests.hosts.fleet import Fleet
 PAGES = ("README.md", "docs/quickstart.md")
 PICTURE = ROOT / "docs" / "images" / "demo.svg"
 COLUMNS = 110
+_TRIES = 3
 
 
 def write_screens(page: str) -> None:
@@ -51,6 +53,19 @@ def write_picture() -> None:
     from rich.console import Console
     from rich.text import Text
 
+    for _ in range(_TRIES):
+        lines = _seen()
+        if any("worker:1" in line and "  loss " in line for line in lines):
+            break  # on a busy machine the second worker comes too late to be worth a picture
+    console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
+    for line in lines:
+        console.print(Text.from_ansi(line[: 4 * COLUMNS]), overflow="ellipsis", no_wrap=True)
+    svg = console.export_svg(title="dtctl", unique_id="demo", font_aspect_ratio=0.61)
+    PICTURE.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", "utf-8")
+
+
+def _seen() -> list[str]:
+    """The lines of the picture, from a home of their own."""
     with tempfile.TemporaryDirectory() as directory:
         dtctl = [sys.executable, "-m", "dtctl", "--color", "always"]
         environment = {"HOME": directory, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS)}
@@ -58,18 +73,8 @@ def write_picture() -> None:
         printed = _printed([*dtctl, "up", "--local", "-f"], f"{directory}/digits", environment)
         status = _printed([*dtctl, "status"], f"{directory}/digits", environment)
         _printed([*dtctl, "down", "--yes"], f"{directory}/digits", environment)
-        lines = [
-            "$ dtctl init digits && cd digits",
-            "$ dtctl up --local -f",
-            *_worth_seeing(printed),
-            "$ dtctl status",
-            *status,
-        ]
-    console = Console(record=True, width=COLUMNS, force_terminal=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    for line in lines:
-        console.print(Text.from_ansi(line.replace(directory, "~")[: 4 * COLUMNS]), overflow="ellipsis", no_wrap=True)
-    svg = console.export_svg(title="dtctl", unique_id="demo", font_aspect_ratio=0.61)
-    PICTURE.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", "utf-8")
+        lines = ["$ dtctl init digits && cd digits", "$ dtctl up --local -f", *_worth_seeing(printed)]
+        return [line.replace(directory, "~") for line in [*lines, "$ dtctl status", *status]]
 
 
 def _worth_seeing(lines: Sequence[str]) -> list[str]:

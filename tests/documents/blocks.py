@@ -30,11 +30,15 @@ class Typed:
 
 @dataclass(frozen=True)
 class Written:
-    """A whole cluster.yaml."""
+    """A cluster.yaml, or sections of one."""
 
     page: str
     line: int
     text: str
+
+    @property
+    def is_whole(self) -> bool:
+        return re.search(r"^name:", self.text, re.MULTILINE) is not None
 
 
 Block = Typed | Written
@@ -60,7 +64,7 @@ def _blocks(page: str, lines: list[str]) -> Iterator[Block]:
 
 
 def _fenced(page: str, first: int, language: str, lines: list[str]) -> Iterator[Block]:
-    if language == "yaml" and any(line.startswith("name:") for line in lines):
+    if language == "yaml":
         yield Written(page, first, "\n".join(lines) + "\n")
     if language != "console":
         return

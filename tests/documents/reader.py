@@ -49,6 +49,8 @@ class Reader:
         """Each command as soon as it has ended."""
         for block in blocks(page):
             if isinstance(block, Written):
+                if not block.is_whole:
+                    continue
                 (self.shell.directory / "cluster.yaml").write_text(self._own(page, block.text))
             elif (page, block.command) not in skip:
                 yield self._types(block)

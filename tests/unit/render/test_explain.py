@@ -22,9 +22,9 @@ def test_every_exit_code_is_explained_in_order() -> None:
     assert [trouble.code for trouble in EXITS if not trouble.causes] == [ExitCode.OK]
 
 
-def refusals() -> set[str]:
+def refusals() -> set[object]:
     """Codes with which the agent refuses something, wherever in its sources."""
-    found = set()
+    found: set[object] = set()
     for path in (PACKAGE / "agent").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             called = getattr(node, "func", None)
