@@ -20,7 +20,7 @@ FILES = [block for page in PAGES for block in blocks(page) if isinstance(block, 
 REST = {
     "name": "name: digits\n",
     "hosts": 'hosts: {"gpu-[1-4]": , "node-[1-2]": }\n',
-    "jobs": "jobs: {ps: {hosts: node-1}, worker: {hosts: gpu-1}}\n",
+    "jobs": "jobs: {ps: {hosts: gpu-2}, worker: {hosts: gpu-1}}\n",
     "trainer": "trainer: {command: python train.py}\n",
 }
 """Sections of a file of which a page shows others."""
