@@ -41,7 +41,7 @@ STATES = {
     "stalled": "alive, but without a sign of progress",
     "succeeded": "it has ended with exit code 0",
     "failed": "it has ended with an error, and is not tried again",
-    "stopped": "dtctl has ended it",
+    "stopped": "ended by dtctl",
     "lost": "nobody can tell, because its host is away; never guessed to be failed",
 }
 """Of a task, in the order of its life."""
