@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dtctl.config.keys import key_of, keys_shown
 from dtctl.config.launching import TASK_FIELDS
 from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, Section
+from dtctl.config.sections.keys import key_of, keys_shown
 from dtctl.model import DIRECTORY_NAMES
 
 _PREFACE = """\

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dtctl.config.keys import ANY, Key, all_keys, section_texts
+from dtctl.config.sections.keys import ANY, Key, all_keys, section_texts
 from dtctl.config.suggest import did_you_mean
 from dtctl.errors import ExitCode, UsageError
 from dtctl.render.manual.glossary import STATES, WORDS

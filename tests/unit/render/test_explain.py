@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config.keys import all_keys
+from dtctl.config.sections.keys import all_keys
 from dtctl.errors import ExitCode, UsageError
 from dtctl.render import explained
 from dtctl.render.manual.glossary import STATES, WORDS
