@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dtctl.render.manual.answers import ANSWERS
+from dtctl.render.manual.exits import EXITS
 from dtctl.render.manual.glossary import STATES, WORDS
-from dtctl.render.manual.troubles import ANSWERS, EXITS, Trouble
+from dtctl.render.manual.trouble import Trouble
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual; change it there. -->"
 

@@ -16,7 +16,7 @@ from tests.documents.shell import Shell
 from tests.documents.typing_rules import ANSWERS, CTRL_C, HOSTS, NOT_TYPED, PATIENCE, STEPS
 from tests.hosts.fleet import Fleet
 
-_PATIENCE_S = 240.0
+_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Seen:
 
 
 class Reader:
-    """`python` is what the hosts' trainers use, and `programs` where the reader's commands are found first."""
+    """`python` is what the hosts' trainers use; `programs` all that the reader has beside the system's own."""
 
     def __init__(self, home: Path, fleet: Fleet, *, python: str, programs: Path | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._python = python
-        path = f"{programs or _programs(home)}:{os.environ['PATH']}"
+        path = f"{programs}:/usr/bin:/bin" if programs else f"{_programs(home)}:{os.environ['PATH']}"
         self.shell = Shell(home, {"PATH": path})
         _write_ssh_config(home, fleet)
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from dtctl.config.sections.keys import ANY, Key, all_keys, section_texts
 from dtctl.config.suggest import did_you_mean
 from dtctl.errors import ExitCode, UsageError
+from dtctl.render.manual.answers import ANSWERS
+from dtctl.render.manual.exits import EXITS
 from dtctl.render.manual.glossary import STATES, WORDS
-from dtctl.render.manual.troubles import Trouble, troubles
+from dtctl.render.manual.trouble import Trouble
 
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -60,6 +62,10 @@ def listed() -> dict[str, dict[str, str]]:
         "states of a task": {name: _first(text) for name, text in STATES.items()},
         "words": {name: _plain(_first(text)) for name, text in WORDS.items()},
     }
+
+
+def troubles() -> dict[str, Trouble]:
+    return {trouble.name: trouble for trouble in (*EXITS, *ANSWERS)}
 
 
 def _normal(asked: str) -> str:

@@ -1,46 +1,16 @@
-"""What can go wrong, by exit code and by the codes of the hosts' answers: what it means, why, and what to do.
-
-One source for `dtctl explain`, docs/exit-codes.md and docs/troubleshooting.md.
-"""
+"""What each exit code means, why it comes about, and what to do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dtctl.errors import ExitCode
-
-
-@dataclass(frozen=True)
-class Cause:
-    """One reason why: what the message says, or what is so, and the remedy."""
-
-    sign: str
-    remedy: str
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """`code` is an exit code, or the name of a host's answer (`error.code` with `-o json`)."""
-
-    code: ExitCode | str
-    meaning: str
-    causes: tuple[Cause, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return str(int(self.code)) if isinstance(self.code, ExitCode) else self.code
-
-
-def _trouble(code: ExitCode | str, meaning: str, *causes: tuple[str, str]) -> Trouble:
-    return Trouble(code, meaning, tuple(Cause(*each) for each in causes))
-
+from dtctl.render.manual.trouble import trouble
 
 EXITS = (
-    _trouble(
+    trouble(
         ExitCode.OK,
         "done; with `up -f`, `logs -f` and `wait`: the run has succeeded, and nothing of it is left",
     ),
-    _trouble(
+    trouble(
         ExitCode.RUN_FAILED,
         "the run has failed or was stopped, or a command could not do what it was asked",
         (
@@ -63,7 +33,7 @@ EXITS = (
         ),
         ("`there is no run`", "`dtctl runs` lists those that are known; `dtctl up` starts one"),
     ),
-    _trouble(
+    trouble(
         ExitCode.USAGE,
         "the command line asks for something impossible",
         (
@@ -73,7 +43,7 @@ EXITS = (
         ("no cluster file", "`dtctl init DIR` writes one; `-c FILE` names one"),
         ("a question, and nobody there to answer it", "`--yes` answers it"),
     ),
-    _trouble(
+    trouble(
         ExitCode.CONFIG,
         "the cluster file has mistakes",
         (
@@ -81,7 +51,7 @@ EXITS = (
             "`dtctl explain KEY` tells what a key means; `dtctl validate` checks the file without contacting anything",
         ),
     ),
-    _trouble(
+    trouble(
         ExitCode.UNREACHABLE,
         "hosts cannot be reached, refuse the key, or show another host key",
         (
@@ -105,7 +75,7 @@ EXITS = (
             "install a newer `python3` on the host; the trainers may use another one (`trainer.python`)",
         ),
     ),
-    _trouble(
+    trouble(
         ExitCode.PREFLIGHT,
         "something that the run needs is missing (a port is taken, the disk is full, the setup failed, a Python lacks "
         "a module), or a live run differs from what was asked for; nothing was started",
@@ -121,7 +91,7 @@ EXITS = (
         ("`no value for the secret`", "export the variable, or write it to the `env_file`"),
         ("a file that cannot be sent", "name it in `.dtctlignore`"),
     ),
-    _trouble(
+    trouble(
         ExitCode.LOCKED,
         "another controller is at work on the same cluster",
         (
@@ -129,7 +99,7 @@ EXITS = (
             "the message says who; try again when they are done",
         ),
     ),
-    _trouble(
+    trouble(
         ExitCode.PARTIAL,
         "some hosts could not be asked; dtctl did what it could with the others. With `status`: the coordinator's "
         "host, or any host if all had to be asked. With `stop`: hosts out of reach, whose tasks end if they are back "
@@ -140,7 +110,7 @@ EXITS = (
             "when it is back, or `dtctl replace HOST` to move its tasks",
         ),
     ),
-    _trouble(
+    trouble(
         ExitCode.SURVIVORS,
         "processes are left after a stop, or after the end of the run",
         (
@@ -149,149 +119,17 @@ EXITS = (
             "number: look at it with `dtctl ssh TASK`; a restart of the host ends it",
         ),
     ),
-    _trouble(
+    trouble(
         ExitCode.TIMEOUT,
         "the time to wait is over",
         ("`dtctl wait --timeout`", "the run goes on; `dtctl status` shows how far it is"),
     ),
-    _trouble(
+    trouble(
         ExitCode.INTERRUPTED,
         "Ctrl-C",
         ("typed while logs are followed", "the run goes on; `dtctl logs -f` follows again, `dtctl stop` ends it"),
         ("typed during `up`", "what had been started was taken back, unless the message says that the run continues"),
     ),
-    _trouble(ExitCode.TERMINATED, "SIGTERM", ("somebody ended the command", "the run goes on, as after Ctrl-C")),
+    trouble(ExitCode.TERMINATED, "SIGTERM", ("somebody ended the command", "the run goes on, as after Ctrl-C")),
 )
 """In the order of their numbers."""
-
-ANSWERS = (
-    _trouble(
-        "bad_request",
-        "the host's agent did not understand a request",
-        (
-            "a bug of dtctl, or something that changes the bytes on their way",
-            "try again with `-v`, which shows each step",
-        ),
-    ),
-    _trouble(
-        "bundle_damaged",
-        "the pushed code is not what it should be",
-        (
-            "files changed while they were sent, or the disk of the host is at fault",
-            "try again; the damaged copy is replaced",
-        ),
-    ),
-    _trouble(
-        "changed_run",
-        "a live run of this cluster differs from what `up` was asked for",
-        ("the code or the file has changed since", "`dtctl up --replace` stops it and starts anew"),
-    ),
-    _trouble(
-        "command_not_found",
-        "`dtctl exec` names a program that the host lacks",
-        ("it is not in the PATH of an ordinary login", "name it by its whole path"),
-    ),
-    _trouble(
-        "damaged",
-        "a file of the run cannot be used",
-        (
-            "the disk was full, or somebody changed it",
-            "`dtctl down` ends what is left of the run and removes its files; what trainers wrote to `dirs` stays",
-        ),
-    ),
-    _trouble(
-        "disk_full",
-        "there is no room on the host",
-        (
-            "old runs, old code, or checkpoints",
-            "`dtctl gc` removes what dtctl has left; `keep` and `ttl` say how many runs are kept",
-        ),
-    ),
-    _trouble(
-        "internal",
-        "the agent could not do it, for a reason that it had not foreseen",
-        ("the message has the system's words", "`dtctl events` and `dtctl logs` often say more"),
-    ),
-    _trouble(
-        "locked",
-        "another dtctl works on this cluster on that host",
-        ("somebody else runs `up`, `stop` or the like", "try again when they are done"),
-    ),
-    _trouble(
-        "no_run",
-        "the host knows no such run",
-        ("it was removed by `dtctl down`, by `keep` or by `ttl`", "`dtctl runs` lists those that there are"),
-    ),
-    _trouble(
-        "not_a_directory",
-        "a directory that is needed is not there",
-        (
-            "a file is in its place, or `dirs.data` does not exist on the host",
-            "make it there, or name another in `dirs` or `hosts.NAME.dirs`",
-        ),
-    ),
-    _trouble(
-        "not_answering",
-        "the run's coordinator shows no sign of life",
-        ("its host is very busy, or frozen", "wait a little; `dtctl stop` ends the run without it"),
-    ),
-    _trouble(
-        "not_coordinator",
-        "the host does not lead this run",
-        ("the run has moved, or another machine has started a new one", "`dtctl status` finds the right one"),
-    ),
-    _trouble(
-        "not_started",
-        "the tasks have not started again yet",
-        ("TensorFlow takes long to start, or the host is busy", "`dtctl status` shows when they run"),
-    ),
-    _trouble(
-        "permission_denied",
-        "the host's user may not write where it has to",
-        (
-            "the directory belongs to somebody else, or the file system is read-only",
-            "the message names it: change its owner, or choose another directory in `dirs`",
-        ),
-    ),
-    _trouble(
-        "port_taken",
-        "a port of a task, or the coordinator's, is in use",
-        (
-            "an old run, or another program; the message names it",
-            "`dtctl gc` if it is dtctl's own; otherwise `jobs.NAME.port` or `coordinator.port`",
-        ),
-    ),
-    _trouble(
-        "python_too_old",
-        "the host's `python3` is older than 3.8",
-        ("an old system", "install a newer one and have it first in PATH"),
-    ),
-    _trouble(
-        "rolled_back",
-        "the start was taken back",
-        ("another host could not start its part", "the error of that host is the one to look at"),
-    ),
-    _trouble(
-        "run_ended",
-        "the run is over",
-        (
-            "it has succeeded, failed or was stopped",
-            "`dtctl up` starts the next one, which continues from the newest checkpoint",
-        ),
-    ),
-    _trouble(
-        "setup_failed",
-        "`trainer.setup` ended with an error",
-        ("its output follows the message", "try it by hand: `dtctl exec @HOST -- sh -c '...'`"),
-    ),
-    _trouble(
-        "would_be_killed",
-        "the host ends all processes of a user who logs out",
-        ("systemd's `KillUserProcesses`", "`loginctl enable-linger` on the host, once"),
-    ),
-)
-"""`error.code` of a host's answer."""
-
-
-def troubles() -> dict[str, Trouble]:
-    return {trouble.name: trouble for trouble in (*EXITS, *ANSWERS)}
