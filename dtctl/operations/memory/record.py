@@ -40,6 +40,8 @@ class RunRecord:
     others: Mapping[str, Host] = field(default_factory=dict)
     """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
     grace_s: float = 30.0
+    target_step: int | None = None
+    """As a host of the run tells it."""
 
     @property
     def is_local(self) -> bool:
@@ -99,6 +101,7 @@ class RunRecord:
             success=inventory["success"],
             created=inventory["created"],
             replaced=inventory["replaced"],
+            target_step=inventory["target_step"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:
