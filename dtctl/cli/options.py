@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dtctl.cli.completion import complete_runs, complete_tasks
-from dtctl.errors import DtctlError, ExitCode, UsageError
+from dtctl.cli.interrupts import left
+from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
@@ -71,12 +73,23 @@ class Scope:
 
     @functools.cached_property
     def transport(self) -> Transports:
+        from dtctl.render.terminal.moving import still
         from dtctl.render.terminal.safe import one_line
         from dtctl.transport.connect import Transports
         from dtctl.transport.ssh.passphrase import terminal_passphrase
 
-        passphrase = terminal_passphrase(one_line)
+        passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
+
+    def left(self, what: str | Callable[[], str], *next_steps: str) -> AbstractContextManager[None]:
+        """As `interrupts.left`, once a host was reached; before that nothing can have changed."""
+
+        def said() -> str:
+            if not self.transport.reached:
+                return "no host had been reached, so nothing was changed"
+            return what if isinstance(what, str) else what()
+
+        return left(said, *next_steps)
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none."""
@@ -98,23 +111,39 @@ class Scope:
         from dtctl.operations.memory.record import record_of
         from dtctl.plan.roster import plan_roster
 
-        record = self.memory.load(self.run) if self.run else None
+        record = self.memory.load(self.run) if self.run is not None else None
         if record is not None:
             return self._with_own_access(self._with_hosts_of_file(record))
-        file = self.file() if self.run else self._file_here()
-        if self.run is None:
-            record = self.memory.newest_of(file) if file else self.memory.current()
+        if self.run is not None:
+            return self._run_of_others(self.run)
+        file = self._file_here()
+        record = self.memory.newest_of(file) if file else self.memory.current()
         if record is None and file and not for_its_hosts:
             record = self.memory.place_of(file)
         if record is None and file:
             record = record_of(plan_roster(self.cluster(file)))
         if record is None:
-            raise UsageError(
-                "there is no cluster.yaml here and no run is remembered",
-                hint="dtctl init    to make one, or name one with -c FILE",
-            )
+            self.file()  # raises, and says what there is
+            raise AssertionError("no file here, and one is found")
         # Without --run hosts are asked for their current run: somebody else may have started another since.
-        return self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=self.run)))
+        return self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=None)))
+
+    def _run_of_others(self, run: str) -> RunRecord:
+        """One that this machine has not started: the cluster file says which hosts may know it."""
+        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.runs import check_known, unknown
+        from dtctl.plan.roster import plan_roster
+
+        remembered = [str(record.run) for record in self.memory.runs()]
+        try:
+            file = self.file()
+        except UsageError as error:
+            why = "this machine remembers no such run, and there is no cluster file whose hosts could be asked"
+            raise unknown(run, why, remembered) from error
+        record = self.memory.newest_of(file) or self.memory.place_of(file) or record_of(plan_roster(self.cluster(file)))
+        record = self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=run)))
+        check_known(record, self.transport, remembered)
+        return record
 
     def _file_here(self) -> Path | None:
         """None: nothing was named and nothing lies here, so that the remembered run is meant."""
@@ -230,10 +259,8 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
             from dtctl.render.trace import show_trace
 
             show_trace()
-        try:
+        with left("nothing was changed"):
             command(scope, **values)
-        except KeyboardInterrupt:
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared

@@ -6,16 +6,17 @@ import dataclasses
 import os
 import sys
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dtctl.cli.options import Overrides, Scope, on_cluster
-from dtctl.errors import ExitCode, UsageError
+from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
+
+LOOK = "dtctl status    shows what is left"
 
 
 @on_cluster
@@ -36,7 +37,7 @@ def replace(
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.status import status
     from dtctl.operations.up import up
-    from dtctl.render import errors, left_out, result
+    from dtctl.render import left_out, result
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(None, overrides)
@@ -51,30 +52,33 @@ def replace(
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
-    try:
-        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+    ending: list[str] = []
 
-            def consent(runs: Collection[str]) -> None:
-                if not yes:
-                    _ask(exchange, runs, progress.paused())
+    def consent(runs: Collection[str]) -> None:
+        if not yes:
+            _ask(exchange, runs)
+        ending.extend(runs)
 
-            outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
-    except KeyboardInterrupt:
-        errors.note(
-            "interrupted", "dtctl status    shows whether the old run is still live", "dtctl up        starts it again"
-        )
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    left_out.show_unremembered(outcome)
-    result.show_started(outcome, launch.plan)
-    result.show_replacement(exchange)
+    with scope.left(lambda: _left(ending), LOOK), UpProgress(launch.record.hosts, quiet=quiet) as progress:
+        outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
+    with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
+        left_out.show_unremembered(outcome)
+        result.show_started(outcome, launch.plan)
+        result.show_replacement(exchange)
 
 
-def _ask(exchange: Replacement, runs: Collection[str], quietly: AbstractContextManager[None]) -> None:
+def _left(ending: list[str]) -> str:
+    """`ending`: the runs that were to end for the new one, once that had begun."""
+    if not ending:
+        return "nothing was moved; the run goes on as it was"
+    return f"{', '.join(ending)} was being ended, and what had been started in its place was taken back"
+
+
+def _ask(exchange: Replacement, runs: Collection[str]) -> None:
     from dtctl.render.terminal import console
 
     if not sys.stdin.isatty():
         raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
     moved = ", ".join(map(str, exchange.tasks))
     what = f"stop {', '.join(runs)} and start again" if runs else "start again"
-    with quietly:
-        console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")
+    console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.interrupts import left
 from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
 from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
@@ -41,9 +42,10 @@ def up(
     launch = prepare_launch(cluster, scope.transport.hostname, os.environ, local=local, replace=replace)
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
+    ending: list[str] = []
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-            outcome = start(launch, scope.transport, progress, scope.memory.save, forget=scope.memory.take_back)
+            outcome = start(launch, scope.transport, progress, scope.memory.save, ending.extend, scope.memory.take_back)
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 
@@ -51,19 +53,22 @@ def up(
             errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
         raise
     except KeyboardInterrupt:
-        kept = scope.memory.current_id() == launch.record.run
-        if kept:
-            errors.note(
-                f"interrupted, but {launch.record.run} had started completely and continues", "dtctl stop    ends it"
-            )
+        if scope.memory.current_id() == launch.record.run:
+            errors.interrupted(f"{launch.record.run} had started completely and continues", "dtctl stop    ends it")
+        elif ending:
+            was = f"{', '.join(ending)} was being ended, and what had been started in its place was taken back"
+            errors.interrupted(was, "dtctl status    shows what is left")
         else:
-            errors.note("interrupted: what had been started was taken back")
+            begun = "what had been started was taken back" if progress.starting else "nothing was started"
+            kept = "; the hosts keep the code that has arrived" if scope.transport.reached else ""
+            errors.interrupted(begun + kept)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    left_out.show_unremembered(outcome)
-    if output == "json":
-        document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
-    else:
-        result.show_started(outcome, launch.plan)
+    with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
+        left_out.show_unremembered(outcome)
+        if output == "json":
+            document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
+        else:
+            result.show_started(outcome, launch.plan)
     broken = any(task.state.value == "failed" for task in outcome.started.values())
     if follow:
         import dataclasses

@@ -129,7 +129,7 @@ SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
-RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
+RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
 REMAINS = GcResult(
     {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
 )
@@ -196,6 +196,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "redrawn": draw,
     "narrator": narrate,
