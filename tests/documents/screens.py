@@ -15,6 +15,8 @@ _MASKS = (
     (r"\b\d{1,3}(\.\d{1,3}){3}\b", "ADDRESS"),
     (r"(?:~|/)[\w./@-]*/(?=dtctl/|\.ssh/|digits\b)", "HOME/"),
     (r"\b(model\.ckpt-)\d+", r"\1N"),
+    (r"\bloss \S+", "loss X"),
+    (r"\b[\d.]+ steps/s", "X steps/s"),
     (r"\b\d+(\.\d+)?\s?(bytes|kB|MB|GB)\b", "SIZE"),
     (r"\b(?:\d+(?:\.\d+)?(?:ms|[dhms]))+\b", "SPAN"),
     (r"\b\d+\.\d+\b", "X"),

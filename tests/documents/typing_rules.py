@@ -13,7 +13,10 @@ CTRL_C = {"dtctl logs -f": r"\| step \d+", "dtctl logs worker:1 -f": r"\| step \
 
 _TRAINS = r"{} .*running +\S+ +\d+ +\d+ +\d+[\s\S]*"
 PATIENCE = {
-    "dtctl status": _TRAINS.format("worker:0") + _TRAINS.format("worker:1") + r"checkpoint: step \d{3}",
+    "dtctl status": "done in .* loss .* checkpoint [\\s\\S]*"
+    + _TRAINS.format("worker:0")
+    + _TRAINS.format("worker:1")
+    + r"checkpoint: step \d{3}",
     "dtctl checkpoints": "complete, newest",
 }
 """Commands that a person types again until they have seen this, so that there is something to see."""
