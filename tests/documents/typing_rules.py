@@ -11,14 +11,9 @@ ANSWERS = {"dtctl trust": "y\n", "dtctl down": "y\n"}
 CTRL_C = {"dtctl logs -f": r"\| step \d+", "dtctl logs worker:1 -f": r"\| step \d+"}
 """Commands that go on until a person has seen this."""
 
-_TRAINS = r"{} .*running +\S+ +\d+ +\d+ +\d+[\s\S]*"
-PATIENCE = {
-    "dtctl status": "done in .* loss .* checkpoint [\\s\\S]*"
-    + _TRAINS.format("worker:0")
-    + _TRAINS.format("worker:1")
-    + r"checkpoint: step \d{3}",
-    "dtctl checkpoints": "complete, newest",
-}
+_ROW = r"{} .*running +\S+ +\d+ +\d+ +\d+[\s\S]*"
+_TRAINS = r"done in .* loss .* checkpoint [\s\S]*" + _ROW.format("worker:0") + _ROW.format("worker:1")
+PATIENCE = {"dtctl status": _TRAINS + r"checkpoint: step \d{3}", "dtctl checkpoints": "complete, newest"}
 """Commands that a person types again until they have seen this, so that there is something to see."""
 
 STEPS = {"README.md": "6000"}
