@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/commands.md, docs/cluster-yaml.md, and the tables of docs/agent.md.
+"""Writes what is made from the code: pages of docs, the tables of docs/agent.md, and what `share` holds.
 
 It fills the lines of every page, too.
 
@@ -12,8 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import examples_page
+import manual_pages
+import pictures
 import prose
 import record_tables
+import shipped
 import typer.main
 
 from dtctl.cli.app import app
@@ -74,18 +78,26 @@ def pages() -> dict[Path, str]:
     texts = {path: path.read_text("utf-8") for path in PAGES if path.is_file()}
     texts[DOCS / "commands.md"] = commands_markdown()
     texts[DOCS / "cluster-yaml.md"] = reference_markdown()
+    texts[DOCS / "exit-codes.md"] = manual_pages.exit_codes()
+    texts[DOCS / "troubleshooting.md"] = manual_pages.troubleshooting()
+    texts[DOCS / "glossary.md"] = manual_pages.glossary()
+    texts[DOCS / "examples.md"] = examples_page.examples()
     texts[agent] = record_tables.filled(texts[agent])
-    return {path: prose.filled(text) for path, text in texts.items()}
+    return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 
 
 def main() -> None:
-    stale = [path for path, text in pages().items() if not path.is_file() or path.read_text("utf-8") != text]
+    wanted = pages()
+    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text]
     if sys.argv[1:] == ["--check"]:
         for path in stale:
             print(f"{path.relative_to(DOCS.parent)} is not in step with the code: make docs")
-        sys.exit(1 if stale else 0)
+        for path in pictures.out_of_step():
+            print(f"{path.relative_to(DOCS.parent)} is not what its page describes: docs/pictures.py")
+        sys.exit(1 if stale or pictures.out_of_step() else 0)
     for path in stale:
-        path.write_text(pages()[path], "utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], "utf-8")
         print(f"wrote {path.relative_to(DOCS.parent)}")
 
 

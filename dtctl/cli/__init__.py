@@ -34,7 +34,7 @@ def _main() -> None:
     show_whatever_comes()
     try:
         with whole_words(os.environ):
-            app()
+            app(prog_name="dtctl")
     except DtctlError as error:
         from dtctl.render.errors import show_error
 

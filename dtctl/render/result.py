@@ -14,10 +14,12 @@ from dtctl.operations.events import Story
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
+from dtctl.operations.starting.imports import PACKAGES
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
+from dtctl.render.advice import advice
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
 from dtctl.render.logs import LogPrinter
@@ -162,6 +164,9 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
+        failed = status.tasks[verdict.cause]
+        if told_next := advice(failed.tail, failed.host, PACKAGES):
+            note(*told_next)
     style = OUTCOME_STYLE.get(verdict.outcome, "")
     err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))
 

@@ -106,7 +106,8 @@ class TrainerEntry(LaunchKeys):
     )
     python: v.Text | None = Field(
         default=None,
-        description="interpreter for a leading `python` in `command`; `python3` if neither it nor `venv` is set",
+        description="interpreter for a leading `python` in `command`; if neither it nor `venv` is set, `python3` on "
+        "the hosts, and with `--local` that of the active virtual environment, or else the one that runs dtctl",
         examples=["/opt/venv/bin/python"],
     )
     venv: v.HostPath | None = Field(default=None, description="a virtual environment on the hosts", examples=["~/venv"])

@@ -11,7 +11,7 @@ from yaml.reader import ReaderError
 
 from dtctl.errors import ConfigError, Place, Problem
 
-START = "dtctl init    writes a cluster.yaml to start from; docs/cluster-yaml.md explains every key"
+START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    tells about every key"
 
 NEAR = 200
 """Characters of a line to each side of a mistake; to look through longer ones takes time with their square."""

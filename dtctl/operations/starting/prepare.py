@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from dtctl.model import Cluster
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.interpreter import local_python
+from dtctl.operations.starting.needs import check_needs
 from dtctl.operations.starting.secrets import find_secrets
 from dtctl.operations.up import Start
 from dtctl.plan.local import on_this_machine
@@ -35,7 +37,7 @@ def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
         for host in cluster.hosts.values()
         if isinstance(host.reach, SshSettings) and not host.address
     }
-    return plan_run(cluster, names, local_python=sys.executable)
+    return plan_run(cluster, names, local_python=local_python(os.environ))
 
 
 def make_local(cluster: Cluster) -> Cluster:
@@ -64,6 +66,7 @@ def prepare_launch(
     created = time.time()
     run = run_id(cluster.name, created)
     record = record_of(plan, run, created)
+    check_needs(plan)
     return Start(
         plan=plan,
         record=record,

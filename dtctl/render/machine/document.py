@@ -186,7 +186,13 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
 
 def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
     return [
-        {"host": host, "error": error.summary, "detail": error.detail, "hint": error.hint}
+        {
+            "host": host,
+            "code": getattr(error, "code", None),
+            "error": error.summary,
+            "detail": error.detail,
+            "hint": error.hint,
+        }
         for host, error in found.items()
     ]
 
