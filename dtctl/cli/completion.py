@@ -21,6 +21,11 @@ def complete_tasks(incomplete: str) -> list[str]:
     return _offered((*tasks, *jobs, *(f"@{host}" for host in record.hosts)), incomplete)
 
 
+def complete_clusters(incomplete: str) -> list[str]:
+    memory = _memory()
+    return _offered(dict.fromkeys(record.cluster for record in (memory.runs() if memory else ())), incomplete)
+
+
 def complete_runs(incomplete: str) -> list[str]:
     memory = _memory()
     return _offered((record.run for record in (memory.runs() if memory else ()) if record.run), incomplete)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +22,8 @@ EXPECTED = "expected a mapping with the keys name, hosts, jobs and trainer"
 
 def load(file: Path, overrides: Sequence[str]) -> Cluster:
     name = _shown(file)
-    document = parse(_read(file, name), name)
+    content = _read(file, name)
+    document = parse(_text(content, name), name)
     if document.data is None:
         raise ConfigError([Problem(Place(name), f"the file is empty, {EXPECTED}", START)])
     if not isinstance(document.data, dict):
@@ -28,10 +31,11 @@ def load(file: Path, overrides: Sequence[str]) -> Cluster:
         raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
     apply_overrides(document, overrides)
     findings = Findings(document)
-    return build(read_sections(document, findings), file.absolute(), findings)
+    cluster = build(read_sections(document, findings), file.absolute(), findings)
+    return dataclasses.replace(cluster, file_sha256=hashlib.sha256(content).hexdigest())
 
 
-def _read(file: Path, name: str) -> str:
+def _read(file: Path, name: str) -> bytes:
     try:
         with file.open("rb") as stream:
             content = stream.read(LIMIT_BYTES + 1)
@@ -41,6 +45,10 @@ def _read(file: Path, name: str) -> str:
         raise ConfigError(
             [Problem(Place(name), f"this is not a cluster file: it has more than {LIMIT_BYTES} bytes", START)]
         )
+    return content
+
+
+def _text(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

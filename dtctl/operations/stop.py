@@ -14,6 +14,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
+from dtctl.operations.ending import Before, ending, looking, once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -88,17 +89,25 @@ class StopOrder:
         return PATIENCE_S + 2 * (record.grace_s if self.grace_s is None else self.grace_s)
 
 
-def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order: StopOrder) -> StopResult:
+def stop(
+    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order: StopOrder, before: Before | None = None
+) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
     The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
     """
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
+    before = before and once(before)
+    look = looking(None if everything else tasks, before)
     try:
-        record, answer, own = ask_wherever_it_is(record, transport, lambda asked, _: _request(asked, wanted, order))
+        record, answer, own = ask_wherever_it_is(
+            record, transport, lambda asked, _: _request(asked, wanted, order), look
+        )
     except CoordinatorAway as away:
         known = away.known or record
+        if before is not None:
+            before(ending(known, known.roster if everything else tasks))
         direct = _stop_directly(known, transport, wanted, order, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
     known = record.as_known(answer["inventory"])
@@ -112,9 +121,9 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
-def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResult:
+def down(record: RunRecord, transport: Transport, order: StopOrder, before: Before | None = None) -> DownResult:
     """Stops everything, then clears the hosts on which nothing survived."""
-    stopped = stop(record, transport, tuple(record.roster), order)
+    stopped = stop(record, transport, tuple(record.roster), order, before)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})

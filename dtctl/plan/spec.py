@@ -22,7 +22,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
     said = dataclasses.asdict(cluster)
-    del said["file"], said["trainer"]["code"], said["trainer"]["env_file"]
+    del said["file"], said["file_sha256"], said["as_written"], said["trainer"]["code"], said["trainer"]["env_file"]
     text = json.dumps([VERSION, said, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.announcing import announced, facts
 from dtctl.cli.commands.stop import Grace
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import Scope, on_run
@@ -21,6 +22,7 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
+    from dtctl.operations.ending import Ending
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import down as take_down
@@ -30,12 +32,19 @@ def down(
     from dtctl.render.words import fold
 
     record = scope.record()
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
-        console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
+    announce = announced(scope, record, "stopping", say=yes)
+
+    def before(found: Ending) -> None:
+        announce(found)
+        if not yes:
+            stop = f"Stop {facts(found)}," if found.run and found.tasks else f"Clear away {record.cluster}"
+            console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
+
     by = controller_name()
-    outcome = take_down(record, scope.transport, StopOrder(by, seconds(grace) if grace else None, "taken_down"))
+    order = StopOrder(by, seconds(grace) if grace else None, "taken_down")
+    outcome = take_down(record, scope.transport, order, before)
     result.show_stop(outcome.stop)
     for host, files in outcome.kept.items():
         errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.announcing import announced
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import Scope, on_run
@@ -27,7 +28,8 @@ def restart(
 
     record = scope.record()
     try:
-        outcome = start_again(record, scope.transport, chosen(record, tasks), by=controller_name())
+        wanted, before = chosen(record, tasks), announced(scope, record, "restarting")
+        outcome = start_again(record, scope.transport, wanted, by=controller_name(), before=before)
     except KeyboardInterrupt:
         errors.note("interrupted: the hosts start again what they were asked to", "dtctl status    shows how far it is")
         raise

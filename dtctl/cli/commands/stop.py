@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.announcing import announced
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen
@@ -30,8 +31,9 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     record = scope.record()
     by = controller_name()
     order = StopOrder(by, seconds(grace) if grace else None)
+    before = announced(scope, record, "stopping", say=output == "text")
     try:
-        outcome = end(record, scope.transport, chosen(record, tasks), order)
+        outcome = end(record, scope.transport, chosen(record, tasks), order, before)
     except KeyboardInterrupt:
         errors.note(
             "interrupted: requests that have reached the hosts are still carried out there",

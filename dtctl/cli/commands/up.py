@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
 
+from dtctl.cli.announcing import announce_replaced
 from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
 from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
@@ -30,10 +32,12 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, local=local, output=output)
+    from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out, result
+    from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
@@ -43,21 +47,20 @@ def up(
     left_out.show_exposure(exposure(cluster))
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-            outcome = start(launch, scope.transport, progress, scope.memory.save, forget=scope.memory.take_back)
+
+            def consent(runs: Collection[str]) -> None:
+                with progress.paused():
+                    announce_replaced(scope, launch.record, runs, say=output == "text")
+
+            outcome = start(launch, scope.transport, progress, scope.memory, consent)
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 
         for old, new in taken_places(error, launch.record, scope.transport).items():
             errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
         raise
-    except KeyboardInterrupt:
-        kept = scope.memory.current_id() == launch.record.run
-        if kept:
-            errors.note(
-                f"interrupted, but {launch.record.run} had started completely and continues", "dtctl stop    ends it"
-            )
-        else:
-            errors.note("interrupted: what had been started was taken back")
+    except Interrupted as interrupted:
+        show_interrupted(interrupted.left, cluster.file)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     left_out.show_unremembered(outcome)
     if output == "json":

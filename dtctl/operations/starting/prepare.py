@@ -15,7 +15,7 @@ from dtctl.model import Cluster
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.secrets import find_secrets
-from dtctl.operations.up import Start
+from dtctl.operations.starting.start import Start
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
