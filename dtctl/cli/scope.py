@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.memory.store import Memory
+    from dtctl.operations.status import RunStatus
     from dtctl.transport.connect import Transports
 
 
@@ -104,6 +105,12 @@ class Scope:
             return
         if other.file.exists():
             raise which.of_other_directory(other.run or "", other.file, record.file)
+
+    def remember_end(self, found: RunStatus) -> None:
+        """How the run has ended, for whoever is told about it without asking its hosts."""
+        outcome = found.verdict.outcome
+        if outcome.decided and found.record.outcome != outcome.value:
+            self.memory.change(found.record, outcome=outcome.value)
 
     def _of_run(self, run: str) -> RunRecord | None:
         """None for a run that was not started here."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,12 +16,18 @@ if TYPE_CHECKING:
 NAME = "dtctl/port/%d"
 
 
-def hold(ports: Iterable[int]) -> List[socket.socket]:
-    """To be kept as long as the ports are wanted. Nothing depends on it but the choice of ports by others."""
+def hold(ports: Iterable[int]) -> List[int]:
+    """Descriptors that stay open as long as the process does. Nothing depends on them but the choice of ports."""
     held = []
     for port in ports:
-        with suppress(OSError):
-            claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            held.append(claim)
-            claim.bind(("\0" + NAME + "/%d") % (port, os.getpid()))
-    return held
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        held.append(claim.detach() if _binds(claim, port) else claim.close())
+    return [descriptor for descriptor in held if descriptor is not None]
+
+
+def _binds(claim: socket.socket, port: int) -> bool:
+    try:
+        claim.bind(("\0" + NAME + "/%d") % (port, os.getpid()))
+    except OSError:
+        return False
+    return True

@@ -40,6 +40,8 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
             "dtctl status    shows what is left",
         )
         raise
+    if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
+        scope.memory.change(outcome.known, outcome="Stopped")
     if output == "json":
         document.print_json("Stop", document.stop(outcome))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from pathlib import Path
 
@@ -18,17 +19,23 @@ class LocalPorts:
 
     def __init__(self, table: Path = Path("/proc/net/unix")) -> None:
         self._table = table
-        self._chosen: dict[int, socket.socket] = {}
+        self._chosen: dict[int, int] = {}
+        """Port -> the descriptor that keeps it."""
 
     def is_free(self, port: int) -> bool:
         if port in self._chosen:
             return True
         choice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         if self._chooses(choice, port) and _binds(port) and not self._is_claimed(port):
-            self._chosen[port] = choice
+            self._chosen[port] = choice.detach()
             return True
         choice.close()
         return False
+
+    def give_back(self) -> None:
+        for descriptor in self._chosen.values():
+            os.close(descriptor)
+        self._chosen.clear()
 
     def _chooses(self, choice: socket.socket, port: int) -> bool:
         """False for a port that another dtctl of this machine has just chosen."""
