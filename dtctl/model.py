@@ -137,6 +137,8 @@ class Recovery:
     backoff_max_s: float = 60.0
     reset_after_s: float = 600.0
     """An attempt that lived this long sets the back-off and the count of restarts back to nothing."""
+    repeat: int = 3
+    """Ends of the same cause in a row, without a new step, after which a task has failed; 0: never."""
     allow_scratch: bool = False
     """Start over when parameters are lost of which there is no complete checkpoint."""
     retry: tuple[int, ...] = (42, 137, 139, 143)

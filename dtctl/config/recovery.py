@@ -20,6 +20,7 @@ def read_recovery(said: RecoveryEntry) -> Recovery:
         backoff_min_s=shortest,
         backoff_max_s=longest,
         reset_after_s=said.reset_after,
+        repeat=said.repeat,
         allow_scratch=said.allow_scratch,
         retry=tuple(sorted(set(said.retry) - (set() if _is_set(said, "retry") else set(said.permanent)))),
         permanent=tuple(sorted(set(said.permanent) - (set() if _is_set(said, "permanent") else set(said.retry)))),

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import time
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ci import cpu
 
 PASSED, FAILED, SKIPPED, UNFINISHED = "passed", "failed", "skipped", "unfinished"
 
@@ -30,7 +31,7 @@ class Test:
     """Why it was skipped."""
     seconds: float = 0.0
     cpu_s: float = 0.0
-    """Of the test and of the children that it has waited for; a daemon that it leaves running is not among them."""
+    """Of all processes that the test has started (tests/ci/cpu.py)."""
 
 
 @dataclass
@@ -110,6 +111,10 @@ class Measurer:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._cpu_s, self._leave = cpu.meter()
+
+    def pytest_unconfigure(self) -> None:
+        self._leave()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         output = getattr(self._config, "workeroutput", None)
@@ -118,20 +123,15 @@ class Measurer:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        item.stash[_CPU_BEFORE] = _cpu_s()
+        item.stash[_CPU_BEFORE] = self._cpu_s()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         report: Any = yield
         if report.when == "teardown":
-            report.cpu_s = _cpu_s() - item.stash[_CPU_BEFORE]
+            report.cpu_s = self._cpu_s() - item.stash[_CPU_BEFORE]
         return report
-
-
-def _cpu_s() -> float:
-    own, children = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def _skipped_module(report: pytest.CollectReport) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -60,8 +60,15 @@ def tables(ledger: Ledger, installs: list[Install], busy_s: float | None) -> Ite
         yield f"  {'the machine, all cores':<24} {'':>5} {'':>6} {'':>8} {busy_s:>7.0f}s"
     yield ""
     yield f"  the {LONGEST} longest"
-    longest = sorted(ledger.tests.items(), key=lambda entry: -entry[1].seconds)[:LONGEST]
-    yield from (f"  {test.seconds:>7.1f}s  {test.cpu_s:>6.1f}s CPU  {name}" for name, test in longest)
+    yield from _tests(ledger, lambda test: test.seconds)
+    yield ""
+    yield f"  the {LONGEST} that compute most"
+    yield from _tests(ledger, lambda test: test.cpu_s)
+
+
+def _tests(ledger: Ledger, by: Callable[[Test], float]) -> Iterator[str]:
+    first = sorted(ledger.tests.items(), key=lambda entry: -by(entry[1]))[:LONGEST]
+    return (f"  {test.seconds:>7.1f}s  {test.cpu_s:>6.1f}s CPU  {name}" for name, test in first)
 
 
 def _installs(installs: list[Install]) -> Iterator[str]:

@@ -141,7 +141,7 @@ class Bench:
         *,
         sockets: Path | None = None,
         address: Callable[[str, int], str] | None = None,
-        factor: float = 1 / 40,
+        factor: float = 1 / 15,
         width: int = 12,
     ) -> None:
         self._directory = directory

@@ -34,8 +34,8 @@ class Case:
     settings: tuple[str, ...] = (OFTEN,)
     """What a test sets to be quick."""
     variant: str = ""
-    cheap: bool = False
-    """`make test` has time for its losses and stops too: few starts, or of a framework that starts quickly."""
+    by_day: bool = False
+    """`make test` trains it too: one of each runtime, as a start of a framework takes ten seconds of a core."""
     environment: str = ""
     """Where the test's own does not do: a name of tests.environments."""
     restore: Restore = restoring.tensorflow
@@ -67,10 +67,10 @@ CASES = [
     Case("ps-sync", "worker:1", "worker:1", 600),
     Case("supervisor", "worker:1", "worker:1", 1500, settings=(OFTEN, ONE_PS)),
     Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0", settings=(OFTEN, ONE_PS)),
-    Case("towers", "worker:0", "worker:0", 600, cheap=True),
+    Case("towers", "worker:0", "worker:0", 600),
     Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
-    Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0"),
-    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,)),
+    Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0", settings=(OFTEN, ONE_PS), by_day=True),
+    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,), by_day=True),
     Case(
         "multi-worker-mirrored",
         "worker:1",
@@ -88,9 +88,10 @@ CASES = [
         1200,
         environment="mxnet-1.9",
         restore=restoring.mxnet,
+        by_day=True,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch, cheap=True),
+    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch, by_day=True),
 ]
 
 TRAINED_ELSEWHERE = frozenset({"hello", "ps-async"})
-"""tests/local/test_hello.py and tests/training train them for `make test`."""
+"""tests/local/test_hello.py and tests/training train them by day."""

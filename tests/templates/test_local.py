@@ -25,15 +25,14 @@ def test_who_makes_an_environment_makes_it_alike() -> None:
     assert len({file.read_text() for file in templates_directory().glob("*/setup.sh")}) == 1
 
 
-ONCE = [case for case in CASES if not (case.variant or case.cheap or case.template in TRAINED_ELSEWHERE)]
+def for_the_night(case: Case) -> tuple[pytest.MarkDecorator, ...]:
+    return () if case.by_day else (pytest.mark.nightly,)
 
 
-def test_every_template_is_trained_before_the_night() -> None:
-    once = {case.template for case in ONCE} | {case.template for case in CASES if case.cheap}
-    assert once | TRAINED_ELSEWHERE == set(template_names())
+ONCE = [case for case in CASES if not case.variant and case.template not in TRAINED_ELSEWHERE]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in ONCE])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=for_the_night(case)) for case in ONCE])
 def test_it_learns(case: Case, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
         project = Project(user, case)
@@ -42,11 +41,8 @@ def test_it_learns(case: Case, tmp_path: Path) -> None:
         project.check_what_it_learnt(user.home, case.steps)
 
 
-def for_the_night(case: Case) -> tuple[pytest.MarkDecorator, ...]:
-    return () if case.cheap else (pytest.mark.nightly,)
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=for_the_night(case)) for case in CASES])
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
 def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
         project = Project(user, case)

@@ -1,4 +1,7 @@
-"""What `make demo` does: two ps and two workers learn real digits on this machine, without an sshd."""
+"""What `make demo` does: two ps and two workers learn real digits on this machine, without an sshd.
+
+By night, because test_on_fleet.py trains the same program by day, and tests/local/test_hello.py follows a local run.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 
 from tests.desk import desk
 
-pytestmark = [pytest.mark.training, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 def test_the_first_trainer_learns_to_read_digits(tmp_path: Path) -> None:

@@ -37,3 +37,12 @@ def home_is_the_accounts() -> bool:
 
 class Lacking(Exception):
     """This machine lacks something that is needed; the text says what."""
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory since its start; 0 before Linux 4.13 (vmstat)."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    except (OSError, ValueError):
+        return 0

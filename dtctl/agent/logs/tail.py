@@ -1,4 +1,4 @@
-"""The last lines of a log, as they are kept with an exit."""
+"""The end of a log: what is searched for a cause, and the last lines, as they are kept with an exit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ if TYPE_CHECKING:
     from ..host.secrets import Masks
 
 KEPT_BYTES = 2048
-_SLACK = 8192
-"""Read in addition, so that no secret is cut in two at the beginning and shown by half."""
+_READ_BYTES = 1 << 16
+"""A cause may stand before much that a program writes while it goes down."""
 
 
-def last_lines(path: str, masks: Masks) -> str:
-    """At most 2 KiB of whole lines without secrets; of a progress bar its last state."""
-    text = paths.tail(path, KEPT_BYTES + _SLACK).encode("utf-8", "surrogateescape")
+def end_of(path: str, masks: Masks) -> str:
+    """At most 64 KiB of whole lines without secrets; of a progress bar its last state."""
+    text = paths.tail(path, _READ_BYTES).encode("utf-8", "surrogateescape")
     lines = [line.rsplit(b"\r", 1)[-1] for line in masks.hide(text).replace(b"\r\n", b"\n").rstrip().split(b"\n")]
-    data = b"\n".join(lines)
+    return b"\n".join(lines).decode("utf-8", "replace")
+
+
+def last_lines(end: str) -> str:
+    """Of what `end_of` gives at most 2 KiB of whole lines."""
+    data = end.encode("utf-8", "replace")
     kept = data[-KEPT_BYTES:]
     if len(kept) < len(data):
         kept = kept[kept.find(b"\n") + 1 :]

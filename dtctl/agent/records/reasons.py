@@ -74,8 +74,10 @@ SENTENCES = {
     "still_silent": "still no sign of progress after its restart",
     # what is to be said beside
     "port_held": "; port %(port)d is held by %(text)s",
-    "code_broken": " (%(text)s)",
+    "cause": " (%(text)s)",
+    "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
+    "same_way": "; it has failed the same way %(count)d times in a row and come no further (recovery.repeat)",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
@@ -158,7 +160,7 @@ SENTENCES = {
 }
 """Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
 
-_MADE_FROM = {"span": "seconds", "s": "count", "it": "count", "rest": None, "because": None}
+_MADE_FROM = {"span": "seconds", "s": "count", "es": "count", "it": "count", "rest": None, "because": None}
 """Words of sentences that are no fields."""
 
 
@@ -244,7 +246,8 @@ def _words(one: Fact, rest: str) -> "Dict[str, Any]":
     if "seconds" in one:
         words["span"] = duration(one["seconds"])
     if "count" in one:
-        words.update(s="" if one["count"] == 1 else "s", it="it" if one["count"] == 1 else "them")
+        one_only = one["count"] == 1
+        words.update(s="" if one_only else "s", es="" if one_only else "es", it="it" if one_only else "them")
     if "signal" in one:
         words["signal"] = signal_name(one["signal"])
     if "by" in one:

@@ -89,6 +89,10 @@ class Past(Record):
     """dtctl had asked for the exit."""
     code: Usual[Optional[Within[int, 0, 255]], None]
     signal: Usual[Optional[SignalNumber], None]
+    cause: Usual[Reason, ""]
+    """What its log tells of its end."""
+    step: Usual[Optional[Count], None]
+    """The last that it told."""
 
 
 class Left(Record):

@@ -98,6 +98,8 @@ class RecoverySpec(Record):
     backoff_max_s: Seconds
     reset_after_s: Seconds
     max_run_restarts: Usual[Count, 100]
+    repeat: Usual[Count, 0]
+    """After so many ends of the same cause, without a new step, a task has failed; 0: never."""
     allow_scratch: Usual[bool, False]
     retry: Usual[AtMost[List[ExitCode], 256], []]
     permanent: Usual[AtMost[List[ExitCode], 256], []]

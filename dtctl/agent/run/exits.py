@@ -5,7 +5,7 @@ As the restart policy `ExitCode` of Kubeflow's TFJob tells the two apart. A sign
 
 from __future__ import annotations
 
-import re
+from .cause import Cause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,46 +22,38 @@ CANNOT_EXECUTE = 126
 CANNOT_RUN = 127
 """A shell's exit code for a command that could not be run at all."""
 
-_AFTERWORDS = 5
-"""A traceback that more lines follow was only reported, and is not what the program has died of."""
-
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration)(?::.*)?\Z")
-_OF_THE_CODE = re.compile(r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
+_WORDLESS = (1, 2, 9, 15)
+"""SIGHUP, SIGINT, SIGKILL, SIGTERM: somebody else ended the program, whatever its log says."""
 
 
 class Verdict:
-    """`retry`: the exit may be tried again; `because`: what in its log speaks against it, if anything.
+    """`retry`: the exit may be tried again; `cause`: what its log says of it, if anything.
 
-    `beside`: what was found on the host that may be the cause.
+    `beside`: what was found on the host that may be the cause. `always`: it may be, however often it ends alike.
     """
 
-    __slots__ = ("because", "beside", "retry")
+    __slots__ = ("always", "beside", "cause", "retry")
 
-    def __init__(self, retry: bool, because: str = "", beside: Optional[List[Fact]] = None) -> None:
+    def __init__(
+        self, retry: bool, cause: Optional[Cause] = None, beside: Optional[List[Fact]] = None, *, always: bool = False
+    ) -> None:
         self.retry = retry
-        self.because = because
+        self.cause = cause or Cause()
+        self.always = always or self.cause.is_of_peers
         self.beside = beside or []
 
 
-def verdict(ending: Ending, tail: str, recovery: RecoverySpec) -> Verdict:
-    """Judges an ending by its code and the end of its log; `retry` and `permanent` of `recovery` come first."""
+def verdict(ending: Ending, told: Cause, recovery: RecoverySpec) -> Verdict:
+    """Judges an ending by its code and what its log tells; `retry` and `permanent` of `recovery` come first."""
     number = _number(ending)
+    cause = told if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else Cause()
     if number in recovery["retry"]:
-        return Verdict(True)
+        return Verdict(True, cause, always=True)
     if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
-        return Verdict(False)
+        return Verdict(False, cause)
     if number == CANNOT_RUN and ending["error"]:
         return Verdict(False)
-    error = unmendable_error(tail) if number == 1 else ""
-    return Verdict(not error, error)
-
-
-def unmendable_error(tail: str) -> str:
-    """The exception at the end of a log, if it says that code cannot be loaded; else empty."""
-    for line in reversed(tail.rstrip().splitlines()[-_AFTERWORDS:]):
-        if _EXCEPTION.match(line):
-            return line if _OF_THE_CODE.match(line) else ""
-    return ""
+    return Verdict(number != 1 or not cause.cannot_load, cause)
 
 
 def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:

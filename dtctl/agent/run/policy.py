@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from ..records.reasons import fact, sentence, why_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Union
+    from typing import List, Optional, Sequence, Tuple, Union
 
     from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Intent, Past
@@ -57,11 +59,11 @@ def after_exit(
 ) -> Decision:
     """What follows an ending.
 
-    `entry` is the task's as it was when the attempt ended. `own`: it is restarted here without asking.
-    `jitter` lies between 0 and 1.
+    `entry` is the task's as it was when the attempt ended, with that in its history. `own`: it is restarted here
+    without asking. `jitter` lies between 0 and 1.
     """
     stalled = entry["state"] == "stalled"
-    what = [*(why_of(entry) if stalled else why_ended(ending)), *verdict.beside]
+    what = [*(why_of(entry) if stalled else why_ended(ending)), *_told(verdict), *verdict.beside]
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
@@ -73,7 +75,10 @@ def after_exit(
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
-        return Decision("failed", _permanent(what, ending, verdict), restarts)  # running -> failed
+        return Decision("failed", _permanent(what, ending), restarts)  # running -> failed
+    alike = alike_in_a_row(entry["history"])
+    if alike >= recovery["repeat"] > 0 and not verdict.always:
+        return Decision("failed", [*what, fact("same_way", count=alike)], restarts)  # running -> failed
     if lived_s >= recovery["reset_after_s"]:
         restarts = 0
     if not own:
@@ -84,11 +89,37 @@ def after_exit(
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
 
 
-def _permanent(what: List[Fact], ending: Ending, verdict: Verdict) -> List[Fact]:
-    if ending["error"]:
-        return what
-    because = [fact("code_broken", text=verdict.because)] if verdict.because else []
-    return [*what, *because, fact("permanent")]
+def alike_in_a_row(history: Sequence[Past]) -> int:
+    """How many of the last attempts ended alike, by the causes that their logs told, and none with a new step."""
+    own = [past for past in history if not past["asked"]]
+    if not own or not own[-1]["cause"]:
+        return 0
+    alike = 0
+    for past in reversed(own):
+        if _how_it_ended(past) != _how_it_ended(own[-1]):
+            break
+        alike += 1
+        if _came_further(past, own[: len(own) - alike]):
+            break
+    return alike
+
+
+def _how_it_ended(past: Past) -> Tuple[object, ...]:
+    """Without numbers, which differ between ends of the same kind: addresses, pids, times."""
+    return (past["code"], past["signal"], re.sub(r"0x[0-9a-f]+|\d+", "", past["cause"]))
+
+
+def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
+    before = [one["step"] for one in earlier if one["step"] is not None]
+    return past["step"] is not None and past["step"] > max(before, default=-1)
+
+
+def _told(verdict: Verdict) -> List[Fact]:
+    return [fact("cause", text=verdict.cause.text)] if verdict.cause.text else []
+
+
+def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:
+    return what if ending["error"] else [*what, fact("permanent")]
 
 
 def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:

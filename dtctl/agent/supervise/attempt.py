@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..host import log, paths, processes
+from ..host import log, machine, paths, processes
 from ..records.reasons import fact
 from ..records.run_state import Ending, Start
 from ..run import policy
@@ -39,6 +39,8 @@ class Attempt:
         self.directory = directory
         self.exit: Optional[Ending] = None
         """Once the trainer has ended."""
+        self.oom_kills_before = machine.oom_kills()
+        """Of the whole host, when the attempt was first seen."""
         self._seen_since = now
         self._start: Optional[Start] = None
         self._damage: Optional[paths.Damaged] = None

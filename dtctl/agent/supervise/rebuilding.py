@@ -117,6 +117,8 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
         "asked": event["to"] not in _UNASKED,
         "code": ending["code"] if ending is not None else None,
         "signal": ending["signal"] if ending is not None else None,
+        "cause": next((one["text"] for one in why_of(event) if one["kind"] == "cause"), ""),
+        "step": None,
     }
 
 
@@ -129,11 +131,12 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
         entry["next_start"] = wall
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":
-        from ..logs.tail import last_lines
+        from ..logs.tail import end_of, last_lines
+        from ..run.cause import cause
 
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
-        tail = last_lines(os.path.join(directory, "log"), masks)
-        entry["exit"] = exits.told(ending, exits.verdict(ending, tail, recovery), tail)
+        log = end_of(os.path.join(directory, "log"), masks)
+        entry["exit"] = exits.told(ending, exits.verdict(ending, cause(log), recovery), last_lines(log))
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:

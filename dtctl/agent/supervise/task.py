@@ -21,12 +21,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ..host import paths, ports, processes
-from ..logs.tail import last_lines
+from ..host import paths, processes
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..run import exits, policy
-from . import keeper
+from . import autopsy, keeper
 from .attempt import Attempt
 
 TYPE_CHECKING = False
@@ -203,11 +202,11 @@ class Task:
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
-        tail = last_lines(os.path.join(attempt.directory, "log"), self._around.masks)
-        verdict = exits.Verdict(True) if entry["state"] == "stalled" else exits.verdict(ending, tail, recovery)
+        found = autopsy.examine(attempt, ending, recovery, self._around.masks)
+        verdict = exits.Verdict(True) if entry["state"] == "stalled" else found.verdict
         if ending["code"] != 0 and not entry["asked"]:
-            verdict.beside = _held(self._spec["port"])  # of this attempt nothing is left that could hold it
-        entry["exit"] = exits.told(ending, verdict, tail)
+            verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
+        entry["exit"] = exits.told(ending, verdict, found.tail)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,
@@ -215,6 +214,8 @@ class Task:
             "asked": entry["asked"],
             "code": ending["code"],
             "signal": ending["signal"],
+            "cause": verdict.cause.text,
+            "step": entry["step"],
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
@@ -270,10 +271,3 @@ class Task:
         self.entry.update({"state": state, "since": wall})
         explain(self.entry, why)
         self._around.changed(self.id, before, state, self.entry["attempt"], because(why))
-
-
-def _held(port: Optional[int]) -> List[Fact]:
-    """That somebody listens there, and who; nothing when nobody does."""
-    if port is None or not ports.listening(port):
-        return []
-    return [fact("port_held", port=port, text=ports.holder(port))]

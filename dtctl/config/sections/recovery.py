@@ -37,6 +37,12 @@ class RecoveryEntry(Section):
     reset_after: v.Duration = Field(
         default=600.0, description="an attempt that lives this long resets the delay and the count", examples=["30m"]
     )
+    repeat: v.Count = Field(
+        default=3,
+        description="how often in a row a task may end with the same error in its log, and no new step, before the "
+        "run has failed: what only repeats itself is not worth `max_restarts`; `0`: as often as `max_restarts` allows",
+        examples=["0"],
+    )
     allow_scratch: v.Flag = Field(
         default=False,
         description="start over from nothing when a `ps` is lost and there is no complete checkpoint; `false`: the "

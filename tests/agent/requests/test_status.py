@@ -59,15 +59,14 @@ def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
     host.up(spec)
     with host.open() as talk:
         talk.send("watch", **host.about({"since_serial": 0, "until_final": True}))
-        first = talk.await_type("states")["state"]
-        assert first["tasks"]["worker:0"]["state"] == "running"
+        told = [talk.await_type("states")]
+        assert told[0]["state"]["tasks"]["worker:0"]["state"] == "running"
         (host.home / "go").touch()
-        states = [first]
         while (frame := talk.receive())["type"] == "states":
-            states.append(frame["state"])
+            told.append(frame)
         assert frame["type"] == "result"
-    assert states[-1]["tasks"]["worker:0"]["state"] == "succeeded"
-    serials = [state["serial"] for state in states]
+    assert told[-1]["state"]["tasks"]["worker:0"]["state"] == "succeeded"
+    serials = [(one["state"]["serial"], one["coordination"]["serial"]) for one in told]
     assert serials == sorted(set(serials))
 
 

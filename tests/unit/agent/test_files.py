@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.bundles.manifest import Manifest
 from dtctl.agent.host import fifo, files, locks, paths
 from dtctl.agent.host.secrets import Masks
-from dtctl.agent.logs.tail import last_lines
+from dtctl.agent.logs.tail import end_of
 from dtctl.agent.logs.times import Times, offset_at
 from dtctl.agent.records.words import Variables
 from dtctl.agent.run.event_log import EventLog
@@ -63,7 +63,7 @@ def test_what_is_no_file_is_named_and_left_alone(place: Path, what: str, use: in
 
 LENIENT: list[tuple[str, Callable[[str], Any], Any]] = [
     ("log", paths.tail, ""),
-    ("log", lambda path: last_lines(path, Masks([])), ""),
+    ("log", lambda path: end_of(path, Masks([])), ""),
     ("log", lambda path: LogProgress(path, adopted=True).step, None),
     ("times", lambda path: list(Times(path, 0).pieces(0, b"x\n", 7.0)), [(0, b"x\n", 7.0)]),
     ("times", lambda path: offset_at(path, 1e9), 0),
@@ -84,7 +84,7 @@ def test_readers_that_go_on_without_a_file_go_on_without_a_proper_one(place: Pat
     ({**impostors.NO_FILES, "sparse": impostors.sparse}[what])(path)
     found = read(str(path))
     assert found == expected or set(found) == {"\0"}, "a sparse file has zeros at its end"
-    assert len(found or "") < 20_000
+    assert len(found or "") < 100_000
     assert impostors.unharmed(path)
 
 

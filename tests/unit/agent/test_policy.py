@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
-from dtctl.agent.records.run_state import Ending, Entry, Intent
+from dtctl.agent.records.run_state import Ending, Entry, Intent, Past
+from dtctl.agent.run.cause import cause
 from dtctl.agent.run.exits import verdict
-from dtctl.agent.run.policy import Decision, after_exit, back_off, unknown_exit, why_ended
+from dtctl.agent.run.policy import Decision, after_exit, alike_in_a_row, back_off, unknown_exit, why_ended
 from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
 
 RUN = intent("run")
@@ -30,11 +33,14 @@ def decide(
     own: bool = True,
     stalled: Fact | None = None,
     max_restarts: int = 3,
+    repeat: int = 0,
+    history: Sequence[Past] = (),
 ) -> Decision:
     state = "running" if stalled is None else "stalled"
     entry = made(Entry, state=state, **because([stalled] if stalled else []), asked=asked, restarts=restarts)
-    policy = recovery(max_restarts=max_restarts)
-    return after_exit(ending, verdict(ending, tail, policy), entry, wanted, lived_s, policy, own, jitter)
+    entry["history"] = list(history)
+    policy = recovery(max_restarts=max_restarts, repeat=repeat)
+    return after_exit(ending, verdict(ending, cause(tail), policy), entry, wanted, lived_s, policy, own, jitter)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +110,7 @@ def test_what_was_killed_because_it_was_hung_is_tried_again_whatever_its_exit() 
 
 def test_code_that_cannot_be_imported_says_so() -> None:
     decision = decide(code(1), tail="ImportError: no tensors\n")
-    why = [fact("exited", code=1), fact("code_broken", text="ImportError: no tensors"), fact("permanent")]
+    why = [fact("exited", code=1), fact("cause", text="ImportError: no tensors"), fact("permanent")]
     assert decision == Decision("failed", why, 0)
 
 
@@ -119,3 +125,52 @@ def test_without_a_budget_the_reason_counts_no_restarts() -> None:
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:
     assert sentence(why_ended(killed(63))) == "killed by signal 63"
+
+
+def past(cause: str, step: int | None = None, *, number: int = 1, asked: bool = False) -> Past:
+    return made(Past, attempt=1, started=0.0, ended=1.0, asked=asked, code=number, cause=cause, step=step)
+
+
+BAD, OTHER = "ValueError: bad", "ValueError: worse"
+
+
+@pytest.mark.parametrize(
+    ("history", "alike"),
+    [
+        ([], 0),
+        ([past("")], 0),  # nothing is known of it
+        ([past(BAD)], 1),
+        ([past(BAD), past(BAD), past(BAD)], 3),
+        ([past(BAD), past(OTHER), past(BAD)], 1),
+        ([past(BAD), past(BAD, number=3), past(BAD)], 1),
+        ([past(BAD), past(BAD, asked=True), past("", asked=True), past(BAD)], 2),  # those were dtctl's ends
+        ([past("Error: at 0x7f10, pid 12"), past("Error: at 0x7f99, pid 3456")], 2),
+        ([past(BAD, 100), past(BAD, 100), past(BAD, 100)], 3),
+        ([past(BAD, 100), past(BAD, 90), past(BAD, 100)], 3),  # it goes back to a checkpoint, and gets no further
+        ([past(BAD, 100), past(BAD, 200), past(BAD, 300)], 1),
+        ([past(BAD, 100), past(BAD, 300), past(BAD, 300)], 2),
+        ([past(BAD), past(BAD, 100), past(BAD, 100)], 2),
+        ([past(BAD, 100), past(BAD), past(BAD)], 3),
+    ],
+)
+def test_ends_alike_are_counted_until_one_comes_further(history: list[Past], alike: int) -> None:
+    assert alike_in_a_row(history) == alike
+
+
+def log(exception: str) -> str:
+    return f"Traceback (most recent call last):\n  File 'x.py', line 1\n{exception}\n"
+
+
+def test_what_only_repeats_itself_is_not_tried_again() -> None:
+    alike = [past(BAD)] * 3
+    assert decide(code(1), tail=log(BAD), repeat=4, history=alike).state == "backoff"
+    assert decide(code(1), tail=log(BAD), repeat=0, history=alike).state == "backoff"
+    for own in (True, False):
+        failed = decide(code(1), tail=log(BAD), repeat=3, history=alike, own=own)
+        assert failed.state == "failed"
+        assert failed.why == [fact("exited", code=1), fact("cause", text=BAD), fact("same_way", count=3)]
+
+
+def test_an_absent_peer_may_be_back_the_next_time() -> None:
+    gone = "UnavailableError: failed to connect to all addresses"
+    assert decide(code(1), tail=log(gone), repeat=3, history=[past(gone)] * 3).state == "backoff"

@@ -327,6 +327,7 @@ def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None
         "backoff_min_s": 1.0,
         "backoff_max_s": 60.0,
         "reset_after_s": 600.0,
+        "repeat": 3,
         "allow_scratch": False,
         "retry": [75],
         "permanent": [2],

@@ -53,8 +53,18 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("frozen", {"seconds": 60.0}, "stalled: frozen (stopped by a signal) for 60 s"),
     ("still_silent", {}, "still no sign of progress after its restart"),
     ("port_held", {"port": 2222, "text": "pid 7 (nc)"}, "exit code 1; port 2222 is held by pid 7 (nc)"),
-    ("code_broken", {"text": "ImportError: no tensors"}, "exit code 1 (ImportError: no tensors)"),
+    ("cause", {"text": "ImportError: no tensors"}, "exit code 1 (ImportError: no tensors)"),
+    (
+        "out_of_memory",
+        {"count": 1},
+        "exit code 1; the host ran out of memory meanwhile, and its kernel killed 1 process",
+    ),
     ("permanent", {}, "exit code 1, which is not tried again"),
+    (
+        "same_way",
+        {"count": 3},
+        "exit code 1; it has failed the same way 3 times in a row and come no further (recovery.repeat)",
+    ),
     ("after_restarts", {"count": 3}, "exit code 1, after 3 restarts"),
     ("after_run_restarts", {"count": 3}, "exit code 1, after 3 restarts in the run"),
     (
@@ -215,7 +225,7 @@ def test_every_kind_is_in_the_table() -> None:
             "the run has failed: worker:1 failed: exit code 1; port 2222 is held by pid 7 (nc), after 1 restart",
         ),
         (
-            [fact("exited", code=1), fact("code_broken", text="ImportError: x"), fact("permanent")],
+            [fact("exited", code=1), fact("cause", text="ImportError: x"), fact("permanent")],
             "exit code 1 (ImportError: x), which is not tried again",
         ),
         (

@@ -1,0 +1,191 @@
+"""What a program died of, in one line, as the end of its log tells: a pure function of text.
+
+Known are the words of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status codes,
+CUDA, shells, and of programs that say `error:`. What is told last counts, and an exception that ended the program
+before a line that only complains.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Match, Optional, Pattern, Tuple
+
+    Told = Callable[[Match[str], List[str]], str]
+    """Of the match and the lines that follow it: the cause, empty where it is none after all."""
+
+MOST = 300
+"""Characters; a line on a screen does not hold more."""
+
+CANNOT_LOAD = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError")
+"""Exceptions that say that code cannot be loaded; another try meets them again."""
+
+_OF_PEERS = re.compile(
+    r"unavailable|deadline.?exceeded|aborted|cancel|heartbeat|connect|socket|broken ?pipe|timed? ?out|no route to host|"
+    r"name resolution|incarnation|peer|unhealthy|interrupt|systemexit|rendezvous",
+    re.IGNORECASE,
+)
+
+
+class Cause:
+    """`text`: one line, empty when nothing is known. `name`: the exception's class, without its module."""
+
+    __slots__ = ("name", "text")
+
+    def __init__(self, text: str = "", name: str = "") -> None:
+        words = " ".join(text.split())
+        self.text = words if len(words) <= MOST else words[: MOST - 3] + "..."
+        self.name = name
+
+    @property
+    def cannot_load(self) -> bool:
+        """The program's code cannot be loaded."""
+        return self.name in CANNOT_LOAD
+
+    @property
+    def is_of_peers(self) -> bool:
+        """It tells of somebody else's absence, which may be over at the next try, however often it was met."""
+        return _OF_PEERS.search(self.text) is not None
+
+
+def cause(log: str) -> Cause:
+    """By the end of a program's log, without its secrets."""
+    lines = [line.rsplit("\r", 1)[-1].rstrip() for line in log.split("\n")]
+    return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or Cause()
+
+
+# Exceptions of Python.
+
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?\Z")
+_IGNORED = re.compile(r"Exception ignored |Error in (?:atexit|sys)\b")
+"""What stands before a traceback that ends nothing."""
+
+_VAGUE = re.compile(
+    r"(?:Graph execution error:|Restoring from checkpoint failed\b.*|\d+ root error\(s\) found\.|From .*|"
+    r"Error\(s\) in loading state_dict .*|)\s*\Z"
+)
+"""Messages whose substance stands in the lines below them."""
+
+_SUBSTANCE = re.compile(
+    r"Key \S+ not found in checkpoint|"
+    r"(?:Tensor name|Assign requires shapes|Checksum does not match|Unable to open table file|Data loss: |DATA_LOSS: |"
+    r"size mismatch for |Missing key\(s\) in state_dict|OOM when allocating|Could not start gRPC server).*"
+)
+_FRAMING = re.compile(r"\s*\[\[|\s*\(\d+\) |Detected at node|Original stack trace|\s*\[Op:|Errors? may have originated")
+"""Lines of TensorFlow's messages about where in the graph it happened."""
+
+_MESSAGE_LINES = 60
+"""So many may belong to one message."""
+
+_MANY = 12
+"""Lines that a shutdown may take. After more of them the program has gone on, and died of something else."""
+
+_NOISE = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[IWE]\d{4} |WARNING|INFO|Exception ignored|During handling|The above exception|"
+    r"Traceback|Detected at node|Original stack|Errors? may|node |Function call stack|sys:1|\W"
+)
+"""What programs write on their way down; no step of a training begins like that."""
+
+
+def _uncaught(lines: List[str]) -> Optional[Cause]:
+    """The last exception that ended the program: of a chain the last, too, as it says what was being done."""
+    for start in range(len(lines) - 1, -1, -1):
+        if lines[start] == _TRACEBACK and not (start and _IGNORED.match(lines[start - 1])):
+            at = next((at for at in range(start + 1, len(lines)) if lines[at] and not lines[at][0].isspace()), None)
+            matched = _EXCEPTION.match(lines[at]) if at is not None else None
+            if at is None or matched is None or _goes_on(lines[at + 1 :]):
+                return None
+            return _named(matched, lines[at + 1 : at + 1 + _MESSAGE_LINES])
+    return None
+
+
+def _goes_on(later: List[str]) -> bool:
+    return len([line for line in later if line and not _NOISE.match(line)]) > _MANY
+
+
+_AFTERWORDS = 5
+"""Lines, with it, in which an exception stands that has no traceback."""
+
+
+def _unparsed(lines: List[str]) -> Optional[Cause]:
+    """A file that cannot be parsed has no traceback, nor has an exception that a program tells in its own words."""
+    for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
+        matched = _EXCEPTION.match(line)
+        if matched is not None and matched.group("name").endswith(("Error", "Exception")):
+            return _named(matched, [])
+    return None
+
+
+def _named(exception: Match[str], later: List[str]) -> Cause:
+    """Class and message; of a message that says nothing yet, what the lines below it say."""
+    name, message = exception.group("name"), exception.group("message") or ""
+    substance = _SUBSTANCE.search("\n".join([message, *later]))
+    if substance is not None:
+        message = substance.group()
+    elif _VAGUE.match(message):
+        message = next((line.strip() for line in later if line.strip() and not _FRAMING.match(line)), message)
+    return Cause("%s: %s" % (name, message) if message else name, name)
+
+
+# Last words of other programs, and of libraries that end a process.
+
+_COMPLAINT_LINES = 20
+"""A program that has written more since has gone on."""
+
+_HARMLESS = re.compile(r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT")
+"""Errors that TensorFlow tells at each start on a machine without a GPU."""
+
+_GLOG = r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?%s(?:\d{4} [\d:.]+ +\d+)? (?P<file>[\w./-]+:\d+)\] (?P<message>.+)"
+_DIRECTORIES = re.compile(r"[\w./-]*/")
+
+
+def _message(matched: Match[str], later: List[str]) -> str:
+    return matched.group("message").strip()
+
+
+def _next_line(matched: Match[str], later: List[str]) -> str:
+    return later[0].strip() if later else matched.group()
+
+
+def _thrown(matched: Match[str], later: List[str]) -> str:
+    what = next((line.split("what():", 1)[1].strip() for line in later if "what():" in line), "")
+    return "%s: %s" % (_message(matched, later), what) if what else _message(matched, later)
+
+
+def _placed(matched: Match[str], later: List[str]) -> str:
+    """With the name of the file, by which it is found on the Web."""
+    return "%s (%s)" % (_message(matched, later), _DIRECTORIES.sub("", matched.group("file")))
+
+
+_COMPLAINTS: Tuple[Tuple[Pattern[str], Told], ...] = (
+    (re.compile(r"\S+: error: (?P<message>.+)"), _message),  # argparse
+    (re.compile(r"FATAL Flags parsing error:"), _next_line),  # absl.app
+    (re.compile(r"terminate called after throwing an instance of '(?P<message>[^']+)'"), _thrown),  # C++
+    (re.compile(r"Fatal Python error: (?P<message>.+)"), _message),  # CPython and its faulthandler
+    (re.compile(_GLOG % "F"), _placed),  # CHECK and LOG(FATAL) of glog and TensorFlow
+    (re.compile(r".*?(?P<message>(?:CUDA_ERROR_|CUDA error: |CUDA out of memory).*)"), _message),
+    (
+        re.compile(
+            r"(?P<message>.*\b(?:error while loading shared libraries|command not found|Permission denied|"
+            r"No space left on device|Segmentation fault|double free or corruption|stack smashing detected)\b.*)"
+        ),
+        _message,  # shells, the loader, the C library
+    ),
+    (re.compile(r"(?:ERROR|CRITICAL|FATAL)(?::[\w.]+:| ) ?(?P<message>.+)"), _message),  # logging
+    (re.compile(r"(?:\S+: )?(?i:fatal error|fatal|error): (?P<message>.+)"), _message),
+    (re.compile(_GLOG % "E"), _placed),
+)
+"""Lines by which programs end, the surest first."""
+
+
+def _complaint(lines: List[str]) -> Optional[Cause]:
+    last = [line for line in lines if line and not _HARMLESS.search(line)][-_COMPLAINT_LINES:]
+    for pattern, told in _COMPLAINTS:
+        for at in range(len(last) - 1, -1, -1):
+            matched = pattern.match(last[at])
+            if matched is not None:
+                return Cause(told(matched, last[at + 1 : at + 3]))
+    return None

@@ -1,0 +1,179 @@
+"""What a program died of, by the end of its log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.agent.run.cause import MOST, cause
+from tests.fuzz import cases
+
+FRAMES = """\
+Traceback (most recent call last):
+  File "/home/train/x/train.py", line 12, in <module>
+    main()
+    ^^^^^^
+"""
+CUDA_NOISE = (
+    "2026-11-22 10:02:11.123456: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:485] Unable to register "
+    "cuFFT factory: Attempting to register factory for plugin cuFFT when one has already been registered\n"
+    "2026-11-22 10:02:12.654321: E external/local_xla/xla/stream_executor/cuda/cuda_platform.cc:51] failed call to "
+    "cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n"
+)
+RESTORE = (
+    FRAMES
+    + """\
+tensorflow.python.framework.errors_impl.NotFoundError: Graph execution error:
+
+Detected at node 'save/RestoreV2' defined at (most recent call last):
+    File "/home/train/x/train.py", line 80, in main
+Node: 'save/RestoreV2'
+Key beta1_power not found in checkpoint
+\t [[{{node save/RestoreV2}}]]
+
+Original stack trace for 'save/RestoreV2':
+
+During handling of the above exception, another exception occurred:
+
+"""
+    + FRAMES
+    + """\
+tensorflow.python.framework.errors_impl.NotFoundError: Restoring from checkpoint failed. This is most likely due to \
+a Variable name or other graph key that is missing from the checkpoint.
+
+Graph execution error:
+
+Detected at node 'save/RestoreV2' defined at (most recent call last):
+Key beta1_power not found in checkpoint
+\t [[{{node save/RestoreV2}}]]
+"""
+)
+SERVER = (
+    "2026-11-22 10:02:11.1: E external/com_github_grpc_grpc/src/core/lib/surface/add_port.cc:83] Failed to add port to "
+    "server: No address added out of total 1 resolved for '0.0.0.0:21392'\n"
+    "E0000 00:00:1700000000.000001    1234 grpc_server_lib.cc:618] UNKNOWN: Could not start gRPC server\n"
+    + FRAMES
+    + "tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server\n"
+)
+ARGPARSE = (
+    "usage: train.py [-h] [--ps_hosts PS_HOSTS]\n                [--steps STEPS]\n"
+    "train.py: error: unrecognized arguments: --step_s=0.2\n"
+)
+ABSL = (
+    "FATAL Flags parsing error:\n  Unknown command line flag 'ps_host'. Did you mean: ps_hosts ?\nPass --helpshort.\n"
+)
+CHAINED = (
+    FRAMES
+    + "KeyError: 'lr'\n\nThe above exception was the direct cause of the following exception:\n\n"
+    + FRAMES
+    + "ValueError: the configuration has no learning rate\n"
+)
+SHUTDOWN = (
+    FRAMES
+    + "ValueError: bad\nException ignored in: <function Context.__del__ at 0x7f>\n"
+    + FRAMES
+    + "TypeError: 'NoneType' object is not callable\n"
+)
+
+DIED = [
+    (FRAMES + "ValueError: bad value\n", "ValueError: bad value"),
+    (FRAMES + "AssertionError\n", "AssertionError"),
+    (FRAMES + "my.package.Broken: no more data\n", "Broken: no more data"),
+    (FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n", "ModuleNotFoundError: No module named 'sklearn'"),
+    (CHAINED, "ValueError: the configuration has no learning rate"),
+    (SHUTDOWN, "ValueError: bad"),
+    (
+        "step 1\rstep 2\rstep 3\n" + FRAMES + "OSError: [Errno 28] No space left on device\n",
+        "OSError: [Errno 28] No space left on device",
+    ),
+    (RESTORE, "NotFoundError: Key beta1_power not found in checkpoint"),
+    (SERVER, "UnknownError: Could not start gRPC server"),
+    (
+        FRAMES
+        + "tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:\n\nDetected at node\n"
+        "OOM when allocating tensor with shape[8192,8192] and type float on /job:worker/task:1\n\t [[node a]]\n",
+        "ResourceExhaustedError: OOM when allocating tensor with shape[8192,8192] and type float on /job:worker/task:1",
+    ),
+    (
+        FRAMES
+        + "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for fc.weight: copying a param\n",
+        "RuntimeError: size mismatch for fc.weight: copying a param",
+    ),
+    (ARGPARSE, "unrecognized arguments: --step_s=0.2"),
+    (ABSL, "Unknown command line flag 'ps_host'. Did you mean: ps_hosts ?"),
+    ("  File \"train.py\", line 3\n    if x\n        ^\nSyntaxError: expected ':'\n", "SyntaxError: expected ':'"),
+    (
+        "F0000 00:00:17.1  99 tensor.cc:852] Check failed: dtype() == expected_dtype (1 vs. 2)\n",
+        "Check failed: dtype() == expected_dtype (1 vs. 2) (tensor.cc:852)",
+    ),
+    (
+        "2026-11-22 10:02:11.1: F tensorflow/core/framework/tensor.cc:852] Check failed: a\n*** SIGABRT\n",
+        "Check failed: a (tensor.cc:852)",
+    ),
+    (
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+        "std::bad_alloc: std::bad_alloc",
+    ),
+    ("Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n", "Segmentation fault"),
+    ("train.sh: line 3: pyhton: command not found\n", "train.sh: line 3: pyhton: command not found"),
+    (
+        "./train: error while loading shared libraries: libcudart.so.12: cannot open\n",
+        "./train: error while loading shared libraries: libcudart.so.12: cannot open",
+    ),
+    ("Error: no GPU\n", "Error: no GPU"),
+    ("error: no GPU\n", "no GPU"),
+    ("ERROR:root:the data are gone\n", "the data are gone"),
+]
+LIVED = [
+    "",
+    "step 1 loss 2.0\nstep 2 loss 1.5\n",
+    CUDA_NOISE,
+    FRAMES + "ValueError: caught\n" + "".join(f"step {step}\n" for step in range(30)),
+]
+
+
+@pytest.mark.parametrize(("log", "text"), DIED)
+def test_the_last_words_say_what_a_program_died_of(log: str, text: str) -> None:
+    assert cause(log).text == text
+    assert cause(CUDA_NOISE + "step 7\n" * 100 + log).text == text
+
+
+@pytest.mark.parametrize("log", LIVED)
+def test_a_log_without_last_words_says_nothing(log: str) -> None:
+    assert cause(log).text == ""
+
+
+@pytest.mark.parametrize("name", ["ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"])
+def test_code_that_cannot_be_loaded_is_known_by_its_exception(name: str) -> None:
+    assert cause(FRAMES + f"{name}: x\n").cannot_load
+    assert not cause(FRAMES + f"ValueError: {name}: x\n").cannot_load
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "tensorflow.python.framework.errors_impl.UnavailableError: failed to connect to all addresses",
+        "AbortedError: Session handle is not found",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+        "DeadlineExceededError: x",
+    ],
+)
+def test_an_absent_peer_is_told_from_a_fault_of_ones_own(message: str) -> None:
+    assert cause(FRAMES + message + "\n").is_of_peers
+    assert not cause(FRAMES + "ValueError: bad value\n").is_of_peers
+
+
+def test_a_long_message_is_cut() -> None:
+    found = cause(FRAMES + "ValueError: " + "x" * 1000 + "\n").text
+    assert len(found) == MOST
+    assert found.endswith("...")
+
+
+@cases
+@given(st.text(alphabet=st.sampled_from("abE :\n\t./'()[]0123TracebkErofil"), max_size=400))
+def test_no_log_is_too_odd(log: str) -> None:
+    found = cause(FRAMES + log).text
+    assert "\n" not in found
+    assert len(found) <= MOST
