@@ -11,10 +11,10 @@ NAMES = {"execute": "exec"}
 class Effect(Enum):
     """The value is what docs/commands.md says of it."""
 
-    NONE = "is about no cluster"
-    FILE = "reads a cluster file: the one that is named, or that of this directory"
-    CHANGES = "changes something: only in the cluster that is named, or in that of this directory"
-    READS = "only looks: without a name or a file, at the run that was started last from this machine, and says so"
+    NONE = "are about no cluster"
+    FILE = "read a cluster file: the one that is named, or that of this directory"
+    CHANGES = "change something: only in the cluster that is named, or in that of this directory"
+    READS = "only look: without a name or a file, at the run that was started last from this machine, and say so"
 
 
 EFFECTS = {

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.cli.effects import EFFECTS
-from dtctl.config.suggest import did_you_mean
 from dtctl.errors import ConfigError, DtctlError, UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ def of_name(records: Sequence[RunRecord], name: str, here: Path | None) -> RunRe
     if here:
         wanted = [one for one in wanted if one.file and same_file(one.file, here)] or wanted
     if not wanted:
+        from dtctl.config.suggest import did_you_mean
+
         known = list(dict.fromkeys(record.cluster for record in records))
         hint = did_you_mean(name, known) or (f"remembered: {', '.join(known)}" if known else "dtctl up    starts one")
         raise UsageError(f"no run of a cluster {name!r} was started from this machine", hint=hint)

@@ -21,8 +21,11 @@ def hold(ports: Iterable[int]) -> List[int]:
     held = []
     for port in ports:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        held.append(claim.detach() if _binds(claim, port) else claim.close())
-    return [descriptor for descriptor in held if descriptor is not None]
+        if _binds(claim, port):
+            held.append(claim.detach())
+        else:
+            claim.close()
+    return held
 
 
 def _binds(claim: socket.socket, port: int) -> bool:

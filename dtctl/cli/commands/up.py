@@ -49,8 +49,9 @@ def up(
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
 
             def consent(runs: Collection[str]) -> None:
-                with progress.paused():
-                    announce_replaced(scope, launch.record, runs, say=output == "text")
+                if runs:
+                    with progress.paused():
+                        announce_replaced(scope, launch.record, runs, say=output == "text")
 
             outcome = start(launch, scope.transport, progress, scope.memory, consent)
     except DtctlError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ R = TypeVar("R")
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _ROLLBACK_S = 60.0
 """Rolling back kills what was started, without a grace period."""
+_NEWS_S = 1.0
+_UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
+"""What an agent may also say when it could not take back all."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Starting:
         self._kept = False
         self._back: set[str] = set()
         """Hosts that have said that nothing of the start is left there."""
+        self._news = threading.Condition()
         self._replaced: list[str] = []
 
     def __enter__(self) -> Starting:
@@ -136,7 +141,8 @@ class Starting:
         try:
             answer = self._started(host)
         except DtctlError as error:
-            self._heard(host.name, error)
+            if isinstance(error, AgentError):
+                self._heard(host.name, error)
             self._abort()  # or the other hosts would wait for this one
             raise
         self._report(Progress(host.name, "started"))
@@ -193,8 +199,12 @@ class Starting:
 
     def _heard(self, host: str, error: DtctlError) -> None:
         """An agent tells why it gives up when it has taken back what it had started."""
-        if isinstance(error, AgentError):
-            self._back.add(host)
+        with self._news:
+            if isinstance(error, AgentError):
+                self._back.update([host] if error.code not in _UNSURE else [])
+                self._news.notify_all()
+            elif self._told_to_start:  # a thread that was listening when all was given up may have heard it just now
+                self._news.wait_for(lambda: host in self._back, _NEWS_S)
 
     def _abort(self) -> None:
         for session in list(self._sessions.values()):

@@ -319,7 +319,7 @@ def test_a_full_disk_is_told_in_words_and_with_what_to_do(
     if call == "open":
         (project / "known_hosts").unlink()
         before = b""
-    monkeypatch.setattr(known_hosts_file.os, call, full)
+    monkeypatch.setattr(f"dtctl.transport.ssh.known_hosts_file.os.{call}", full)
     for learn in (lambda: pinned.pin("gpu-a", [key(1)], file), lambda: pinned.learn("gpu-a", key(1), file)):
         with pytest.raises(TransportError, match=r"host keys cannot be kept: the disk of .* is full") as error:
             learn()
