@@ -147,6 +147,8 @@ class Recovery:
     """Exit codes that are never tried again."""
     stall_s: float | None = None
     """How long a task may show no progress; None: learnt from the run; 0: for ever."""
+    first_step_s: float | None = None
+    """None: learnt from earlier attempts; 0: off."""
     host_timeout_s: float | None = None
     """How long a host may be out of touch before its tasks are given up; None: for ever."""
     reboot: Literal["auto", "never"] = "auto"

@@ -55,7 +55,7 @@ def check_private(directory: Path) -> None:
     """
     try:
         found = directory.stat()
-    except OSError:
+    except OSError:  # not there, or out of reach for whoever uses it too
         return
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():

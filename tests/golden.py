@@ -151,7 +151,8 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _filled(value: ast.expr) -> str:
-    return f"{{{ast.unparse(value)}}}"
+    text = re.sub(r"\bfor \(([^()]*)\) in\b", r"for \1 in", ast.unparse(value))  # as Python 3.11 and later write it
+    return f"{{{text}}}"
 
 
 def _piece(value: ast.expr) -> str:

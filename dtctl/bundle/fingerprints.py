@@ -53,7 +53,7 @@ class Fingerprints:
             return
         value = {"version": _VERSION, "code": self._code, "files": self._new}
         text = json.dumps(value, separators=(",", ":")).encode("ascii")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # without them the next scan only reads every file again
             make_private(self._file.parent)
             with tempfile.NamedTemporaryFile("wb", dir=self._file.parent, prefix=".code-", delete=False) as file:
                 temporary = Path(file.name)
@@ -73,7 +73,7 @@ class Fingerprints:
             if value["version"] == _VERSION and value["code"] == self._code:
                 return {path: entry for path, entry in value["files"].items() if _is_entry(entry)}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            pass
+            pass  # as if there were none
         return {}
 
 

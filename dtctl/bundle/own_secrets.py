@@ -29,7 +29,7 @@ class OwnSecrets:
     def include(self, found: os.stat_result, entry: os.DirEntry[str]) -> bool:
         """The entry is one of them, or a link to one."""
         if stat.S_ISLNK(found.st_mode):
-            with suppress(OSError):
+            with suppress(OSError):  # a link that leads nowhere
                 return _identity(entry.stat()) in self._identities
             return False
         return _identity(found) in self._identities

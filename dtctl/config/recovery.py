@@ -25,6 +25,7 @@ def read_recovery(said: RecoveryEntry) -> Recovery:
         retry=tuple(sorted(set(said.retry) - (set() if _is_set(said, "retry") else set(said.permanent)))),
         permanent=tuple(sorted(set(said.permanent) - (set() if _is_set(said, "permanent") else set(said.retry)))),
         stall_s=said.stall,
+        first_step_s=said.first_step,
         host_timeout_s=said.host_timeout,
         reboot=said.reboot,
     )

@@ -20,6 +20,7 @@ from dtctl.operations.asking.plausible import check_status
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.progress import Progress, progress_of
 from dtctl.reach import SshSettings
 from dtctl.transport.seam import Transport
 
@@ -52,6 +53,10 @@ class RunStatus:
         if not self.verdict.outcome.decided:
             return ()
         return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
+
+    @property
+    def progress(self) -> Progress:
+        return progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
 
     @property
     def newest_checkpoint(self) -> Checkpoints | None:

@@ -9,11 +9,11 @@ from dtctl.model import TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
 from dtctl.operations.status import RunStatus
-from dtctl.render.checkpoints import checkpoint_lines
+from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.story import incident_lines
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, local_time
+from dtctl.render.words import count, duration, fold
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,17 +47,59 @@ def show_status(status: RunStatus) -> None:
 
 
 def summary(status: RunStatus) -> Text:
-    """The run's name, age, outcome and reason in a line."""
+    """The answer first: the run and its outcome, then how far it is, how fast, when it is done; else the reason."""
     from dtctl.render.terminal.rich_console import text
 
     record, verdict = status.record, status.verdict
-    age = f", {duration(status.time - record.created)} ago" if status.time else ""
     return text(
         (record.run or record.cluster, "bold"),
-        f" (started {local_time(record.created)}{age}): " if record.created else ": ",
+        ": ",
         (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),
-        f", {sentence(verdict.why)}",
+        f" {_age(status)}" if verdict.outcome is Outcome.RUNNING and _age(status) else "",
+        "".join(f"{SEPARATOR}{fact}" for fact in in_short(status)),
     )
+
+
+SEPARATOR = " · "
+
+
+def in_short(status: RunStatus) -> list[str]:
+    """What stands in one line after the outcome."""
+    verdict, progress = status.verdict, status.progress
+    shown = [] if verdict.outcome is Outcome.RUNNING and progress.step is not None else [sentence(verdict.why)]
+    if _age(status) and not (verdict.outcome.decided or verdict.outcome is Outcome.RUNNING):
+        shown.append(f"{_age(status)} since the start")
+    if progress.step is not None:
+        shown.append(f"step {progress.step}" + (f"/{progress.target}" if progress.target is not None else ""))
+    if not verdict.outcome.decided:
+        shown += _pace(status)
+    if progress.loss is not None:
+        shown.append(f"loss {progress.loss}")
+    newest = status.newest_checkpoint
+    if newest is not None and newest.newest_complete is not None:
+        shown.append(f"checkpoint {age(newest.newest_complete, status.time)} ago")
+    return shown
+
+
+def _age(status: RunStatus) -> str:
+    """Empty where nobody can tell."""
+    return duration(status.time - status.record.created) if status.record.created and status.time else ""
+
+
+def _pace(status: RunStatus) -> list[str]:
+    """How fast and for how long; of a run that has told no step for a while, for how long it has not."""
+    progress, shown = status.progress, []
+    if progress.step_time is not None and status.time - progress.step_time >= SILENT_S:
+        shown.append(f"last step {duration(status.time - progress.step_time)} ago")
+    elif progress.rate:
+        shown.append(f"{progress.rate:.3g} steps/s")
+        if progress.left_s:
+            shown.append(f"done in {duration(progress.left_s)}")
+    return shown
+
+
+SILENT_S = 30.0
+"""After this long without a step a rate says nothing about what is to come."""
 
 
 def status_table(status: RunStatus) -> Table:

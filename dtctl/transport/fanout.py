@@ -136,7 +136,7 @@ class _Crew(Generic[H, R]):
                 with self._changed:
                     self._errors[name] = error
                     self._changed.notify_all()
-            except BaseException as bug:
+            except BaseException as bug:  # raised by `wait`, in the thread of the command
                 with self._changed:
                     self._bug = self._bug or bug
                     self._changed.notify_all()

@@ -26,7 +26,7 @@ from _pytest.runner import runtestprotocol
 from tests.mutants.grafting import graft
 from tests.mutants.making import Mutant, mutants_of
 
-_MEMORY_BYTES = 4 << 30
+_MEMORY_BYTES = 1 << 30
 _LONGEST_S = 60.0
 """Of a mutant for which the tests wait; one that computes for ever is ended by its own limit."""
 

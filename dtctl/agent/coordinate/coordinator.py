@@ -172,6 +172,8 @@ class Coordinator:
             self.view.wanted(going, want="stop", **how)
         elif not self.decided:
             for task in tasks:
+                if self._recovery.hurry(task, now):
+                    continue
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 

@@ -69,6 +69,17 @@ class Recovery:
         waiting = {one["id"] for one in incidents.waiting(self._view)}
         return min((due for id_, due in self._due.items() if id_ in waiting), default=None)
 
+    def hurry(self, task: str, now: float) -> bool:
+        """Ends the delay of a task that is to start again anyway; False where none is held for that.
+
+        It must not be given another generation then: its incident waits for all that it holds to be cleared away.
+        """
+        for one in incidents.waiting(self._view):
+            if task in one["tasks"] and not one["own"]:
+                self._due[one["id"]] = now
+                return True
+        return False
+
     def pass_over(self, tasks: Iterable[str]) -> None:
         """Ignores what has happened to these tasks so far: an earlier coordinator, now forgotten, has judged it."""
         for task in tasks:
@@ -223,7 +234,9 @@ class Recovery:
         return lead["state"] == "running" and wall - (lead["since"] or wall) >= TRAINED_S
 
     def _follow(self, one: Incident, now: float, wall: float) -> None:
-        if one["begun"] is None and self._may_begin(one, now):
+        if all(self._view.intents[task]["want"] == "stop" and self._view.final(task) for task in one["tasks"]):
+            self._close(one, fact("task_stopped", task=one["task"]))
+        elif one["begun"] is None and self._may_begin(one, now):
             self._begin(one, wall)
         elif one["begun"] is not None and incidents.trains_again(self._view, one):
             one["recovered"] = wall

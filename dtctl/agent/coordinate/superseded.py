@@ -28,7 +28,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     for other in revival.every(files.root):
         try:
             found.extend(_identity_before(other, spec))
-        except Exception as error:  # half made, being removed, or damaged in whatever way: that stops nobody else
+        except (OSError, ValueError) as error:  # half made, being removed, or damaged: that stops nobody else
             log.note("coordinator: %s: %r" % (other.directory, error))
     return found
 

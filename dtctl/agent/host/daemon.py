@@ -32,7 +32,7 @@ def work_and_exit(work: Callable[[], None]) -> NoReturn:
     """Ends a forked process after `work`, so that it never returns into its parent's program."""
     try:
         work()
-    except BaseException:
+    except BaseException:  # the process ends here, and its log tells why
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()

@@ -30,7 +30,7 @@ def within(limit_s: float, place: str, work: Callable[[], T]) -> T:
     def do() -> None:
         try:
             answers.append((work(), None))
-        except BaseException as error:
+        except BaseException as error:  # raised in the thread that waits; of no use once it has given up
             answers.append((None, error))
         finally:
             _unanswered.discard(place)

@@ -116,7 +116,7 @@ class Wire:
             while True:
                 self._frames.append(self._read())
                 os.write(self._bell[1], b".")
-        except BaseException as fault:
+        except BaseException as fault:  # raised by `poll`, in the thread that waits for frames
             self._fault = fault
         finally:
             os.close(self._bell[1])

@@ -11,6 +11,10 @@ Key = Form[str, 4096, r"[^\0\ud800-\udc7f\udd00-\udfff]*", "text that an environ
 """DTCTL_KEY of an attempt."""
 
 
+PerSecond = Within[float, 0, 1e12]
+Loss = Form[str, 64, r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|nan|inf)", "a number"]
+
+
 class Process(Record):
     """A process for ever: by its pid, when it was started (field 22 of /proc/PID/stat), and the boot it belongs to."""
 
@@ -120,6 +124,10 @@ class Entry(Because):
     step: Usual[Optional[Count], None]
     """The last that its log tells."""
     step_time: Usual[Optional[Epoch], None]
+    rate: Usual[Optional[PerSecond], None]
+    """Steps a second, when the last one was told."""
+    loss: Usual[Optional[Loss], None]
+    """The last that its log tells, in the log's own digits."""
     progress: Usual[Optional[Epoch], None]
     """When its log last grew."""
     longest_gap_s: Usual[Seconds, 0.0]

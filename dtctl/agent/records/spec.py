@@ -105,6 +105,8 @@ class RecoverySpec(Record):
     permanent: Usual[AtMost[List[ExitCode], 256], []]
     stall_s: Usual[Optional[Seconds], None]
     """null: learnt; 0: off."""
+    first_step_s: Usual[Optional[Seconds], None]
+    """null: learnt, once an earlier attempt has told steps; 0: off."""
     host_timeout_s: Usual[Optional[Seconds], None]
     """null: never."""
     reboot: Usual[OneOf["auto", "never"], "auto"]
@@ -164,6 +166,7 @@ class Inventory(Record):
     fail_fast: Usual[bool, True]
     roster: AtMost[List[Member], MOST_TASKS]
     replaced: AtMost[Dict[Name, Name], 4096]
+    target_step: Usual[Optional[Count], None]
 
 
 @also(Spec)
@@ -260,4 +263,5 @@ def inventory_of(spec: Spec) -> Inventory:
         "fail_fast": spec["fail_fast"],
         "roster": spec["roster"],
         "replaced": spec["replaced"],
+        "target_step": spec["target_step"],
     }

@@ -70,7 +70,7 @@ class DamagedRun:
 def every(talk: Conversation) -> Iterator[DamagedRun]:
     """All below the root, but for those that are still being made or removed."""
     for directory in runs.directories(talk.root):
-        with suppress(OSError):
+        with suppress(OSError):  # being made, or being removed
             found = _look(talk, directory)
             if found is not None:
                 yield found

@@ -61,7 +61,7 @@ def converse(talk: Conversation) -> None:
         _refuse(talk, from_os_error(error, "do what was asked"))
     except Gone:
         raise
-    except Exception:
+    except Exception:  # a bug: the controller shows its traceback
         import traceback
 
         _refuse(talk, Refused("internal", "the agent has a bug", traceback.format_exc()))

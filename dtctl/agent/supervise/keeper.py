@@ -121,7 +121,7 @@ def _become_trainer(what: AttemptSpec, go: int, fault: int) -> NoReturn:
         if os.read(go, 1) != b"g":  # not recorded, or the keeper was killed: it must not run
             os._exit(CANNOT_RUN)
         met = _prepare_and_exec(what)
-    except BaseException as bug:
+    except BaseException as bug:  # the process ends here, and the keeper tells it
         met = Fault(fact("said", text=repr(bug)), False)
     finally:
         os.write(fault, met.encode())

@@ -6,7 +6,7 @@ import os
 
 from ..checkpoints.evidence import CheckpointSigns
 from ..host import processes
-from .progress import LogProgress
+from .progress import LogProgress, Rate
 from .readiness import Readiness
 from .watchdog import Signs, Watchdog
 
@@ -45,6 +45,7 @@ class Observation:
         self._readiness = Readiness(port, attempt.trainer, attempt.key)
         adopted = entry["progress"] is not None
         self._log = LogProgress(os.path.join(attempt.directory, "log"), adopted)
+        self._rate = Rate()
         self._next_look = 0.0
         self._told: object = None
 
@@ -55,14 +56,16 @@ class Observation:
         self._entry["ready"] = True
         return True
 
-    def sees_progress(self, wall: float) -> Signs:
+    def sees_progress(self, now: float, wall: float) -> Signs:
         """What the log tells now."""
         grew = self._log.look()
         stepped = self._log.step is not None and self._log.step != self._entry["step"]
         if grew:
             self._entry["progress"] = wall
-        if stepped:
-            self._entry.update({"step": self._log.step, "step_time": wall})
+        self._entry["loss"] = self._log.loss
+        if stepped and self._log.step is not None:
+            rate = self._rate.look(now, self._log.step)
+            self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
     def look(self, now: float, wall: float) -> Optional[Fact]:
@@ -70,7 +73,7 @@ class Observation:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
-        signs = self.sees_progress(wall)
+        signs = self.sees_progress(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = self._is_done() or self._mending()

@@ -9,7 +9,7 @@ from ..host.secrets import Masks
 from ..run import environment
 from .keeper import AttemptSpec
 from .observation import Observation
-from .watchdog import Watchdog
+from .watchdog import Watchdog, learnt_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ class Surroundings:
         longest_gap_s = entry["longest_gap_s"]
         trains = self._roles.get(task) not in WAIT_FOR_OTHERS
         proven = entry["step"] is not None and longest_gap_s > 0
-        watchdog = Watchdog(self.spec["recovery"]["stall_s"], longest_gap_s, trains, proven, now)
+        recovery = self.spec["recovery"]
+        first_s = recovery["first_step_s"]
+        if first_s is None and any(past["step"] is not None for past in entry["history"]):
+            first_s = learnt_limit(longest_gap_s)
+        watchdog = Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, first_s)
         target_step = self.spec["target_step"]
         return Observation(attempt, entry, port, target_step, watchdog, self._checkpoints, lambda: self.mending)
 

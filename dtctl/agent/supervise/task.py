@@ -197,7 +197,7 @@ class Task:
         entry = self.entry
         if entry["state"] == "starting" and not ending["error"]:
             self._set_running(attempt, wall)  # it has ended before it was looked at
-        self._observing(attempt, now).sees_progress(wall)
+        self._observing(attempt, now).sees_progress(now, wall)
         start = attempt.start
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
@@ -253,6 +253,7 @@ class Task:
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
+        self.entry.update({"rate": None, "loss": None})
         self._move("starting", why, wall)
         self._attempt = Attempt(self._directory, now)
         try:

@@ -1,8 +1,9 @@
 """When a running task is taken for hung: decided by what can be seen of it, on the monotonic clock alone.
 
 Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a task
-is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has grown
-for as long as the limit without a longer pause. A server that waits for others is silent for good reason.
+is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has
+grown for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step. A
+server that waits for others is silent for good reason.
 """
 
 from __future__ import annotations
@@ -55,15 +56,32 @@ class Signs:
         self.excused = excused
 
 
+def learnt_limit(longest_gap_s: float) -> float:
+    """From the longest gap between two signs of progress."""
+    return max(LEAST_LEARNT_S, GAPS * longest_gap_s)
+
+
 class Watchdog:
     """Watches one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
 
-    def __init__(self, stall_s: Optional[float], longest_gap_s: float, trains: bool, proven: bool, now: float) -> None:
-        """`trains`: False for a task that serves or waits for others. `proven`: it has told steps to an earlier us."""
+    def __init__(
+        self,
+        stall_s: Optional[float],
+        longest_gap_s: float,
+        trains: bool,
+        proven: bool,
+        now: float,
+        first_s: Optional[float] = None,
+    ) -> None:
+        """`trains`: False for a task that serves or waits for others. `proven`: it has told steps before.
+
+        `first_s`: how long it may be silent before that; None or 0: for ever.
+        """
         self.longest_gap_s = longest_gap_s
         self._stall_s = stall_s
         self._trains = trains
         self._proven = proven
+        self._first_s = first_s or float("inf")
         self._looked = now
         self._sign = now
         self._signs = 0
@@ -75,7 +93,7 @@ class Watchdog:
     def limit_s(self) -> float:
         if self._stall_s is not None:
             return self._stall_s
-        return max(LEAST_LEARNT_S, GAPS * self.longest_gap_s)
+        return learnt_limit(self.longest_gap_s)
 
     def is_quiet(self, now: float) -> bool:
         """True when a sign that is dear to look for is worth it."""
@@ -95,7 +113,7 @@ class Watchdog:
             self._sign = self._regular_since = now
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
-        elif self._trains and self._proven and now - self._sign >= self.limit_s:
+        elif self._trains and now - self._sign >= (self.limit_s if self._proven else self._first_s):
             return fact("stalled", seconds=now - self._sign)
         return None
 

@@ -67,6 +67,12 @@ class RecoveryEntry(Section):
         "is killed; `auto` learns it from the run, `off` never does it",
         examples=["15m"],
     )
+    first_step: v.StallLimit = Field(
+        default=None,
+        description="how long a task may be silent before its first step; `auto`: for ever, and once an earlier "
+        "attempt of it has told steps as long as `stall: auto` would have it; `off`: for ever",
+        examples=["20m"],
+    )
     host_timeout: v.DurationOrNever = Field(
         default=None,
         description="how long a host may be out of touch before its tasks are given up for good; it then stops them by "

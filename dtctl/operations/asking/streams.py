@@ -107,7 +107,7 @@ class Streams:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
-            except BaseException as bug:
+            except BaseException as bug:  # raised in the thread that reads the streams
                 if not self._ended.is_set():
                     self.tell(_Bug(bug))
                 return

@@ -36,6 +36,11 @@ class TaskStatus:
     why: tuple[Fact, ...] = ()
     ready: bool = False
     step: int | None = None
+    step_time: float | None = None
+    rate: float | None = None
+    """Steps a second."""
+    loss: str | None = None
+    """In the digits of its log."""
     code: int | None = None
     signal: int | None = None
     asked: bool = False
@@ -61,6 +66,9 @@ class TaskStatus:
             why=tuple(why_of(entry)),
             ready=entry["ready"],
             step=entry["step"],
+            step_time=entry["step_time"],
+            rate=entry["rate"],
+            loss=entry["loss"],
             code=end["code"] if end else None,
             signal=end["signal"] if end else None,
             asked=entry["asked"],

@@ -48,6 +48,8 @@ class RunRecord:
     """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
     outcome: str = ""
     """How the run has ended, if this machine has heard of it."""
+    target_step: int | None = None
+    """As a host of the run tells it."""
 
     @property
     def is_local(self) -> bool:
@@ -107,6 +109,7 @@ class RunRecord:
             success=inventory["success"],
             created=inventory["created"],
             replaced=inventory["replaced"],
+            target_step=inventory["target_step"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

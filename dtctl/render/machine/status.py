@@ -8,6 +8,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.coordination import Condition, Coordination, Incident
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.progress import Progress
 from dtctl.operations.status import RunStatus
 from dtctl.render.machine.document import checkpoints, errors
 from dtctl.render.words import iso_utc
@@ -26,6 +27,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
         **_cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
+        "progress": _progress(status.progress),
         "tasks": [task_status(task) for task in tasks],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
@@ -42,6 +44,9 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         "pid": task.pid,
         "ready": task.ready,
         "step": task.step,
+        "stepTime": iso_utc(task.step_time),
+        "stepsPerSecond": task.rate,
+        "loss": task.loss,
         "since": iso_utc(task.since),
         "nextStart": iso_utc(task.next_start),
         "reason": sentence(task.why),
@@ -60,6 +65,16 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
             }
             for past in task.history
         ],
+    }
+
+
+def _progress(progress: Progress) -> dict[str, Any]:
+    return {
+        "step": progress.step,
+        "targetStep": progress.target,
+        "stepsPerSecond": progress.rate,
+        "secondsLeft": progress.left_s,
+        "loss": progress.loss,
     }
 
 

@@ -92,7 +92,7 @@ class _Shared:
     def fill(self, log_in: Callable[[], Login]) -> None:
         try:
             self.opening.set_result(log_in())
-        except BaseException as error:
+        except BaseException as error:  # raised to everybody who waits for this gateway
             self._failed_at = time.monotonic()
             self.opening.set_exception(error)
 

@@ -1,7 +1,12 @@
-"""An agent gets in within two seconds, or soon after on a busy machine, however many others come to its coordinator."""
+"""An agent gets in within two seconds, however many others come to the coordinator's port, over real sockets.
+
+As root the two ends come before everything else at the processors, so that two seconds are two seconds on a machine
+that is busy with other tests.
+"""
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import threading
@@ -14,15 +19,15 @@ import pytest
 
 from dtctl.agent.link.tls import KNOCK_BYTES, NONCE_BYTES, Identity
 from tests.agent.link.intruder import PATIENCE_S
-from tests.agent.link.links import Links, client_hello, state
+from tests.agent.link.links import End, Links, client_hello, state
 from tests.waiting import eventually
 
 MOST_S = 2.0
 HELD = 1000
 OTHER = "127.0.0.9"
 THREADS = 8
-TRIES = 3
-"""Of a measurement: the machine may be busy with something else."""
+TRIES = 1 if os.geteuid() == 0 else 3
+"""Of a measurement: without root the machine may be busy with something else."""
 
 Opening = Callable[[socket.socket, Identity], None]
 
@@ -117,28 +122,29 @@ class Crowd:
             thread.join()
 
 
+def come_first(end: End) -> None:
+    with suppress(PermissionError):
+        os.sched_setscheduler(end.process.pid, os.SCHED_RR, os.sched_param(1))
+
+
 def dial(links: Links) -> float:
     """Seconds from the first attempt of an agent until both ends are proved."""
     agent = links.dialer(host="h1")
+    come_first(agent)
     taken_s: float = agent.expect(lambda _: True, "dialled_s")
     agent.close()
     links.forget(agent)
     return taken_s
 
 
-def fastest(measure: Callable[[], float], most_s: float) -> float:
+def fastest(measure: Callable[[], float]) -> float:
     """The best of a few tries, of which no more are made than are needed."""
     measured = []
     for _ in range(TRIES):
         measured.append(measure())
-        if measured[-1] < most_s:
+        if measured[-1] < MOST_S:
             break
     return min(measured)
-
-
-def allowed(links: Links) -> float:
-    """Seconds for an agent to get in: more where it takes long although nobody else comes."""
-    return MOST_S + 4 * dial(links)
 
 
 SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", OTHER], ids=["same address", "another address"])
@@ -147,6 +153,7 @@ SOURCES = pytest.mark.parametrize("source", ["127.0.0.1", OTHER], ids=["same add
 @SOURCES
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: str, opening: Opening) -> None:
+    come_first(links.hub)
     before = links.agent("h2")
 
     def beside_them() -> float:
@@ -154,8 +161,7 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
             eventually(lambda: crowd.made >= HELD, PATIENCE_S)
             return dial(links)
 
-    most_s = allowed(links)
-    assert fastest(beside_them, most_s) < most_s
+    assert fastest(beside_them) < MOST_S
     before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")
     assert before.said("gone") == []
@@ -169,12 +175,12 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
     links: Links, opening: Opening, source: str
 ) -> None:
     """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
+    come_first(links.hub)
     before = links.agent("h2")
-    most_s = allowed(links)
     with Crowd(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)
         begin, held = time.monotonic(), links.hub.measure()
-        assert fastest(lambda: dial(links), most_s) < most_s
+        assert fastest(lambda: dial(links)) < MOST_S
         time.sleep(2)
         after, passed_s = links.hub.measure(), time.monotonic() - begin
         before.ask("send", state("there"))

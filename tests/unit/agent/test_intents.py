@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -229,5 +230,43 @@ def test_after_an_order_the_file_is_read_again_for_what_a_session_has_written(fi
     before = Path(files.intent_path).stat()
     paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
     os.utime(files.intent_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    followed.read()
+    assert followed.value["serial"] == 3
+
+
+class Looks:
+    """What a file system shows of intent.json that tells times roughly and gives a number that is free at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 1
+        monkeypatch.setattr(intents, "os", SimpleNamespace(stat=self._stat))
+
+    def _stat(self, path: str) -> object:
+        return SimpleNamespace(st_ino=self.number, st_mtime_ns=1, st_size=1)
+
+
+def test_a_file_that_looks_like_the_one_before_an_order_is_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Looks(monkeypatch)
+    followed = intents.Followed(files)
+    followed.read()
+    followed.take({"worker:0": intent("run", 2)})
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
+    followed.read()
+    assert followed.value["serial"] == 3
+
+
+def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(monkeypatch)
+    followed = intents.Followed(files, None, lambda _: None)
+    followed.read()
+    Path(files.intent_path).write_text("{")
+    looks.number = 2
+    followed.read()
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
+    looks.number = 1
     followed.read()
     assert followed.value["serial"] == 3

@@ -69,6 +69,10 @@ TABLE: dict[str, tuple[Facts, tuple[str, str | None] | None]] = {
     "the lead decides, whatever the others do": (facts({"worker:0": "succeeded"}), ("Succeeded", None)),
     "the exit of another worker is no success": (facts({"worker:1": "succeeded"}), None),
     "collectives need every worker": (facts({"worker:0": "succeeded"}, deciding=COLLECTIVE), None),
+    "what ends after its stop fails a collective of which one worker has not succeeded": (
+        facts({"ps:0": failed(5.0), "worker:0": "succeeded"}, {"ps:0": "stop"}, deciding=COLLECTIVE),
+        ("Failed", "ps:0"),
+    ),
     "collectives succeed with all workers": (
         facts({"worker:0": "succeeded", "worker:1": "succeeded"}, deciding=COLLECTIVE),
         ("Succeeded", None),
@@ -234,3 +238,15 @@ def reached(step: int | None) -> Checkpoint:
 )
 def test_a_success_short_of_its_target_is_odd(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
     assert outcome.target_warning(target, newest) == (fact("short_of_target", step=8, of=9) if warned else None)
+
+
+def test_a_task_counts_only_when_it_is_known_what_it_does_and_what_is_wanted_of_it() -> None:
+    known = facts({})
+    wanted = {**known.intents, "not in the roster": known.intents["ps:0"]}
+    del wanted["worker:1"]
+    told = {task: entry for task, entry in known.entries.items() if task != "ps:0"}
+    assert list(Facts(known.roster, True, told, wanted).entries) == ["worker:0", "evaluator:0"]
+
+
+def test_a_failure_of_which_nobody_knows_the_time_is_older_than_all_others() -> None:
+    assert outcome.failing_since(made(Entry, state="failed")) == 0.0

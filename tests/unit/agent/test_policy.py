@@ -127,6 +127,13 @@ def test_a_signal_without_a_name_is_told_by_its_number() -> None:
     assert sentence(why_ended(killed(63))) == "killed by signal 63"
 
 
+def test_decisions_are_the_same_when_all_that_they_say_is() -> None:
+    why: list[Fact] = [fact("killed", signal=9)]
+    others = [Decision("running", why, 1, 2.0), Decision("backoff", [], 1, 2.0), Decision("backoff", why, 2, 2.0)]
+    assert Decision("backoff", why, 1, 2.0) == Decision("backoff", why, 1, 2.0)
+    assert Decision("backoff", why, 1, 2.0) not in [*others, Decision("backoff", why, 1), "backoff", None]
+
+
 def past(cause: str, step: int | None = None, *, number: int = 1, asked: bool = False) -> Past:
     return made(Past, attempt=1, started=0.0, ended=1.0, asked=asked, code=number, cause=cause, step=step)
 

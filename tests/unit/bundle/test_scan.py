@@ -6,9 +6,7 @@ import hashlib
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from dtctl.bundle import Bundle, FileEntry, Manifest, scan
 from dtctl.bundle.own_secrets import OwnSecrets
 from dtctl.bundle.scanning import _Found
 from dtctl.errors import ExitCode, PreflightError
+from tests.unit.privileges import public_directory, without_privileges
 
 
 @pytest.fixture(autouse=True)
@@ -128,22 +127,8 @@ def test_what_cannot_be_sent_is_named_with_a_remedy(code: Path, make: Callable[[
     assert "thing" not in str(scan(code).manifest)
 
 
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """As an ordinary user: root may read everything."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-
-
 def test_what_may_not_be_read_is_named() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        code = Path(directory)
-        code.chmod(0o755)
+    with public_directory() as code:
         (code / "secret.key").write_text("x")
         (code / "secret.key").chmod(0)
         with without_privileges(), pytest.raises(PreflightError, match=r"cannot read .*secret.key") as refused:

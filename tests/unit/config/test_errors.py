@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from dtctl.config import load_cluster
 from dtctl.errors import ConfigError, ExitCode, Problem
 from tests.unit.config import mistakes
 from tests.unit.config.mistakes import GOOD, swap, top, trainer
+from tests.unit.privileges import public_directory, without_privileges
 
 FILE = Path("cluster.yaml")
 
@@ -264,11 +264,14 @@ def test_a_socket_is_told() -> None:
     assert message.startswith("cluster.yaml: the file cannot be read: ")
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_permission_is_told() -> None:
-    FILE.write_text(GOOD)
-    FILE.chmod(0)
-    assert messages() == ["cluster.yaml: you may not read this file"]
+def test_a_file_without_permission_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with public_directory() as directory:
+        monkeypatch.chdir(directory)
+        FILE.write_text(GOOD)
+        FILE.chmod(0)
+        with without_privileges():
+            assert messages() == ["cluster.yaml: you may not read this file"]
+        monkeypatch.undo()
 
 
 def test_a_file_elsewhere_is_named_as_it_was_given(tmp_path: Path) -> None:

@@ -142,3 +142,10 @@ def test_mxnet_without_a_server_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         kvstore(tmp_path, KVSTORE.replace("  server: {hosts: [a], port: 9100}\n", ""))
     assert [problem.summary for problem in raised.value.problems] == ["the dialect mxnet needs a job 'server'"]
+
+
+def test_an_evaluator_beside_mxnet_is_no_node_of_it(tmp_path: Path) -> None:
+    value = kvstore(tmp_path, KVSTORE.replace("trainer:", "  evaluator: {hosts: [a], command: [./score]}\ntrainer:"))
+    given = env(value)
+    assert {name for name in given["evaluator:0"] if name.startswith("DMLC")} == set()
+    assert given["worker:1"]["DMLC_NUM_WORKER"] == "2"

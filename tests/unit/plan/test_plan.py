@@ -332,6 +332,7 @@ def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None
         "retry": [75],
         "permanent": [2],
         "stall_s": 0.0,
+        "first_step_s": None,
         "host_timeout_s": 60.0,
         "reboot": "auto",
     }

@@ -39,6 +39,11 @@ def test_the_checksum_is_masked_as_tensorflow_masks_it() -> None:
     assert masked_crc32c(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+def test_the_rows_of_the_lowest_and_the_highest_bit_are_those_of_castagnolis_polynomial() -> None:
+    table = tensor_table._crc_table()
+    assert (table[1], table[0x80]) == (0xF26B8303, 0x82F63B78)
+
+
 def test_keys_of_several_blocks_come_in_order_with_what_they_share() -> None:
     table = tables.table(
         tables.block([row(0, b"able", b"1"), row(2, b"x", b"22"), row(3, b"y", b"")]),

@@ -11,6 +11,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Because, Fact
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
 from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
+from dtctl.agent.supervise import autopsy
 from dtctl.agent.supervise import task as supervised
 from dtctl.agent.supervise.surroundings import Surroundings
 from dtctl.agent.supervise.task import Task
@@ -74,7 +75,7 @@ class SimObservation:
     def has_news(self) -> bool:
         return False
 
-    def sees_progress(self, wall: float) -> None:
+    def sees_progress(self, now: float, wall: float) -> None:
         """Steps are told by the test."""
 
 
@@ -139,4 +140,5 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "Attempt", SimAttempt)
     monkeypatch.setattr(supervised, "paths", own)
     monkeypatch.setattr(supervised, "keeper", SimpleNamespace(launch=lambda _: None))
-    monkeypatch.setattr(supervised, "last_lines", lambda *_: "")
+    monkeypatch.setattr(autopsy, "end_of", lambda *_: "")
+    monkeypatch.setattr(autopsy, "found_beside", lambda *_: [])

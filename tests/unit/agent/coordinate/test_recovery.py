@@ -307,3 +307,33 @@ def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
     world.die("ps:0")
     world.until(lambda: world.data["phase"] == "ended", 120)
     assert "ps:0 runs but does not listen" in world.data["condition"]["reason"]
+
+
+@pytest.mark.parametrize("name", ["worker:1", "chief:0", "ps:0"])
+def test_a_task_that_a_person_restarts_while_it_waits_for_that_comes_back_at_once(name: str) -> None:
+    world = async_ps(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
+    world.die(name)
+    world.run_for(3)
+    world.request("restart", [name])
+    world.until(lambda: recovered(world), limit_s=30)
+    assert world.condition == "Running"
+    assert world.attempts[name] == 2
+
+
+def test_so_does_a_gang_of_which_a_person_restarts_one() -> None:
+    world = collective(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
+    world.die("worker:1")
+    world.run_for(3)
+    world.request("restart", ["worker:1"])
+    world.until(lambda: recovered(world), limit_s=30)
+    only_once_more(world, *world.tasks)
+
+
+def test_a_lost_task_that_a_person_stops_is_no_longer_waited_for() -> None:
+    world = async_ps(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
+    world.die("worker:1")
+    world.run_for(3)
+    world.request("stop", ["worker:1"])
+    world.until(lambda: world.states["worker:1"] == "stopped", limit_s=30)
+    world.run_for(3)
+    assert world.condition == "Running"

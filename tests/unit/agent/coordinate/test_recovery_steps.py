@@ -11,7 +11,7 @@ from dtctl.agent.coordinate.services import Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.reasons import Fact, because, fact, said
 from dtctl.agent.records.run_state import Past
 from tests.unit.agent.coordinate import views
 
@@ -26,9 +26,13 @@ class Run:
         self.checkpoint: int | None = 100
         self.told: list[dict[str, Any]] = []
         services = Services(self._newest, lambda: ["one was damaged"], lambda: 0.0)
-        self.recovery = Recovery(self.view, services, lambda *_, **fields: self.told.append(fields))
+        self.recovery = Recovery(self.view, services, self._tell)
         for task in self.view.tasks:
             views.told(self.view, task, step=500)
+
+    def _tell(self, kind: str, why: list[Fact], **fields: Any) -> None:
+        assert kind == "decision"
+        self.told.append({"why": why, **fields})
 
     def _newest(self) -> Checkpoint | None:
         if self.checkpoint is None:
@@ -137,8 +141,9 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
     [one] = run.incidents
     assert (one["own"], one["tasks"]) == (True, ["worker:0"])
     assert run.told[0]["task"] == "worker:0"
+    views.told(run.view, "worker:0", state="running")
     run.step(101.0)
-    assert one["begun"] is None
+    assert one["begun"] is None, "its agent has not told of another attempt"
     views.told(run.view, "worker:0", attempt=2, state="starting")
     run.step(102.0)
     assert one["begun"] is None
@@ -190,6 +195,7 @@ def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left(
     run.step(101.0, 1012.0)
     assert [run.incidents[0][name] for name in ("begun", "back_to")] == [1012.0, 100]
     assert run.view.data["warnings"] == ["one was damaged"], "before the lead starts, damaged checkpoints go"
+    assert run.told[-1]["why"] == said("one was damaged")
 
 
 def test_who_was_stopped_meanwhile_is_not_waited_for() -> None:
@@ -290,8 +296,10 @@ def test_of_losses_at_once_the_first_in_time_is_the_cause() -> None:
 def test_what_was_judged_before_is_passed_over() -> None:
     run = Run()
     run.dies("ps:0")
+    views.told(run.view, "ps:0", attempt=2)
+    run.dies("ps:0")
     run.recovery.pass_over(run.view.tasks)
-    assert run.view.data["noted"] == {**dict.fromkeys(ALL, 0), "ps:0": 1}
+    assert run.view.data["noted"] == {**dict.fromkeys(ALL, 0), "ps:0": 2}
     run.step()
     assert run.incidents == []
 
@@ -342,6 +350,13 @@ def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
     run.dies("ps:0")
     failure = run.step()
     assert (failure is not None) is trained
+
+
+def test_a_lead_that_takes_ps_with_it_needs_a_checkpoint_too() -> None:
+    run = Run("sync-ps", needs_checkpoint=True)
+    run.checkpoint = None
+    run.dies("chief:0")
+    assert run.step() is not None
 
 
 def test_whoever_keeps_no_parameters_needs_no_checkpoint() -> None:
@@ -409,6 +424,20 @@ def test_a_stall_that_outlives_the_restart_restarts_everybody(stall_s: float | N
     assert (run.held, run.incidents[0]["closed"]) == (ALL, "worker:0 was lost too")
 
 
+def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
+    run = Run("sync-ps")
+    views.told(run.view, "ps:0", **because([fact("stalled", seconds=300)]))
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared(*ALL)
+    run.step(101.0)
+    for task in ALL:
+        views.told(run.view, task, state="running", ready=True)
+    run.step(102.0)
+    run.step(102.0 + SILENCE_S)
+    assert [one["closed"] for one in run.incidents] == ["ps:0 was lost too", None]
+
+
 def test_another_loss_than_a_stall_may_be_silent_for_longer() -> None:
     run = Run()
     run.dies("worker:0")
@@ -425,3 +454,70 @@ def test_a_stall_past_the_budget_fails_the_run() -> None:
     failure = run.step(101.0 + SILENCE_S)
     assert failure is not None
     assert failure.task == "worker:0"
+
+
+@pytest.mark.parametrize("entry", [{"state": "pending"}, {"attempt": 2}, {"reason": "", "why": []}])
+def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_another(entry: dict[str, Any]) -> None:
+    run = Run("sync-ps")
+    run.dies("ps:0")
+    views.told(run.view, "ps:0", **{**because([fact("stalled", seconds=300)]), **entry})
+    run.step()
+    assert run.incidents[0]["why"] == [fact("killed", signal=9)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "task", "plan"),
+    [
+        ("async-ps", "ps:0", fact("goes_in", seconds=1.0)),
+        ("ps-strategy", "ps:1", fact("goes_with", task="chief:0", seconds=1.0)),
+        ("sync-ps", "ps:1", fact("all_go", count=5, seconds=1.0)),
+        ("async-ps", "worker:1", fact("goes_alone")),
+    ],
+)
+def test_a_decision_tells_the_loss_and_who_is_started_again(strategy: str, task: str, plan: Fact) -> None:
+    run = Run(strategy)
+    run.dies(task)
+    run.step()
+    assert run.told == [{"why": [fact("killed", signal=9), plan], "task": task}]
+
+
+def seconds(kind: str, after_s: float) -> Fact:
+    return fact(kind, seconds=after_s)
+
+
+@pytest.mark.parametrize(
+    ("task", "steps", "checkpoint", "recovery"),
+    [
+        ("worker:1", (500, 501), 100, [seconds("trains_again", 0.5)]),
+        ("worker:1", (None, None), 100, [seconds("runs_again", 0.5)]),
+        ("ps:0", (500, 501), None, [seconds("trains_again", 0.5)]),
+        (
+            "ps:0",
+            (500, 101),
+            100,
+            [fact("back_to_step", step=100), fact("steps_lost", count=400), fact("and"), seconds("trains_again", 0.5)],
+        ),
+        (
+            "ps:0",
+            (500, 501),
+            500,
+            [fact("back_to_step", step=500), fact("steps_lost", count=0), fact("and"), seconds("trains_again", 0.5)],
+        ),
+        ("ps:0", (None, None), 100, [fact("back_to_step", step=100), fact("and"), seconds("runs_again", 0.5)]),
+    ],
+)
+def test_a_recovery_tells_what_it_has_cost(
+    task: str, steps: tuple[int | None, int | None], checkpoint: int | None, recovery: list[Fact]
+) -> None:
+    run = Run(needs_checkpoint=False)
+    run.checkpoint = checkpoint
+    views.told(run.view, *run.view.tasks, step=steps[0])
+    run.dies(task)
+    run.step(100.0, WALL)
+    run.cleared("ps:0")
+    run.step(101.0, WALL)
+    run.back(task)
+    run.step(102.0, WALL + 0.5)
+    views.told(run.view, "chief:0", step=steps[1])
+    run.step(103.0, WALL + 0.5)
+    assert run.told[-1]["why"] == recovery

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dtctl.agent.supervise.attempt import START_LIMIT_S
 from dtctl.agent.supervise.surroundings import Surroundings
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
+from tests.unit.privileges import public_directory, without_privileges
 
 RUN = supervised.intent("run")
 
@@ -184,11 +184,14 @@ def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, j
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_keeper_ends_where_nothing_can_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
-    keeper._record_exit(launch, 7 << 8, None, None)
+@pytest.mark.timeout(20)
+def test_a_keeper_ends_where_nothing_can_be_written() -> None:
+    with public_directory() as attempt:
+        attempt.chmod(0o555)
+        launch = keeper.AttemptSpec(str(attempt), str(attempt / "wake"), ["x"], {}, "/", "key")
+        with without_privileges():
+            keeper._record_exit(launch, 7 << 8, None, None)
+        assert not list(attempt.iterdir())
 
 
 def test_what_was_in_the_way_of_a_start_comes_through_the_pipe() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.supervise.progress import MOST_BYTES, LogProgress, last_step
+from dtctl.agent.supervise.progress import MOST_BYTES, LogProgress, Rate, last_loss, last_step
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,48 @@ def test_what_an_earlier_supervisor_has_seen_is_no_growth(tmp_path: Path) -> Non
     progress = LogProgress(str(log), adopted=True)
     assert not progress.look()
     assert progress.step == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        ("step 100  loss 0.041  accuracy 0.97", "0.041"),
+        ("INFO:tensorflow:loss = 2.3e-05, step = 200 (0.3 sec)", "2.3e-05"),
+        ('{"step": 100, "loss": 0.5}', "0.5"),
+        ("Loss: -12", "-12"),
+        ("loss=nan", "nan"),
+        ("100/100 - 1s - loss: 0.2501 - accuracy: 0.9", "0.2501"),
+        ("loss 1.0\nloss 0.5\n", "0.5"),
+        ("training loss: 3.", "3."),
+        ("val_loss: 0.3", None),
+        ("loss_scale 1024", None),
+        ("loss 50%", None),
+        ("packet loss: none", None),
+        ("lossless 3", None),
+    ],
+)
+def test_the_last_loss_is_told_in_its_own_digits(line: str, loss: str | None) -> None:
+    assert last_loss(line.encode()) == loss
+
+
+def test_a_rate_is_over_the_last_minute() -> None:
+    rate = Rate()
+    assert rate.look(0.0, 10) is None
+    assert rate.look(10.0, 110) == 10.0
+    assert rate.look(60.0, 160) == 2.5
+    assert [rate.look(60.0 + at, 160 + 4 * at) for at in range(10, 71, 10)][-1] == 4.0  # the first ones are forgotten
+
+
+def test_a_rate_of_few_steps_is_between_the_last_two() -> None:
+    rate = Rate()
+    rate.look(0.0, 0)
+    assert rate.look(600.0, 6000) == 10.0
+    assert rate.look(1200.0, 6600) == 1.0
+
+
+def test_after_a_return_to_a_checkpoint_a_rate_begins_anew() -> None:
+    rate = Rate()
+    rate.look(0.0, 100)
+    rate.look(1.0, 200)
+    assert rate.look(2.0, 150) is None
+    assert rate.look(3.0, 160) == 10.0

@@ -9,9 +9,11 @@ from dtctl.agent.supervise.watchdog import Signs, Watchdog
 class Watched:
     """A watchdog that is asked every second, as the supervisor does."""
 
-    def __init__(self, stall_s: float | None = None, *, trains: bool = True, proven: bool = False) -> None:
+    def __init__(
+        self, stall_s: float | None = None, *, trains: bool = True, proven: bool = False, first_s: float | None = None
+    ) -> None:
         self.now = 1000.0
-        self.dog = Watchdog(stall_s, 0.0, trains, proven, self.now)
+        self.dog = Watchdog(stall_s, 0.0, trains, proven, self.now, first_s)
 
     def seconds(
         self,
@@ -155,3 +157,25 @@ def test_expensive_signs_are_looked_for_only_in_a_silence() -> None:
     assert not watched.dog.is_quiet(watched.now)
     watched.seconds(30)
     assert watched.dog.is_quiet(watched.now)
+
+
+def test_one_that_is_silent_before_its_first_step_is_hung_where_there_is_a_limit_for_it() -> None:
+    watched = Watched(20, first_s=50.0)
+    assert watched.seconds(100, ready=False) is None
+    assert watched.seconds(40) is None
+    assert watched.seconds(1, grows_every=1) is None  # it still says something
+    assert watched.seconds(49) is None
+    assert watched.seconds(1) == fact("stalled", seconds=50)
+
+
+def test_after_its_first_steps_the_usual_limit_holds() -> None:
+    watched = Watched(20, first_s=50.0)
+    assert watched.seconds(30, steps_every=5) is None
+    assert watched.seconds(20) == fact("stalled", seconds=20)
+
+
+def test_without_a_limit_for_the_first_step_it_may_take_for_ever() -> None:
+    for first_s in (None, 0.0):
+        assert Watched(20, first_s=first_s).seconds(5000) is None
+    assert Watched(20, first_s=50.0, trains=False).seconds(5000) is None
+    assert Watched(20, first_s=50.0).seconds(5000, excused=True) is None

@@ -1,0 +1,155 @@
+"""Who may start when, and who is waited for and why: one moment at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate import incidents, start
+from dtctl.agent.coordinate.view import View
+from dtctl.agent.records.reasons import Fact, because, fact
+from tests.unit.agent.coordinate import views
+
+SERVERS, TRAINERS = ["ps:0", "ps:1"], ["chief:0", "worker:0", "worker:1"]
+
+
+def held(*tasks: str) -> View:
+    """The tasks are held and have not started; all others run."""
+    view = views.running()
+    view.wanted(tasks, want="hold")
+    views.told(view, *tasks, state="pending", ready=False)
+    return view
+
+
+def test_at_first_those_are_released_that_wait_for_nobody() -> None:
+    assert start.released(held(*SERVERS, *TRAINERS), ()) == SERVERS
+
+
+def test_each_stage_is_released_when_the_one_before_it_is_ready() -> None:
+    assert start.released(held(*TRAINERS), ()) == ["chief:0"]
+    assert start.released(held("worker:0", "worker:1"), ()) == ["worker:0", "worker:1"]
+    assert start.released(held(), ()) == []
+
+
+def test_who_is_blocked_or_away_is_not_released() -> None:
+    view = held(*SERVERS)
+    assert start.released(view, {"ps:0"}) == ["ps:1"]
+    view.hosts["b"]["connected"] = False
+    assert start.released(view, ()) == ["ps:0"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "intent", "released"),
+    [
+        ({}, {}, True),
+        ({"ready": False}, {}, False),
+        ({"ready": False}, {"want": "stop"}, True),
+        ({"state": "succeeded"}, {}, True),
+        ({"state": "succeeded"}, {"generation": 2}, False),
+        ({"state": "failed"}, {}, False),
+    ],
+)
+def test_nobody_waits_for_who_was_stopped_or_has_done_its_part(
+    entry: dict[str, Any], intent: dict[str, Any], released: bool
+) -> None:
+    view = held("chief:0")
+    views.told(view, "ps:1", **entry)
+    view.wanted(["ps:1"], **intent)
+    assert (start.released(view, ()) == ["chief:0"]) is released
+
+
+def test_hosts_are_unreached_until_they_have_spoken_once() -> None:
+    view = views.unheard()
+    assert start.unreached(view) == ["a", "b", "c", "d"]
+    view = views.running()
+    view.hosts["a"]["connected"] = False
+    view.hosts["d"]["state"] = None
+    assert start.unreached(view) == ["d"]
+
+
+def test_those_are_awaited_that_were_told_to_run_and_that_others_wait_for() -> None:
+    view = held(*TRAINERS)
+    views.told(view, "ps:0", ready=False)
+    assert start.awaited(view) == ["ps:0"], "ps:1 is ready, and chief:0 is held itself"
+    assert start.awaited(held()) == []
+
+
+def test_those_are_awaited_that_were_restarted_and_are_not_back() -> None:
+    view = views.running()
+    views.told(view, "ps:0", "worker:0", "chief:0", state="starting", ready=False)
+    views.told(view, "worker:1", state="failed", ready=False)
+    loss: Any = {"attempt": 1, "ended": 1.0}
+    begun, waiting = (
+        incidents.opened(view, tasks[0], loss, [fact("killed", signal=9)], tasks, 1.0)
+        for tasks in (["ps:0", "ps:1", "worker:0", "worker:1"], ["chief:0"])
+    )
+    assert start.awaited(view) == []
+    incidents.begin(view, begun, 2.0)
+    assert start.awaited(view) == ["ps:0", "worker:0"], "one is ready, one has failed, and one is not to start yet"
+    assert waiting["begun"] is None
+
+
+SILENT: list[tuple[list[str], str]] = [
+    (["a"], "a"),
+    (list("abcde"), "a, b, c, d, e"),
+    (list("abcdef"), "a, b, c, d, e and 1 more"),
+]
+
+
+@pytest.mark.parametrize(("silent", "text"), SILENT)
+def test_hosts_that_have_never_spoken_are_told_before_everything_else(
+    monkeypatch: pytest.MonkeyPatch, silent: list[str], text: str
+) -> None:
+    monkeypatch.setattr(start, "unreached", lambda _: silent)
+    view = held(*TRAINERS)
+    views.told(view, "ps:0", ready=False)
+    assert start.missing(view) == [fact("hosts_silent", text=text, count=len(silent), what="10.0.0.1:2221")]
+
+
+LISTENS = fact("waits_to_listen", task="ps:0", what="a:2222")
+
+
+@pytest.mark.parametrize(
+    ("entry", "connected", "why"),
+    [
+        ({}, True, [LISTENS]),
+        ({}, False, [fact("waits_for_host", task="ps:0", host="a")]),
+        ({"generation": 0}, True, [fact("waits_in_state", task="ps:0", text="running")]),
+        ({"state": "starting"}, True, [fact("waits_in_state", task="ps:0", text="starting")]),
+        (
+            {"state": "backoff", **because([fact("killed", signal=9)])},
+            True,
+            [fact("starts_again", task="ps:0"), fact("killed", signal=9)],
+        ),
+    ],
+)
+def test_it_is_told_what_keeps_the_task_that_the_others_wait_for(
+    entry: dict[str, Any], connected: bool, why: list[Fact]
+) -> None:
+    view = held(*TRAINERS)
+    view.wanted(["ps:0"], generation=1)
+    views.told(view, "ps:0", **{"generation": 1, "ready": False, **entry})
+    view.hosts["a"]["connected"] = connected
+    assert start.missing(view) == why
+
+
+def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
+    view = held(*TRAINERS)
+    views.told(view, "ps:0", ready=False)
+    view.roster["ps:0"]["address"] = None
+    assert start.missing(view) == [fact("waits_to_listen", task="ps:0", what="its port")]
+
+
+@pytest.mark.parametrize(
+    ("unready", "more"),
+    [(SERVERS, []), ([*SERVERS, "chief:0"], []), ([*SERVERS, "chief:0", "worker:0"], ["and_more"])],
+)
+def test_three_tasks_are_told_and_that_there_are_more(
+    monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
+) -> None:
+    monkeypatch.setattr(start, "awaited", lambda _: unready)
+    kinds = [one["kind"] for one in start.missing(views.running())]
+    assert kinds == ["waits_to_listen", *["and", "waits_to_listen"] * (min(3, len(unready)) - 1), *more]
+    monkeypatch.setattr(start, "awaited", lambda _: [])
+    assert start.missing(views.running()) == []

@@ -1,0 +1,45 @@
+"""How far a run is, by what its tasks told last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.progress import Progress, progress_of
+
+LEAD = TaskId("chief", 0)
+
+
+def task(name: str, state: TaskState = TaskState.RUNNING, **told: Any) -> TaskStatus:
+    return TaskStatus(TaskId.parse(name), "a", state, **told)
+
+
+def test_a_run_that_has_told_no_step_has_a_target_alone() -> None:
+    assert progress_of([task("ps:0"), task("chief:0")], LEAD, 100) == Progress(target=100)
+
+
+def test_the_furthest_step_counts_and_the_leads_rate_and_loss() -> None:
+    tasks = [
+        task("chief:0", step=90, step_time=5.0, rate=2.0, loss="0.5"),
+        task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7"),
+    ]
+    assert progress_of(tasks, LEAD, 200) == Progress(100, 6.0, 200, 2.0, "0.5")
+
+
+def test_what_the_lead_does_not_tell_a_worker_does() -> None:
+    tasks = [task("chief:0"), task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7")]
+    assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
+
+
+def test_a_task_that_runs_no_more_has_no_rate() -> None:
+    tasks = [task("worker:0", TaskState.BACKOFF, step=100, rate=9.0, loss="nan")]
+    assert progress_of(tasks, LEAD, 200) == Progress(100, None, 200, None, "nan")
+
+
+def test_the_time_that_is_left_is_that_of_the_steps_that_are_left() -> None:
+    assert Progress(100, 0.0, 300, 4.0).left_s == 50.0
+    assert Progress(301, 0.0, 300, 4.0).left_s == 0.0
+    assert Progress(100, 0.0, None, 4.0).left_s is None
+    assert Progress(100, 0.0, 300, None).left_s is None
+    assert Progress(None, None, 300, 4.0).left_s is None
