@@ -41,12 +41,13 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
+from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
+from dtctl.render import checkpoints, errors, interrupted, left_out, remains, result, status, tables
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
@@ -127,6 +128,8 @@ STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERR
 UP = UpResult("run", {TASK: FAILED}, (), {"old": STOP}, FOUND, {"a": "no crontab"})
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
+KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
@@ -195,6 +198,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
+    "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
+    "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "redrawn": draw,
