@@ -64,7 +64,7 @@ def test_a_run_that_cannot_be_remembered_here_goes_on_and_is_found_by_its_file(u
         file = user.write_cluster(ONE, hosts="hosts: {testhost: }")
         (user.home / ".local").mkdir()
         (user.home / ".local" / "state").write_text("a file where the directory should be")
-        done = user.run("up", "-q")
+        done = user.run("up", "-q", timeout_s=240)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
         assert "cannot be remembered" in done.stderr
         assert f"dtctl status -c {file}" in done.stderr
@@ -83,7 +83,7 @@ def test_a_key_that_was_mended_in_the_file_is_used_for_the_run_at_once(user: Des
         kept = [line for line in config.splitlines() if "IdentityFile" not in line]
         (user.home / ".ssh" / "config").write_text("\n".join(kept) + "\n")
         user.write_cluster(ONE, hosts=f"hosts: {{testhost: {{ssh: {{identity_file: {old}}}}}}}")
-        user.dtctl("up")
+        user.dtctl("up", timeout_s=240)
         old.unlink()
         assert user.run("status").returncode == 4
         user.write_cluster(ONE, hosts=f"hosts: {{testhost: {{ssh: {{identity_file: {key}}}}}}}")
