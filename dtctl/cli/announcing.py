@@ -17,9 +17,7 @@ def announced(scope: Scope, record: RunRecord, doing: str, *, say: bool = True) 
     def before(found: Ending) -> None:
         scope.refuse_others(record, found.run)
         if say and found.run and found.tasks:
-            from dtctl.render.errors import note
-
-            note(f"{doing} {facts(found)}")
+            _tell(f"{doing} {facts(found)}")
 
     return before
 
@@ -27,13 +25,12 @@ def announced(scope: Scope, record: RunRecord, doing: str, *, say: bool = True) 
 def announce_replaced(scope: Scope, record: RunRecord, runs: Collection[str], *, say: bool = True) -> None:
     """The same of runs that a new one replaces, as far as this machine knows them."""
     from dtctl.operations.ending import Ending, ending
-    from dtctl.render.errors import note
 
     for run in runs:
         scope.refuse_others(record, run)
         known = scope.memory.load(run)
         if say:
-            note(f"stopping {facts(ending(known, known.roster) if known else Ending(run))}")
+            _tell(f"stopping {facts(ending(known, known.roster) if known else Ending(run))}")
 
 
 def facts(found: Ending) -> str:
@@ -42,3 +39,12 @@ def facts(found: Ending) -> str:
     if not found.tasks:
         return f"{found.run}"
     return f"{found.run}: {count(len(found.tasks), 'task')} on {count(len(found.hosts), 'host')}"
+
+
+def _tell(line: str) -> None:
+    """Where something may be moving."""
+    from dtctl.render.errors import note
+    from dtctl.render.terminal.moving import still
+
+    with still():
+        note(line)

@@ -12,8 +12,8 @@ import typer
 
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
 from dtctl.cli.effects import NAMES
+from dtctl.cli.interrupts import left
 from dtctl.cli.scope import Scope as Scope
-from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
     pass
@@ -95,10 +95,8 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
             from dtctl.render.trace import show_trace
 
             show_trace()
-        try:
+        with left("nothing was changed"):
             command(scope, **values)
-        except KeyboardInterrupt:
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.cli import which
 from dtctl.cli.effects import may_guess
+from dtctl.cli.interrupts import left
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,12 +52,23 @@ class Scope:
 
     @functools.cached_property
     def transport(self) -> Transports:
+        from dtctl.render.terminal.moving import still
         from dtctl.render.terminal.safe import one_line
         from dtctl.transport.connect import Transports
         from dtctl.transport.ssh.passphrase import terminal_passphrase
 
-        passphrase = terminal_passphrase(one_line)
+        passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
+
+    def left(self, what: str | Callable[[], str], *next_steps: str) -> AbstractContextManager[None]:
+        """As `interrupts.left`, once a host was reached; before that nothing can have changed."""
+
+        def said() -> str:
+            if not self.transport.reached:
+                return "no host had been reached, so nothing was changed"
+            return what if isinstance(what, str) else what()
+
+        return left(said, *next_steps)
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none, or when two are named."""
@@ -82,21 +96,20 @@ class Scope:
         from dtctl.operations.memory.record import record_of
         from dtctl.plan.roster import plan_roster
 
-        if self.run and (record := self._of_run(self.run)):
-            return record
-        record = self._of_name(self.named) if self.named and not self.run else None
-        file = record.file if record else self.file() if self.run else self._file_here()
-        if self.run is None and record is None:
+        if self.run is not None:
+            return self._of_run(self.run) or self._run_of_others(self.run)
+        record = self._of_name(self.named) if self.named else None
+        file = record.file if record else self._file_here()
+        if record is None:
             record = self.memory.newest_of(file) if file else self._last()
         if record is None and file and not for_its_hosts:
             record = self.memory.place_of(file)
         if record is None and file:
-            record = record_of(plan_roster(self.cluster()))
-            return dataclasses.replace(record, run=self.run)
+            return record_of(plan_roster(self.cluster()))
         if record is None:
             raise which.not_named(self.command, ())
         # Without --run hosts are asked for their current run: somebody else may have started another since.
-        return self._with_own_access(dataclasses.replace(self._followed(record), run=self.run))
+        return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
 
     def refuse_others(self, record: RunRecord, run: str | None) -> None:
         """Raises UsageError for a run that this machine has started from another directory, by the same name."""
@@ -122,6 +135,23 @@ class Scope:
         if self.config is not None and not (record.file and which.same_file(self.config, record.file)):
             record = dataclasses.replace(record, file=self.config.absolute(), file_sha256="")
         return self._with_own_access(self._followed(record))
+
+    def _run_of_others(self, run: str) -> RunRecord:
+        """One that this machine has not started: the cluster file says which hosts may know it."""
+        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.runs import check_known, unknown
+        from dtctl.plan.roster import plan_roster
+
+        remembered = [str(record.run) for record in self.memory.runs()]
+        try:
+            file = self.file()
+        except UsageError as error:
+            why = "this machine remembers no such run, and there is no cluster file whose hosts could be asked"
+            raise unknown(run, why, remembered) from error
+        record = self.memory.newest_of(file) or self.memory.place_of(file) or record_of(plan_roster(self.cluster()))
+        record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
+        check_known(record, self.transport, remembered)
+        return record
 
     def _of_name(self, name: str) -> RunRecord:
         """The newest run of the cluster of this name."""

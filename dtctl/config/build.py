@@ -98,5 +98,9 @@ def _existing(
     except (OSError, RuntimeError):  # no permission on the way, a loop of links, no such ~user
         found = False
     if not found:
-        findings.add(path, f"{findings.name(*path)} is {text!r}, but there is no {kind} {place}")
+        findings.add(
+            path,
+            f"{findings.name(*path)} is {text!r}, but there is no {kind} {place}",
+            "a relative path begins at this file",
+        )
     return place

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
+import os
+import select
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +21,8 @@ from dtctl.errors import ConfigError, Place, Problem
 from dtctl.model import Cluster
 
 LIMIT_BYTES = 1_000_000
+WRITER_S = 3.0
+"""How long a pipe may stay empty."""
 EXPECTED = "expected a mapping with the keys name, hosts, jobs and trainer"
 
 
@@ -37,7 +43,7 @@ def load(file: Path, overrides: Sequence[str]) -> Cluster:
 
 def _read(file: Path, name: str) -> bytes:
     try:
-        with file.open("rb") as stream:
+        with os.fdopen(_without_waiting(file), "rb") as stream:
             content = stream.read(LIMIT_BYTES + 1)
     except OSError as error:
         raise ConfigError([_unreadable(file, name, error)]) from error
@@ -59,18 +65,27 @@ def _text(content: bytes, name: str) -> str:
         raise ConfigError([Problem(place, summary, f"iconv -f latin1 -t utf-8 {name}    if it is Latin-1")]) from error
 
 
+def _without_waiting(file: Path) -> int:
+    """Open for reading. A pipe, as of `<(...)`, is read where somebody writes to it. Raises OSError."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not select.select([descriptor], [], [], WRITER_S)[0]:
+        os.close(descriptor)
+        raise OSError(errno.EPIPE, "It is a pipe to which nobody writes", str(file))
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
 def _unreadable(file: Path, name: str, error: OSError) -> Problem:
     place = Place(name)
     if isinstance(error, FileNotFoundError):
         return Problem(place, "there is no such file", START)
     if isinstance(error, IsADirectoryError):
         inside = file / "cluster.yaml"
-        return Problem(
-            place, "this is a directory, expected a file", f"name the file: {inside}" if inside.is_file() else ""
-        )
+        hint = f"name the file: {inside}" if inside.is_file() else f"rename {name}, or name the file: -c FILE"
+        return Problem(place, "this is a directory, expected a file", hint)
     if isinstance(error, PermissionError):
         return Problem(place, "you may not read this file", f"ls -l {name}    shows who may")
-    return Problem(place, f"the file cannot be read: {(error.strerror or str(error)).lower()}")
+    return Problem(place, f"the file cannot be read: {(error.strerror or str(error)).lower()}", f"ls -l {name}")
 
 
 def _shown(file: Path) -> str:

@@ -77,8 +77,8 @@ def _named_hosts(text: str, path: Path, hosts: Mapping[str, Host], findings: Fin
         findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
         return []
     unknown = [host for host in names if host not in hosts]
-    if unknown and not findings.lacks_keys_of("hosts"):
-        hint = did_you_mean(unknown[0], hosts) or (f"hosts has {fold(hosts)}" if hosts else "")
+    if unknown and hosts and not findings.lacks_keys_of("hosts"):  # without any, that is what is told
+        hint = did_you_mean(unknown[0], hosts) or f"hosts has {fold(hosts)}"
         are = "are" if len(unknown) > 1 else "is"
         findings.add(path, f"{findings.name(*path)} names {fold(unknown)}, which {are} not in hosts", hint)
     return [host for host in names if host in hosts]

@@ -17,6 +17,7 @@ from dtctl.operations.asking.plausible import check_part, check_run, check_survi
 from dtctl.operations.ending import Before, ending, looking, once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.stopping import OnStopping, listener, unseen
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 
@@ -90,11 +91,17 @@ class StopOrder:
 
 
 def stop(
-    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order: StopOrder, before: Before | None = None
+    record: RunRecord,
+    transport: Transport,
+    tasks: Sequence[TaskId],
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
 ) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
     The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
+    `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
@@ -102,13 +109,13 @@ def stop(
     look = looking(None if everything else tasks, before)
     try:
         record, answer, own = ask_wherever_it_is(
-            record, transport, lambda asked, _: _request(asked, wanted, order), look
+            record, transport, lambda asked, _: _request(asked, wanted, order, report), look
         )
     except CoordinatorAway as away:
         known = away.known or record
         if before is not None:
             before(ending(known, known.roster if everything else tasks))
-        direct = _stop_directly(known, transport, wanted, order, away.own, away.unreachable)
+        direct = _stop_directly(known, transport, wanted, order, report, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
     known = record.as_known(answer["inventory"])
     result = dataclasses.replace(_told(known, [*own.items(), (known.coordinator, answer)]), known=known)
@@ -117,13 +124,19 @@ def stop(
     rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
-    direct = _stop_directly(known, transport, rest, order, {}, {})
+    direct = _stop_directly(known, transport, rest, order, report, {}, {})
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
-def down(record: RunRecord, transport: Transport, order: StopOrder, before: Before | None = None) -> DownResult:
-    """Stops everything, then clears the hosts on which nothing survived."""
-    stopped = stop(record, transport, tuple(record.roster), order, before)
+def down(
+    record: RunRecord,
+    transport: Transport,
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
+) -> DownResult:
+    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`."""
+    stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
@@ -133,7 +146,7 @@ def down(record: RunRecord, transport: Transport, order: StopOrder, before: Befo
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in unclear and host not in failed]
-        answers = conversations.ask(_removal(record, order), clear)
+        answers = conversations.ask(_removal(record, order, report), clear)
         rest = _result(record, conversations, _told(record, answers.items()))
     return DownResult(
         stop=dataclasses.replace(
@@ -152,7 +165,12 @@ def down(record: RunRecord, transport: Transport, order: StopOrder, before: Befo
 
 
 def _request(
-    record: RunRecord, tasks: Sequence[str] | None, order: StopOrder, *, others_ended: bool = False
+    record: RunRecord,
+    tasks: Sequence[str] | None,
+    order: StopOrder,
+    report: OnStopping,
+    *,
+    others_ended: bool = False,
 ) -> Request[records.StopResult]:
     """A host answers for all of these tasks (None: all) where it coordinates the run, or else for its own."""
 
@@ -165,10 +183,11 @@ def _request(
             raise wrong("survivors", "processes of tasks", None)
 
     fields = {"tasks": tasks, "others_ended": others_ended, **order.fields()}
-    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record))
+    heard = listener(record, report)
+    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record), heard)
 
 
-def _removal(record: RunRecord, order: StopOrder) -> Request[records.DownResult]:
+def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
     """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
 
     def check(host: Host, answer: records.DownResult) -> None:
@@ -177,7 +196,8 @@ def _removal(record: RunRecord, order: StopOrder) -> Request[records.DownResult]
         if record.run is not None:
             _check_ended(answer, record.names_on(host.name))
 
-    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record))
+    heard = listener(record, report)
+    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), heard)
 
 
 def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
@@ -191,6 +211,7 @@ def _stop_directly(
     transport: Transport,
     tasks: Sequence[str] | None,
     order: StopOrder,
+    report: OnStopping,
     own: Mapping[str, records.StopResult],
     unreachable: Mapping[str, DtctlError],
 ) -> StopResult:
@@ -201,9 +222,10 @@ def _stop_directly(
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(unreachable)
         unasked = [host for host in _hosts_of(record, tasks) if host not in own]
-        first = {**own, **conversations.ask(_request(record, tasks, order), unasked)}
+        first = {**own, **conversations.ask(_request(record, tasks, order, report), unasked)}
         waiting = [host for host, answer in first.items() if answer["waiting"]]
-        last = conversations.ask(_request(record, tasks, order, others_ended=True), waiting) if waiting else {}
+        rest = _request(record, tasks, order, report, others_ended=True)
+        last = conversations.ask(rest, waiting) if waiting else {}
         return _result(record, conversations, _told(record, [*first.items(), *last.items()]))
 
 

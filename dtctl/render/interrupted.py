@@ -6,28 +6,30 @@ import shlex
 from pathlib import Path
 
 from dtctl.operations.starting.interrupts import Left
-from dtctl.render.errors import note, show_warning
+from dtctl.render.errors import interrupted, note, show_warning
 from dtctl.render.words import fold
 
 
-def show_interrupted(left: Left, file: Path) -> None:
+def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
+    """`brought`: hosts had been reached, and keep what has arrived of the code."""
     named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
+    kept = "; the hosts keep the code that has arrived" if brought else ""
     if left.kept:
-        note(
-            f"interrupted, but {left.run} had started completely and continues",
+        interrupted(
+            f"{left.run} had started completely and continues",
             f"dtctl status{named}    shows it",
             f"dtctl stop{named}      ends it",
         )
     elif left.unclear:
-        note(
-            f"interrupted: {fold(left.unclear)} did not say whether what had been started is taken back",
+        interrupted(
+            f"{fold(left.unclear)} did not say whether what had been started is taken back",
             f"dtctl status{named}    shows what goes on; a host that has lost its controller takes it back by itself",
             f"dtctl stop{named}      ends it",
         )
     elif left.started:
-        note("interrupted: what had been started was taken back")
+        interrupted(f"what had been started was taken back{kept}")
     else:
-        note("interrupted before anything was started")
+        interrupted(f"nothing was started{kept}")
     for run in left.ended:
         note(f"{run}, which this run was to replace, was told to stop", "dtctl up    starts from the file again")
     if left.unremembered is not None and (left.kept or left.unclear):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.events import Story
+from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.status import RunStatus
@@ -15,6 +18,7 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.logs import LogPrinter
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
@@ -89,6 +93,12 @@ def show_stop(result: StopResult) -> None:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
 
 
+def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:
+    """Where the run that is meant, or any of the cluster, is not."""
+    if hosts:
+        note(f"no run {record.run} on {fold(hosts)}" if record.run else f"no run of {record.cluster} on {fold(hosts)}")
+
+
 def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:
     """Why every host was asked; nothing where there is no run at all."""
     if result.away is not None and not result.away.elsewhere:
@@ -99,12 +109,12 @@ def stop_exit_code(result: StopResult) -> ExitCode:
     if result.survivors:
         return ExitCode.SURVIVORS
     if result.errors:
-        return ExitCode.PARTIAL if result.stopped or result.already else ExitCode.UNREACHABLE
+        return ExitCode.PARTIAL if result.stopped or result.already else next(iter(result.errors.values())).exit_code
     return ExitCode.OK
 
 
-def show_ended(status: RunStatus) -> None:
-    """The first failure comes last, with the end of its log: it is what a person has to look at."""
+def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
+    """The first failure comes last, with the end of its log, unless `followed` has shown that just now."""
     from dtctl.render.terminal.rich_console import text
 
     err = console.err()
@@ -118,7 +128,8 @@ def show_ended(status: RunStatus) -> None:
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
-        for line in log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]:
+        tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]
+        for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
     err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))

@@ -78,15 +78,54 @@ def _stage_words(index: int, plan: RunPlan) -> str:
 
 
 def show_runs(runs: Sequence[KnownRun]) -> None:
-    grid = table("RUN", "STARTED", "STATE", "HOSTS", "TASKS")
-    for run in runs:
-        states: dict[str, int] = {}
-        for state in run.tasks.values():
-            states[state.value] = states.get(state.value, 0) + 1
-        tasks = ", ".join(f"{number} {state}" for state, number in states.items())
-        live = styled("live", "green") if run.live else "ended"
-        grid.add_row(run.run, local_time(run.created), live, fold(run.hosts), tasks)
+    """A terminal that is too narrow gets fewer columns; the result is always among them."""
+    cells: dict[str, list[str | Text]] = {
+        "RUN": [run.run for run in runs],
+        "RESULT": [_result(run) for run in runs],
+        "STARTED": [local_time(run.created) for run in runs],
+        "HOSTS": [fold(run.hosts) for run in runs],
+        "TASKS": [_tasks(run) for run in runs],
+    }
+    names = list(cells)
+    while True:
+        grid = table(*names)
+        for row in zip(*(cells[name] for name in names), strict=True):
+            grid.add_row(*row)
+        if len(names) == 2 or fits(grid):
+            break
+        names.remove("STARTED" if "STARTED" in names else names[-1])  # it stands in the run's name, too
     print_table(grid)
+
+
+def run_result(run: KnownRun) -> str:
+    """`ended`, or `live`, where nobody has told more."""
+    if run.verdict is None:
+        return "live" if run.live else "ended"
+    return run.verdict.outcome.value
+
+
+def _result(run: KnownRun) -> Text:
+    """What still runs on a host after the end is said as well."""
+    from dtctl.render.status import OUTCOME_STYLE
+
+    going_on = run.live and run.verdict is not None and run.verdict.outcome.decided
+    style = OUTCOME_STYLE.get(run.verdict.outcome, "") if run.verdict else ""
+    return styled(run_result(run) + (", live" if going_on else ""), style)
+
+
+def _tasks(run: KnownRun) -> str:
+    states: dict[str, int] = {}
+    for state in run.tasks.values():
+        states[state.value] = states.get(state.value, 0) + 1
+    return ", ".join(f"{number} {state}" for state, number in states.items())
+
+
+def fits(grid: Table) -> bool:
+    """Whether no line has to be folded; a pipe takes any."""
+    from rich.measure import Measurement
+
+    out = console.out()
+    return not out.is_terminal or Measurement.get(out, out.options.update(max_width=10_000), grid).minimum <= out.width
 
 
 def print_table(grid: Table) -> None:

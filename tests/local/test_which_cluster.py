@@ -77,7 +77,7 @@ def test_an_interrupt_before_anything_was_started_says_so_and_leaves_no_trace(ho
         starting.send_signal(signal.SIGINT)
         said = starting.communicate(timeout=60)[0]
     assert starting.returncode == 130
-    assert "interrupted before anything was started" in said
+    assert "interrupted: nothing was started" in said
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").glob("*.json"))
     file.unlink()
     refused = home.run("stop")

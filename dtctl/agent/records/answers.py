@@ -4,8 +4,9 @@ from . import requests
 from .kinds import AtMost, Dict, List, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .spec import Inventory
-from .whole_run import RunView, StoryLine
+from .whole_run import Condition, RunView, StoryLine
 from .words import (
+    MOST_TASKS,
     Count,
     Doing,
     Epoch,
@@ -20,6 +21,7 @@ from .words import (
     TaskName,
     Tasks,
     TaskState,
+    Way,
 )
 
 TYPE_CHECKING = False
@@ -204,6 +206,8 @@ class KnownRun(Record):
     created: Epoch
     live: bool
     tasks: Dict[TaskName, TaskState]
+    condition: Usual[Optional[Condition], None]
+    """As its coordinator last told it; null on the other hosts."""
 
 
 class DamagedRun(Record):
@@ -254,6 +258,23 @@ class StopResult(Record):
     away: Usual[Optional[Refused], None]
     """Why the coordinator of this host does not answer."""
     inventory: Inventory
+
+
+class Leaving(Record):
+    """One task that is being stopped."""
+
+    way: Way
+    for_s: Usual[Optional[Seconds], None]
+    """Since it was sent SIGTERM, until it had ended; null: it was not, or before this stop was asked for."""
+    signal: Usual[Optional[SignalNumber], None]
+    """That has ended it."""
+
+
+class Stopping(Record):
+    """What has changed, since the last such frame, of the tasks that are being stopped; nothing within a second."""
+
+    grace_s: Seconds
+    tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
 
 
 class RestartResult(Record):
@@ -340,6 +361,7 @@ FRAMES = {
     "prepared": Prepared,
     "started": Started,
     "states": States,
+    "stopping": Stopping,
     "log": Log,
     "output": Output,
     "event": StoryLine,

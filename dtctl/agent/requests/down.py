@@ -33,7 +33,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
     lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
     try:
         damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
-        removal = _Removal()
+        removal = _Removal(talk)
         for run in _to_remove(talk, request, [run.directory for run in damaged]):
             removal.remove(run, how)
         for each in damaged:
@@ -49,7 +49,8 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 class _Removal:
     """What `down` has done so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
         self.result: DownResult = {
             "stopped": [],
             "already": [],
@@ -60,7 +61,7 @@ class _Removal:
         }
 
     def remove(self, run: runs.Run, how: How) -> None:
-        ended = stop.stop_run(run, how)
+        ended = stop.stop_run(run, how, self._talk)
         self.result["stopped"] += ended["stopped"]
         self.result["already"] += ended["already"]
         self.result["survivors"] += ended["survivors"]

@@ -32,10 +32,15 @@ def gc(
     from dtctl.render.remains import show_remains
 
     record = _inventory(scope)
-    found = collect(record, scope.transport, dry_run=dry_run or not yes, every_cluster=every)
+    if dry_run or not yes:
+        found = collect(record, scope.transport, dry_run=True, every_cluster=every)
     if not (dry_run or yes):
         _ask(found)
-        found = collect(record, scope.transport, dry_run=False, every_cluster=every)
+    if not dry_run:
+        with scope.left(
+            "hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"
+        ):
+            found = collect(record, scope.transport, dry_run=False, every_cluster=every)
     if output == "json":
         document.print_json("Gc", document.gc(found, dry_run=dry_run))
     else:

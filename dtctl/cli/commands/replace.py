@@ -17,6 +17,8 @@ from dtctl.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
 
+LOOK = "dtctl status    shows what is left"
+
 
 @on_cluster
 def replace(
@@ -53,22 +55,22 @@ def replace(
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
+
+    def consent(runs: Collection[str]) -> None:
+        announce_replaced(scope, launch.record, runs)
+        if not yes:
+            _ask(exchange, runs)
+
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-
-            def consent(runs: Collection[str]) -> None:
-                with progress.paused():
-                    announce_replaced(scope, launch.record, runs)
-                    if not yes:
-                        _ask(exchange, runs)
-
             outcome = up(launch, scope.transport, progress, scope.memory, consent)
     except Interrupted as interrupted:
-        show_interrupted(interrupted.left, cluster.file)
+        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    left_out.show_unremembered(outcome)
-    result.show_started(outcome, launch.plan)
-    result.show_replacement(exchange)
+    with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
+        left_out.show_unremembered(outcome)
+        result.show_started(outcome, launch.plan)
+        result.show_replacement(exchange)
 
 
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:

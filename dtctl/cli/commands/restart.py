@@ -27,13 +27,10 @@ def restart(
     from dtctl.render.result import show_away, show_restarted
 
     record = scope.record()
-    try:
-        wanted, before = chosen(record, tasks), announced(scope, record, "restarting")
-        outcome = start_again(record, scope.transport, wanted, by=controller_name(), before=before)
-    except KeyboardInterrupt:
-        errors.note("interrupted: the hosts start again what they were asked to", "dtctl status    shows how far it is")
-        raise
-    show_restarted(outcome)
-    show_away(outcome)
-    errors.show_host_errors(outcome.errors)
+    some, before = chosen(record, tasks), announced(scope, record, "restarting")
+    with scope.left("the hosts start again what they were asked to", "dtctl status    shows how far it is"):
+        outcome = start_again(record, scope.transport, some, by=controller_name(), before=before)
+        show_restarted(outcome)
+        show_away(outcome)
+        errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.tasks)

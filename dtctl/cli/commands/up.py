@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.announcing import announce_replaced
+from dtctl.cli.interrupts import left
 from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
 from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
@@ -49,9 +50,7 @@ def up(
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
 
             def consent(runs: Collection[str]) -> None:
-                if runs:
-                    with progress.paused():
-                        announce_replaced(scope, launch.record, runs, say=output == "text")
+                announce_replaced(scope, launch.record, runs, say=output == "text")
 
             outcome = start(launch, scope.transport, progress, scope.memory, consent)
     except DtctlError as error:
@@ -61,13 +60,14 @@ def up(
             errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
         raise
     except Interrupted as interrupted:
-        show_interrupted(interrupted.left, cluster.file)
+        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    left_out.show_unremembered(outcome)
-    if output == "json":
-        document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
-    else:
-        result.show_started(outcome, launch.plan)
+    with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
+        left_out.show_unremembered(outcome)
+        if output == "json":
+            document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
+        else:
+            result.show_started(outcome, launch.plan)
     broken = any(task.state.value == "failed" for task in outcome.started.values())
     if follow:
         import dataclasses

@@ -32,13 +32,13 @@ _WORDINGS = (
     _Wording(
         "mapping values are not allowed here",
         "a ':' where no key can stand",
-        "indent as the line above, and put a value that holds ': ' in quotes",
+        "indent as the line above, which needs a blank behind its own ':'; put a value that holds ': ' in quotes",
     ),
     _Wording("could not find expected ':'", "a line without ':'", "write KEY: VALUE", at_start=True),
     _Wording(
         "expected <block end>",
         "this does not line up with what stands above it",
-        "keys of one mapping and dashes of one list start in the same column",
+        "keys of one mapping and dashes of one list start in the same column, and a quote further up may not be closed",
     ),
     _Wording("expected ',' or ']', but got '<stream end>'", "this list in [...] does not end", "close it with ]", True),
     _Wording(
@@ -49,8 +49,13 @@ _WORDINGS = (
     _Wording(
         "found unexpected end of stream", "a quoted text does not end", "close it with the quote it began with", True
     ),
-    _Wording("expected the node content", "a value is missing here"),
-    _Wording("found unexpected document separator", "a quoted text does not end before the document does"),
+    _Wording("expected the node content", "a value is missing here", "write one, or take the key out"),
+    _Wording(
+        "found unexpected document separator",
+        "a quoted text does not end before the document does",
+        "close it with the quote it began with",
+    ),
+    _Wording("found incompatible YAML document", "a %YAML line of another version", "take the line out"),
     _Wording("found undefined alias", "this alias has no anchor", "write &name at the value that *name stands for"),
     _Wording(
         "found unknown escape character", "an unknown escape after \\", "use single quotes: they take \\ as it is"
@@ -65,7 +70,7 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool)
     line, column = _position(error, text, at_start=wording.at_start)
     place = Place(name, line, column) if places else Place(name)
     if isinstance(error, ReaderError):
-        return Problem(place, f"this is not text: it holds the character {_code(error)}", START)
+        return Problem(place, f"this is not text: it holds the character {_code(error)}", "take it out")
     tab = _tab(text, line, column)
     if tab is not None:
         where = Place(name, *tab) if places else place

@@ -118,6 +118,8 @@ def known_run(run: KnownRun) -> dict[str, Any]:
         "cluster": run.cluster,
         "created": iso_utc(run.created),
         "live": run.live,
+        "result": run.verdict.outcome.value if run.verdict else None,
+        "reason": sentence(run.verdict.why) if run.verdict else None,
         "hosts": list(run.hosts),
         "tasks": {str(task): state.value for task, state in run.tasks.items()},
     }

@@ -124,7 +124,7 @@ def test_what_is_about_to_end_is_found_out_in_the_same_conversation_and_is_what_
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0")]
     transport = FakeTransport(agents)
     heard: list[Ending] = []
-    stop(record(run=None), transport, ALL, ORDER, heard.append)  # type: ignore[arg-type]
+    stop(record(run=None), transport, ALL, ORDER, before=heard.append)  # type: ignore[arg-type]
     assert transport.opened == ["c"]
     assert [(one.run, [*map(str, one.tasks)], one.hosts) for one in heard] == [
         ("digits-1", ["ps:0", "ps:1", "worker:0"], ("a", "b", "c"))
@@ -137,9 +137,9 @@ def refuse(found: Ending) -> None:
 
 
 ENDS: list[Callable[[FakeTransport], object]] = [
-    lambda transport: stop(record(), transport, (TaskId("worker", 0),), ORDER, refuse),
+    lambda transport: stop(record(), transport, (TaskId("worker", 0),), ORDER, before=refuse),
     lambda transport: restart(record(), transport, (TaskId("worker", 0),), by="me", before=refuse),
-    lambda transport: down(record(), transport, ORDER, refuse),
+    lambda transport: down(record(), transport, ORDER, before=refuse),
 ]
 
 
@@ -153,7 +153,7 @@ def test_a_word_against_it_leaves_everything_as_it_is(end: Callable[[FakeTranspo
 
 def test_without_a_coordinator_what_is_about_to_end_is_told_once() -> None:
     heard: list[Ending] = []
-    down(record(), FakeTransport(Agents(), {"c": GONE}), ORDER, heard.append)
+    down(record(), FakeTransport(Agents(), {"c": GONE}), ORDER, before=heard.append)
     assert [(one.run, len(one.tasks)) for one in heard] == [("digits-1", 4)]
 
 

@@ -132,7 +132,7 @@ INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old"
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
-RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
+RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
 REMAINS = GcResult(
     {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
 )
@@ -201,6 +201,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "redrawn": draw,
     "narrator": narrate,
