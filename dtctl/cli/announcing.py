@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.operations.ending import Ending
+    from dtctl.operations.asking.ending import Ending
     from dtctl.operations.memory.record import RunRecord
 
 
@@ -24,7 +24,7 @@ def announced(scope: Scope, record: RunRecord, doing: str, *, say: bool = True) 
 
 def announce_replaced(scope: Scope, record: RunRecord, runs: Collection[str], *, say: bool = True) -> None:
     """The same of runs that a new one replaces, as far as this machine knows them."""
-    from dtctl.operations.ending import Ending, ending
+    from dtctl.operations.asking.ending import Ending, ending
 
     for run in runs:
         scope.refuse_others(record, run)

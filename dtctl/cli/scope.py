@@ -107,7 +107,8 @@ class Scope:
         if record is None and file:
             return record_of(plan_roster(self.cluster()))
         if record is None:
-            raise which.not_named(self.command, ())
+            self.file()  # raises, and says what there is
+            raise AssertionError("no file here, and one is found")
         # Without --run hosts are asked for their current run: somebody else may have started another since.
         return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
 
@@ -165,9 +166,9 @@ class Scope:
 
     def _last(self) -> RunRecord | None:
         """What a command means that names no cluster, in a directory without one. Raises UsageError if it may not."""
-        if not may_guess(self.command):
-            raise which.not_named(self.command, self.memory.runs())
-        record = self.memory.current()
+        if not may_guess(self.command) and (runs := self.memory.runs()):
+            raise which.not_named(self.command, runs)
+        record = self.memory.current() if may_guess(self.command) else None
         if record is not None:
             from dtctl.render.errors import note
 

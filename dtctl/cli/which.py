@@ -52,13 +52,8 @@ def of_name(records: Sequence[RunRecord], name: str, here: Path | None) -> RunRe
 
 
 def not_named(command: str, records: Sequence[RunRecord]) -> UsageError:
-    """For a command that changes something, where no cluster is named and none is here."""
+    """For a command that changes something, where no cluster is named and none is here; there are `records`."""
     newest = sorted(_newest(records), key=lambda record: bool(record.outcome))
-    if not newest:
-        return UsageError(
-            "there is no cluster.yaml here and no run is remembered",
-            hint="dtctl init    to make one, or name one with -c FILE",
-        )
     return UsageError(
         f"which cluster? {command} changes something, and there is no cluster.yaml here",
         detail="started from this machine:\n" + _lines(newest),

@@ -10,9 +10,9 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Request, ask
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_tasks
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.ending import Before, ending, looking, once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport

@@ -13,8 +13,8 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
-from dtctl.operations.ending import Before, ending, looking, once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stopping import OnStopping, listener, unseen

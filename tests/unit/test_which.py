@@ -17,7 +17,7 @@ from dtctl.cli.effects import EFFECTS, Effect
 from dtctl.cli.scope import Scope
 from dtctl.errors import ConfigError, ExitCode, UsageError
 from dtctl.model import TaskId
-from dtctl.operations.ending import Ending
+from dtctl.operations.asking.ending import Ending
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.memory.store import Memory
 from dtctl.operations.starting.prepare import make_local

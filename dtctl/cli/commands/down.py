@@ -26,7 +26,7 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
-    from dtctl.operations.ending import Ending
+    from dtctl.operations.asking.ending import Ending
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import down as take_down

@@ -10,8 +10,8 @@ import pytest
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.ending import Ending
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.ending import Ending
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
