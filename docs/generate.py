@@ -21,6 +21,7 @@ import shipped
 import typer.main
 
 from dtctl.cli.app import app
+from dtctl.cli.effects import EFFECTS, Effect
 from dtctl.cli.options import ACCESS
 from dtctl.config import reference_markdown
 
@@ -35,9 +36,14 @@ def commands_markdown() -> str:
         "# Commands",
         "<!-- Written by docs/generate.py from the commands; change them there. -->",
         "`dtctl [OPTIONS] COMMAND`. What each command exits with: [exit-codes.md](exit-codes.md).",
-        "Every command that works on a run finds it in this order: `--run ID`; the cluster file of `-c FILE` or "
-        "`$DTCTL_CONFIG`; "
-        "the `cluster.yaml` here or, in a repository, above; the run that was started last from this machine.",
+        "Every command that works on a run finds it in this order: `--run ID`; `--cluster NAME`; the cluster file of "
+        "`-c FILE` or `$DTCTL_CONFIG`; the `cluster.yaml` here or, in a repository, above. Where none of them says "
+        "which cluster is meant, a command that changes something names the runs that were started from this machine, "
+        "with the command to type for each, does nothing, and exits with 2. What it is about to end it names before.",
+        _effects(),
+        "How a host is reached is said by the options of the command, then by the cluster file, which may have changed "
+        "since `up`, and then, where the file is gone, has mistakes or has not got the host any more, by what this "
+        "machine remembers of the run.",
         "With `-o json` every reason comes twice: as the sentence of the text output (`reason`, and `message` in "
         "`conditions`), and as facts for programs (`why`): a list of objects, each with a `kind` and the fields of "
         'that kind, as in `[{"kind": "exited", "code": 3}]`; a kind `said` has nothing but a `text`.',
@@ -54,6 +60,14 @@ def commands_markdown() -> str:
         text += [_table(own)] if _table(own) else []
         parts.append("\n\n".join(text))
     return "\n\n".join(parts) + "\n"
+
+
+def _effects() -> str:
+    rows = [
+        f"| {', '.join(f'`{name}`' for name, its in EFFECTS.items() if its is effect)} | {effect.value} |"
+        for effect in Effect
+    ]
+    return "\n".join(["| commands | what they do |", "|---|---|", *rows])
 
 
 def _shared(group: Any) -> list[Any]:

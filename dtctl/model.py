@@ -234,6 +234,10 @@ class Cluster:
     """The file says it."""
     spares: tuple[str, ...] = ()
     """Hosts without a task that may take the place of one that is lost."""
+    file_sha256: str = ""
+    """Of the file's bytes as they were read."""
+    as_written: Mapping[str, Reach] = field(default_factory=dict)
+    """Host -> how the file has it reached, where the command line says otherwise."""
 
     @property
     def lead(self) -> TaskId:

@@ -11,6 +11,7 @@ import typer
 
 from dtctl import __version__
 from dtctl.cli import commands
+from dtctl.cli.effects import NAMES
 from dtctl.render.terminal.console import say
 
 ORDER = (
@@ -19,7 +20,6 @@ ORDER = (
 )
 """Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
 
-NAMES = {"execute": "exec"}
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
 app = typer.Typer(

@@ -27,6 +27,12 @@ def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
     return _offered((*tasks, *jobs, *(f"@{host}" for host in record.hosts)), incomplete)
 
 
+def complete_clusters(incomplete: str) -> list[str]:
+    scope = _scope({})
+    runs = _quietly(lambda: scope.memory.runs()) or ()
+    return _offered(dict.fromkeys(one.cluster for one in runs), incomplete)
+
+
 def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Of this directory's cluster, or else of all."""
     record, scope = _record({**ctx.params, "run": None}), _scope(ctx.params)
@@ -55,7 +61,8 @@ def _record(options: Mapping[str, Any]) -> RunRecord | None:
 def _scope(options: Mapping[str, Any]) -> Scope:
     from dtctl.cli.options import DEFAULTS, Scope
 
-    return Scope(**{name: options[name] for name in DEFAULTS if options.get(name) is not None})
+    said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
+    return Scope("status", **said)  # nothing is changed by words that are offered
 
 
 def _quietly(find: Callable[[], T]) -> T | None:

@@ -48,6 +48,7 @@ def watch(
     try:
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Ended):
+                scope.remember_end(event.status)
                 return event.status
             if event is not None:
                 narrate(event)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import hashlib
 import os
 import select
 import stat
@@ -49,7 +51,8 @@ def check(file: Path, overrides: Sequence[str]) -> Checked:
 
 def _built(file: Path, overrides: Sequence[str]) -> tuple[Cluster, ClusterFile, Findings]:
     name = _shown(file)
-    document = parse(_read(file, name), name)
+    content = _read(file, name)
+    document = parse(_text(content, name), name)
     if document.data is None:
         raise ConfigError([Problem(Place(name), f"the file is empty, {EXPECTED}", START)])
     if not isinstance(document.data, dict):
@@ -57,11 +60,12 @@ def _built(file: Path, overrides: Sequence[str]) -> tuple[Cluster, ClusterFile, 
         raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
     apply_overrides(document, overrides)
     findings = Findings(document)
-    content = with_scheduler(read_sections(document, findings))
-    return build(content, file.absolute(), findings), content, findings
+    sections = with_scheduler(read_sections(document, findings))
+    cluster = build(sections, file.absolute(), findings)
+    return dataclasses.replace(cluster, file_sha256=hashlib.sha256(content).hexdigest()), sections, findings
 
 
-def _read(file: Path, name: str) -> str:
+def _read(file: Path, name: str) -> bytes:
     try:
         with os.fdopen(_without_waiting(file), "rb") as stream:
             content = stream.read(LIMIT_BYTES + 1)
@@ -71,6 +75,10 @@ def _read(file: Path, name: str) -> str:
         raise ConfigError(
             [Problem(Place(name), f"this is not a cluster file: it has more than {LIMIT_BYTES} bytes", START)]
         )
+    return content
+
+
+def _text(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

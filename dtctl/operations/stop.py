@@ -13,6 +13,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.locate import ask_wherever_it_is
@@ -94,7 +95,12 @@ class StopOrder:
 
 
 def stop(
-    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order: StopOrder, report: OnStopping = unseen
+    record: RunRecord,
+    transport: Transport,
+    tasks: Sequence[TaskId],
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
 ) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
@@ -103,12 +109,16 @@ def stop(
     """
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
+    before = before and once(before)
+    look = looking(None if everything else tasks, before)
     try:
         record, answer, own = ask_wherever_it_is(
-            record, transport, lambda asked, _: _request(asked, wanted, order, report)
+            record, transport, lambda asked, _: _request(asked, wanted, order, report), look
         )
     except CoordinatorAway as away:
         known = away.known or record
+        if before is not None:
+            before(ending(known, known.roster if everything else tasks))
         direct = _stop_directly(known, transport, wanted, order, report, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
     known = record.as_known(answer["inventory"])
@@ -122,9 +132,15 @@ def stop(
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
-def down(record: RunRecord, transport: Transport, order: StopOrder, report: OnStopping = unseen) -> DownResult:
-    """Stops everything, then clears the hosts on which nothing survived. `report` as for `stop`."""
-    stopped = stop(record, transport, tuple(record.roster), order, report)
+def down(
+    record: RunRecord,
+    transport: Transport,
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
+) -> DownResult:
+    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`."""
+    stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})

@@ -245,15 +245,6 @@ def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None
     assert (after.returncode, after.stderr) == (1, "no run of demo on node-[1-2]\n  dtctl up    starts one\n")
 
 
-def test_commands_need_no_file_for_the_run_that_was_started_last(home: Desk, tmp_path: Path) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    eventually(lambda: "worker:1 step" in home.dtctl("logs", "worker:1", cwd=elsewhere))
-    assert home.dtctl("stop", cwd=elsewhere) == "3 tasks stopped, 0 left\n"
-
-
 def test_two_clusters_on_one_machine_do_not_touch_each_other(home: Desk, tmp_path: Path) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")

@@ -24,7 +24,7 @@ from .words import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, Tuple
+    from typing import Iterable, List, Tuple
 
 VERSION = 3
 
@@ -243,6 +243,11 @@ def is_alone(spec: Spec) -> bool:
 def coordinators_port(spec: Spec) -> Optional[int]:
     """None on the hosts that it does not listen on."""
     return spec["coordinator"]["port"] if coordinates(spec) and not is_alone(spec) else None
+
+
+def ports_of(spec: Spec) -> List[int]:
+    """All that is going to listen on this host."""
+    return [port for port in (coordinators_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
 def comes_back_alone(role: Role, scope: Scope) -> bool:

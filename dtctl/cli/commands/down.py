@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.announcing import announced, facts
 from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import Scope, on_run
@@ -25,6 +26,7 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
+    from dtctl.operations.asking.ending import Ending
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import down as take_down
@@ -33,17 +35,23 @@ def down(
     from dtctl.render.words import fold
 
     record = scope.record()
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
     order = StopOrder(controller_name(), seconds(grace) if grace is not None else None, "taken_down")
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
-        console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
+    announce = announced(scope, record, "stopping", say=yes)
+
+    def before(found: Ending) -> None:
+        announce(found)
+        if not yes:
+            stop = f"Stop {facts(found)}," if found.run and found.tasks else f"Clear away {record.cluster}"
+            console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
+
     progress = StopProgress()
     with (
         scope.left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"),
         progress,
     ):
-        outcome = take_down(record, scope.transport, order, progress)
+        outcome = take_down(record, scope.transport, order, progress, before)
     with scope.left("the run has been taken down", "dtctl runs    shows what is left of it"):
         _tell(scope, record, outcome)
 

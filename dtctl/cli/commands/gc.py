@@ -55,16 +55,9 @@ def gc(
 
 
 def _inventory(scope: Scope) -> RunRecord:
-    """Includes hosts without a task; without a cluster file only the hosts of the last run."""
-    from dtctl.operations.starting.prepare import make_local
-
+    """Includes hosts without a task."""
     record = scope.record()
-    try:
-        cluster = scope.cluster()
-    except UsageError:
-        return record
-    there = make_local(cluster).hosts if record.is_local else cluster.hosts
-    return dataclasses.replace(record, hosts={**there, **record.hosts})
+    return dataclasses.replace(record, hosts={**record.others, **record.hosts})
 
 
 def _ask(found: GcResult) -> None:

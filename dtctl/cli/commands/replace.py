@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.announcing import announce_replaced
 from dtctl.cli.options import Overrides, Scope, on_cluster
-from dtctl.errors import UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
@@ -33,11 +34,13 @@ def replace(
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
     from dtctl.operations.replace import check_same, plan_replacement
+    from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.status import status
     from dtctl.operations.up import up
     from dtctl.render import left_out, result
+    from dtctl.render.interrupted import show_interrupted
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(None, overrides)
@@ -52,26 +55,22 @@ def replace(
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
-    ending: list[str] = []
 
     def consent(runs: Collection[str]) -> None:
+        announce_replaced(scope, launch.record, runs)
         if not yes:
             _ask(exchange, runs)
-        ending.extend(runs)
 
-    with scope.left(lambda: _left(ending), LOOK), UpProgress(launch.record.hosts, quiet=quiet) as progress:
-        outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
+    try:
+        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+            outcome = up(launch, scope.transport, progress, scope.memory, consent)
+    except Interrupted as interrupted:
+        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
         left_out.show_unremembered(outcome)
         result.show_started(outcome, launch.plan)
         result.show_replacement(exchange)
-
-
-def _left(ending: list[str]) -> str:
-    """`ending`: the runs that were to end for the new one, once that had begun."""
-    if not ending:
-        return "nothing was moved; the run goes on as it was"
-    return f"{', '.join(ending)} was being ended, and what had been started in its place was taken back"
 
 
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:

@@ -32,7 +32,9 @@ def status(
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
-    _show(ask(record, scope.transport), output)
+    found = ask(record, scope.transport)
+    scope.remember_end(found)
+    _show(found, output)
 
 
 def _show(found: RunStatus, output: OutputOption) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
 
+from dtctl.cli.announcing import announce_replaced
 from dtctl.cli.interrupts import left
 from dtctl.cli.options import (
     ClusterFile,
@@ -46,11 +48,13 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+    from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch, scan_code
     from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out, result
+    from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
@@ -68,26 +72,21 @@ def up(
     )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
-    ending: list[str] = []
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-            outcome = start(launch, scope.transport, progress, scope.memory.save, ending.extend, scope.memory.take_back)
+
+            def consent(runs: Collection[str]) -> None:
+                announce_replaced(scope, launch.record, runs, say=output == "text")
+
+            outcome = start(launch, scope.transport, progress, scope.memory, consent)
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 
         for old, new in taken_places(error, launch.record, scope.transport).items():
             errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
         raise
-    except KeyboardInterrupt:
-        if scope.memory.current_id() == launch.record.run:
-            errors.interrupted(f"{launch.record.run} had started completely and continues", "dtctl stop    ends it")
-        elif ending:
-            was = f"{', '.join(ending)} was being ended, and what had been started in its place was taken back"
-            errors.interrupted(was, "dtctl status    shows what is left")
-        else:
-            begun = "what had been started was taken back" if progress.starting else "nothing was started"
-            kept = "; the hosts keep the code that has arrived" if scope.transport.reached else ""
-            errors.interrupted(begun + kept)
+    except Interrupted as interrupted:
+        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         left_out.show_unremembered(outcome)

@@ -22,7 +22,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Left:
+class LeftBehind:
     """A process that its trainer left behind."""
 
     pid: int
@@ -54,7 +54,7 @@ class TaskStatus:
     asked: bool = False
     tail: str = field(default="", repr=False)
     """The end of its log, once it has ended."""
-    left_behind: tuple[Left, ...] = ()
+    left_behind: tuple[LeftBehind, ...] = ()
     """Processes that it went away from, and that were ended then."""
     killed_after_s: float | None = None
     """The grace period after which it was killed; None if it was not."""
@@ -85,7 +85,7 @@ class TaskStatus:
             signal=end["signal"] if end else None,
             asked=entry["asked"],
             tail=end["tail"] if end else "",
-            left_behind=tuple(Left(one["pid"], one["command"]) for one in end["left_behind"]) if end else (),
+            left_behind=tuple(LeftBehind(one["pid"], one["command"]) for one in end["left_behind"]) if end else (),
             killed_after_s=end["killed_after_s"] if end else None,
             left=len(entry["left"]),
             history=tuple(

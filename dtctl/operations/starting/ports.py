@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dtctl.agent.records.answers import PortsResult, Prepared
 from dtctl.config.ranges import fold
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, Cluster, TaskId
+from dtctl.model import CHOSEN_PORT, Cluster, Host, TaskId
+from dtctl.operations.asking.conversation import Request
+from dtctl.operations.asking.plausible import check_tasks, wrong
 
 _MOST_TOLD = 10
 
@@ -57,6 +59,19 @@ def wanted_ports(cluster: Cluster, host: str) -> tuple[list[TaskId], bool]:
         if port == CHOSEN_PORT and job.hosts[index] == host
     ]
     return tasks, cluster.coordinator_port == CHOSEN_PORT and cluster.host_of(cluster.lead).name == host
+
+
+def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
+    """Asks a host to choose them."""
+    tasks, coordinator = wanted_ports(cluster, host)
+    names = frozenset(map(str, tasks))
+
+    def check(_: Host, answer: PortsResult) -> None:
+        check_tasks("tasks", answer["tasks"], names)
+        if set(answer["tasks"]) != names or (answer["coordinator"] is not None) != coordinator:
+            raise wrong("tasks", "a port for each task", None)
+
+    return Request("ports", PortsResult, lambda _: {"tasks": sorted(names), "coordinator": coordinator}, check)
 
 
 def with_chosen(cluster: Cluster, chosen: Mapping[str, PortsResult]) -> Cluster:

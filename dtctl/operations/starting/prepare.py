@@ -15,9 +15,10 @@ from dtctl.model import Cluster
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interpreter import local_python
+from dtctl.operations.starting.local_ports import LocalPorts
 from dtctl.operations.starting.needs import check_needs
 from dtctl.operations.starting.secrets import find_secrets
-from dtctl.operations.up import Start
+from dtctl.operations.starting.start import Start
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
@@ -31,6 +32,9 @@ Hostname = Callable[[SshSettings], str]
 """The name that SSH would connect to, by its own configuration."""
 
 
+_PORTS = LocalPorts()
+
+
 def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
     names = {
         host.name: hostname(host.reach)
@@ -42,7 +46,7 @@ def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
 
 def make_local(cluster: Cluster) -> Cluster:
     """The cluster on this machine, on ports that are free here now."""
-    return on_this_machine(cluster, _is_free)
+    return on_this_machine(cluster, _PORTS.is_free)
 
 
 def prepare_launch(
@@ -103,13 +107,3 @@ def run_id(cluster: str, now: float) -> str:
 def controller_name() -> str:
     """user@host of the person who types here."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-        return True

@@ -21,7 +21,7 @@ def loaded(example: Path, directory: Path) -> Cluster:
     """The example in the place of the cluster.yaml of the template that it names."""
     text = example.read_text()
     (template,) = re.findall(r"^# The trainer: dtctl init --template (\S+)$", text, re.MULTILINE)
-    write_template(template, directory)
+    write_template(template, directory, "digits")
     (directory / "cluster.yaml").write_text(text)
     return load_cluster(directory / "cluster.yaml")
 

@@ -33,7 +33,7 @@ from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.tasks import Left, TaskStatus
+from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
@@ -42,12 +42,13 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
+from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
+from dtctl.render import checkpoints, errors, interrupted, left_out, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
@@ -102,7 +103,7 @@ CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
 BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
 FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
 FAILED = TaskStatus(
-    TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left_behind=(Left(1, "cmd"),), left=1
+    TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left_behind=(LeftBehind(1, "cmd"),), left=1
 )
 WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, why=SAID, step=3)
 LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, why=SAID)
@@ -141,6 +142,8 @@ UP = UpResult(
 )
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
+KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
@@ -216,6 +219,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
+    "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
+    "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
