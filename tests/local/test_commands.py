@@ -233,12 +233,13 @@ def test_restart_starts_a_new_attempt_that_no_budget_counts(home: Desk) -> None:
 def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
-    bundle = next(path.parent for path in (home.home / ".dtctl" / "bundles").glob("*/tree"))
-    (bundle / "tree" / "notes.txt").write_text("precious")
+    work = next((home.home / ".dtctl" / "work").glob("*/tree"))
+    (work / "notes.txt").write_text("precious")
     done = home.run("down", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "notes.txt" in done.stderr
-    assert (bundle / "tree" / "notes.txt").read_text() == "precious"
+    assert f"that trainers of demo wrote: {work}" in done.stderr
+    assert (work / "notes.txt").read_text() == "precious"
+    assert not list((home.home / ".dtctl" / "bundles").glob("*"))
     assert not list((home.home / ".dtctl" / "runs").glob("*"))
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").iterdir())
     after = home.run("status")  # the hosts of the file are none that could be reached
@@ -391,7 +392,7 @@ def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> Non
     def completed(*words: str) -> list[str]:
         home.env |= {
             "_DTCTL_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(("dtctl", *words)),
+            "COMP_WORDS": "\n".join(("dtctl", *words)),
             "COMP_CWORD": str(len(words)),
         }
         script = (

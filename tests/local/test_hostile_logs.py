@@ -32,8 +32,9 @@ def test_a_log_meddles_with_no_terminal_and_raw_gives_its_bytes(home: Desk) -> N
     done = home.run("up", "--local", "-f", timeout_s=120)
     assert done.returncode == 1, done.stderr
     assert r"worker:0 | \x1b]0;pwned\x07\x1b[2J\x1bc" in done.stdout, done.stderr
-    assert r"worker:0 | \x1b]52;c;cm0gLXJm\x07" in done.stderr
-    for written in (done.stdout, done.stderr, home.dtctl("logs"), home.dtctl("--color", "always", "logs")):
+    account = home.run("wait").stderr
+    assert r"worker:0 | \x1b]52;c;cm0gLXJm\x07" in account
+    for written in (done.stdout, done.stderr, account, home.dtctl("logs"), home.dtctl("--color", "always", "logs")):
         assert not left_in(written)
     assert "\x1b[32mgreen\x1b[0m\n" in home.dtctl("--color", "always", "logs")
     home.env["PYTHONIOENCODING"] = "ascii"
