@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dtctl.config.ranges import expand, expand_value, fold
+from dtctl.config.ranges import count, expand, expand_value, fold
 from dtctl.errors import UsageError
+from tests.fuzz import cases
 
 
 @pytest.mark.parametrize(
@@ -100,3 +103,15 @@ def test_folding_and_expanding_gives_the_same_names_each_once(seed: int) -> None
     assert sorted(expand(fold(shuffled))) == sorted(names)
     assert fold(shuffled) == fold(names), "the order of the names must not matter"
     assert fold(expand(fold(names))) == fold(names)
+
+
+@cases
+@given(st.text(st.sampled_from("a1b09[]-,"), max_size=24))
+def test_a_range_is_counted_as_it_is_expanded(text: str) -> None:
+    try:
+        names = expand(text)
+    except UsageError:
+        with pytest.raises(UsageError):
+            count(text)
+    else:
+        assert count(text) == len(names)
