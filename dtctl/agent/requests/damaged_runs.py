@@ -30,9 +30,7 @@ class DamagedRun:
     `unread`: why a file cannot be read that may be whole; such a run is not removed.
     """
 
-    def __init__(
-        self, directory: str, cluster: Optional[str], problem: str, unread: Optional[OSError] = None
-    ) -> None:
+    def __init__(self, directory: str, cluster: Optional[str], problem: str, unread: Optional[OSError] = None) -> None:
         self.directory = directory
         self.id = os.path.basename(os.path.dirname(directory))
         self.host = os.path.basename(directory)

@@ -59,7 +59,8 @@ def test_what_is_not_a_range_is_refused_in_words(text: str, summary: str) -> Non
 
 
 def test_what_is_long_is_shown_by_its_beginning() -> None:
-    for text, shown in (("n[" + "x" * 57 + "]", "n[" + "x" * 57 + "]"), ("n[" + "x" * 58 + "]", "n[" + "x" * 55 + "...")):
+    fits, longer = f"n[{'x' * 57}]", f"n[{'x' * 58}]"
+    for text, shown in ((fits, fits), (longer, f"n[{'x' * 55}...")):
         with pytest.raises(UsageError, match="is not a range") as caught:
             expand(text)
         assert caught.value.summary.startswith(f"{shown!r}: '[x")
