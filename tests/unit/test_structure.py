@@ -93,7 +93,7 @@ ENTRIES = {
     "supervise": {"supervisor"},
     "survival": {"guard", "revival", "reboot", "logind"},
     "logs": {"serving", "tail"},
-    "bundles": {"store", "incoming", "manifest", "tree"},
+    "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "mending", "evidence"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
