@@ -64,7 +64,7 @@ def test_it_may_be_whole_so_that_it_stays_and_who_takes_it_down_hears_why(
     (found,) = damaged_runs.of_cluster(talk, "c", "h1", None)
     assert not found.is_dead()
     with pytest.raises(OSError, match="Input/output error"):
-        _Removal().remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
+        _Removal(talk).remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
     assert spec.exists()
 
 
