@@ -20,6 +20,7 @@ class Effect(Enum):
 EFFECTS = {
     "init": Effect.NONE,
     "schema": Effect.NONE,
+    "explain": Effect.NONE,
     "validate": Effect.FILE,
     "plan": Effect.FILE,
     "trust": Effect.FILE,

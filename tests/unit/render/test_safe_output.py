@@ -230,7 +230,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "trust": trust_line,
     "events": tell_events,
 }
-HARMLESS = {"show_next_steps", "show_trace", "show_whatever_comes"}
+HARMLESS = {"show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """They have nothing to show that comes from outside, or show nothing."""
 
 
