@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -62,6 +63,8 @@ def _scope(options: Mapping[str, Any]) -> Scope:
     from dtctl.cli.options import DEFAULTS, Scope
 
     said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
+    if "config" in said:
+        said["config"] = Path(said["config"])  # still text here with Typer 0.19
     return Scope("status", **said)  # nothing is changed by words that are offered
 
 

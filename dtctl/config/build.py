@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,8 +90,8 @@ def _first_ports(content: ClusterFile) -> tuple[int, int]:
 
 def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Trainer:
     said = content.trainer
-    code = _existing(said.code, home, Path.is_dir, "directory", ("trainer", "code"), findings)
-    env_file = said.env_file and _existing(said.env_file, home, Path.is_file, "file", ("trainer", "env_file"), findings)
+    code = _existing(said.code, home, stat.S_ISDIR, "directory", ("trainer", "code"), findings)
+    env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
     return Trainer(
         code=code,
         python=said.python,
@@ -101,19 +103,24 @@ def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Train
     )
 
 
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+
+
 def _existing(
-    text: str, home: Path, is_there: Callable[[Path], bool], kind: str, path: tuple[str, str], findings: Findings
+    text: str, home: Path, is_kind: Callable[[int], bool], kind: str, path: tuple[str, str], findings: Findings
 ) -> Path:
+    """The absolute path; `is_kind` judges the mode of what is there."""
     place = Path(text)
+    problem = ""
     try:
         place = (home / place.expanduser()).resolve()
-        found = is_there(place)
-    except (OSError, RuntimeError):  # no permission on the way, a loop of links, no such ~user
+        found = is_kind(place.stat().st_mode)
+    except RuntimeError:  # a loop of links, no such ~user
         found = False
+    except OSError as error:
+        found = False
+        problem = "" if error.errno in _ABSENT else f"{place} cannot be looked at: {error.strerror}"
     if not found:
-        findings.add(
-            path,
-            f"{findings.name(*path)} is {text!r}, but there is no {kind} {place}",
-            "a relative path begins at this file",
-        )
+        words = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
+        findings.add(path, words, "" if problem else "a relative path begins at this file")
     return place

@@ -24,12 +24,13 @@ ENOUGH = 0.95
 MODULES = (
     *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "quota", "recovery")),
     *(f"agent/coordinate/{name}" for name in ("shutdown", "start", "view")),
-    *(f"agent/run/{name}" for name in ("exits", "intents", "outcome", "policy")),
+    *(f"agent/run/{name}" for name in ("cause", "exits", "intents", "outcome", "policy")),
     *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     "agent/supervise/watchdog",
     *(f"config/{name}" for name in ("placement", "ranges")),
-    *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "run", "success")),
+    *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "roster", "run", "success")),
+    "operations/progress",
     "transport/ssh/hostkeys",
 )
 """Decisions that are functions of what they are told."""

@@ -248,7 +248,7 @@ class KnownRun(Record):
 
 
 class DamagedRun(Record):
-    """A run whose files do not hold what they should. `down` and `gc` remove it."""
+    """A run whose files do not hold what they should; `down` and `gc` remove it. Or they cannot be read; it stays."""
 
     run: Name
     host: Name

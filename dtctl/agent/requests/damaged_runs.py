@@ -25,14 +25,18 @@ if TYPE_CHECKING:
 
 
 class DamagedRun:
-    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here tells it any more."""
+    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here tells it any more.
 
-    def __init__(self, directory: str, cluster: Optional[str], problem: str) -> None:
+    `unread`: why a file cannot be read that may be whole; such a run is not removed.
+    """
+
+    def __init__(self, directory: str, cluster: Optional[str], problem: str, unread: Optional[OSError] = None) -> None:
         self.directory = directory
         self.id = os.path.basename(os.path.dirname(directory))
         self.host = os.path.basename(directory)
         self.cluster = cluster
         self.problem = brief(problem)
+        self.unread = unread
         self._root = RunFiles(directory).root
 
     def told(self) -> answers.DamagedRun:
@@ -40,6 +44,8 @@ class DamagedRun:
 
     def is_dead(self) -> bool:
         """It was begun on this machine, and no agent, keeper or trainer of it is left."""
+        if self.unread is not None:
+            return False
         files = RunFiles(self.directory)
         try:
             if not files.is_of_this_machine() or orphans.of_directory(self._root, self.directory):
@@ -70,7 +76,7 @@ class DamagedRun:
 def every(talk: Conversation) -> Iterator[DamagedRun]:
     """All below the root, but for those that are still being made or removed."""
     for directory in runs.directories(talk.root):
-        with suppress(OSError):  # being made, or being removed
+        with suppress(FileNotFoundError):  # being made, or being removed
             found = _look(talk, directory)
             if found is not None:
                 yield found
@@ -92,8 +98,13 @@ def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:
         cluster = run.spec["cluster"]
         run.state()
         run.intent()
-    except paths.Damaged as problem:
-        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), str(problem))
+    except paths.Damaged as damage:
+        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), str(damage))
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # no permission, a failing disk, too many open files
+        problem = "%s cannot be read: %s" % (error.filename or directory, error.strerror)
+        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), problem, error)
     return None
 
 

@@ -36,7 +36,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
         removal = _Removal(talk)
         for run in _to_remove(talk, request, [run.directory for run in damaged]):
             removal.remove(run, how)
-        for each in damaged:
+        for each in sorted(damaged, key=lambda run: run.unread is not None):
             removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
         with talk.at("bundles"):
@@ -76,10 +76,12 @@ class _Removal:
             self.result["removed"].append(run.id)
 
     def remove_damaged(self, run: damaged_runs.DamagedRun, how: How) -> None:
-        """One that no agent can be asked to stop."""
+        """One that no agent can be asked to stop. Raises OSError where its files may be whole, and stay."""
         left = run.end(orphans.GRACE_S if how["grace_s"] is None else how["grace_s"])
         for orphan in left:
             self.result["survivors"].append({"task": None, "pid": orphan.process.pid, "command": orphan.command})
+        if run.unread is not None:
+            raise run.unread
         if run.is_dead():
             run.remove()
             self.result["removed"].append(run.id)

@@ -271,10 +271,10 @@ def need(talk: Conversation, request: Request) -> Run:
 
 
 def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
-    """All runs below the root, of one cluster or of all; oldest first. Of those that are damaged: damaged_runs.py."""
+    """All runs below the root, of one cluster or of all; oldest first. damaged_runs.py has those that tell nothing."""
     found = []
     for directory in directories(talk.root):
-        with suppress(OSError, paths.Damaged):  # OSError: being made, or being removed
+        with suppress(OSError, paths.Damaged):
             found.append(Run(talk, directory))
     return sorted((run for run in found if cluster in (None, run.spec["cluster"])), key=lambda run: run.spec["created"])
 

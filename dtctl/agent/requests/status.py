@@ -10,7 +10,6 @@ from ..records.spec import coordinates, inventory_of
 from ..records.whole_run import RunView
 from ..records.words import brief
 from ..run import environment
-from ..run.runfiles import RunRemoved
 from . import coordinated, damaged_runs, part, runs
 
 TYPE_CHECKING = False
@@ -123,10 +122,10 @@ def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
 
 
 def _known(run: runs.Run) -> Optional[KnownRun]:
-    """None of one that is being removed, or is damaged."""
+    """None of one that is being removed, is damaged, or cannot be read."""
     try:
         state = run.state()
-    except (RunRemoved, paths.Damaged):
+    except (OSError, paths.Damaged):
         return None
     return {
         "run": run.id,

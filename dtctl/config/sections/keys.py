@@ -71,7 +71,7 @@ def _prefix(section: type[Section]) -> str:
 
 def _section_in(annotation: Any) -> type[Section] | None:
     """The section that a key's value is, or has under names of the user's own."""
-    if isinstance(annotation, type):
+    if isinstance(annotation, type) and get_origin(annotation) is None:  # Python 3.10 calls list[str] a type
         return annotation if issubclass(annotation, Section) else None
     return next((found for part in get_args(annotation) if (found := _section_in(part)) is not None), None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import json
 import math
@@ -21,12 +22,20 @@ from dtctl.places import read_regular
 _LIMIT_BYTES = 1 << 26
 
 
+_NO_FILE = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EFBIG)
+"""Something else is in the file's place."""
+
+
 class DamagedRecord(Exception):
     """The file is there, and is no record."""
 
 
+class UnreadRecord(Exception):
+    """The file cannot be read now, and may hold a record."""
+
+
 def read_record(path: Path) -> RunRecord | None:
-    """None for a file that is not there, or of another version of dtctl. Raises DamagedRecord."""
+    """None for a file that is not there, or of another version of dtctl. Raises DamagedRecord and UnreadRecord."""
     try:
         data = json.loads(read_regular(path, _LIMIT_BYTES))
         if data["version"] != RECORD_VERSION:
@@ -35,7 +44,7 @@ def read_record(path: Path) -> RunRecord | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DamagedRecord(str(error.strerror)) from error
+        raise (DamagedRecord if error.errno in _NO_FILE else UnreadRecord)(str(error.strerror)) from error
     except (DtctlError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRecord("it is not the record of a run") from error
     if not (_fits(record, RunRecord) and _is_consistent(record)):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.memory.files import DamagedRecord, read_record, replace_text, write_record
+from dtctl.operations.memory.files import DamagedRecord, UnreadRecord, read_record, replace_text, write_record
 from dtctl.operations.memory.record import RunRecord
 from dtctl.places import check_private, make_private, read_regular, state_directory
 
@@ -154,6 +154,9 @@ class Memory:
         """An invalid record is put aside, so that it is reported once."""
         try:
             return read_record(path)
+        except UnreadRecord as reason:
+            self._report(f"{path} cannot be read: {reason}")
+            return None
         except DamagedRecord as damage:
             aside = path.with_name(path.name + ".damaged")
             with suppress(OSError):

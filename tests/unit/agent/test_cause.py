@@ -76,6 +76,10 @@ SHUTDOWN = (
     + "TypeError: 'NoneType' object is not callable\n"
 )
 
+VAGUE = "tensorflow.python.framework.errors_impl.InternalError: Graph execution error:\n"
+NODE = "\t [[{{node a}}]]\n"
+THROWN = "terminate called after throwing an instance of 'int'\n"
+
 DIED = [
     (FRAMES + "ValueError: bad value\n", "ValueError: bad value"),
     (FRAMES + "AssertionError\n", "AssertionError"),
@@ -124,12 +128,29 @@ DIED = [
     ("Error: no GPU\n", "Error: no GPU"),
     ("error: no GPU\n", "no GPU"),
     ("ERROR:root:the data are gone\n", "the data are gone"),
+    ("error: no GPU\nbye\n", "no GPU"),
+    ("Traceback (most recent call last):\nStopIteration\n", "StopIteration"),
+    ("Traceback (most recent call last):\n\tin C\nStopIteration\n", "StopIteration"),
+    (FRAMES + VAGUE + "\n" + NODE + "the GPU is gone\n" + NODE, "InternalError: the GPU is gone"),
+    (FRAMES + "InternalError: From /job:worker/task:0:\nit is gone\nfor good\n", "InternalError: it is gone"),
+    (FRAMES + VAGUE + NODE * 59 + "OOM when allocating 1 GB\n", "InternalError: OOM when allocating 1 GB"),
+    (FRAMES + VAGUE + NODE * 60 + "OOM when allocating 1 GB\n", "InternalError: Graph execution error:"),
+    ("step 3\nFATAL Flags parsing error:\n", "FATAL Flags parsing error:"),
+    (THROWN, "int"),
+    (THROWN + "  what():  it said what(): no\n", "int: it said what(): no"),
+    (THROWN + "a\n  what():  no\n", "int: no"),
+    (THROWN + "a\nb\n  what():  of another\n", "int"),
+    (FRAMES + "ValueError: bad\n" + "step\n" * 12, "ValueError: bad"),
 ]
 LIVED = [
     "",
     "step 1 loss 2.0\nstep 2 loss 1.5\n",
     CUDA_NOISE,
     FRAMES + "ValueError: caught\n" + "".join(f"step {step}\n" for step in range(30)),
+    FRAMES + "ValueError: caught\n" + "step\n" * 13,
+    FRAMES + "KeyboardInterrupt\nTraceback (most recent call last):",  # the rest was not written
+    FRAMES + "it is not known of what\n",
+    "loading\nready: yes\ndone\n",
 ]
 
 
@@ -169,6 +190,9 @@ def test_a_long_message_is_cut() -> None:
     found = cause(FRAMES + "ValueError: " + "x" * 1000 + "\n").text
     assert len(found) == MOST
     assert found.endswith("...")
+    fits = "ValueError: " + "x" * (MOST - 12)
+    assert cause(FRAMES + fits).text == fits
+    assert cause(FRAMES + fits + "x").text == fits[:-3] + "..."
 
 
 @cases

@@ -126,6 +126,7 @@ def test_an_error_of_another_code_than_127_says_nothing_against_another_try() ->
 
 def test_a_code_that_a_user_lists_may_be_tried_again_however_often_it_ends_alike() -> None:
     bad = cause(OUT_OF_RANGE)
-    assert verdict(code(42), bad, recovery(retry=[42])).always
+    judged = verdict(code(42), bad, recovery(retry=[42]))
+    assert (judged.always, judged.retry, judged.cause) == (True, True, bad)
     assert not verdict(code(42), bad, recovery(retry=[])).always
     assert verdict(code(1), cause(OUT_OF_RANGE.replace("OutOfRange", "Unavailable")), USUAL).always

@@ -157,6 +157,7 @@ BAD, OTHER = "ValueError: bad", "ValueError: worse"
         ([past(BAD, 100), past(BAD, 200), past(BAD, 300)], 1),
         ([past(BAD, 100), past(BAD, 300), past(BAD, 300)], 2),
         ([past(BAD), past(BAD, 100), past(BAD, 100)], 2),
+        ([past(BAD), past(BAD, 0)], 1),  # the first step of all is one
         ([past(BAD, 100), past(BAD), past(BAD)], 3),
     ],
 )
@@ -172,6 +173,7 @@ def test_what_only_repeats_itself_is_not_tried_again() -> None:
     alike = [past(BAD)] * 3
     assert decide(code(1), tail=log(BAD), repeat=4, history=alike).state == "backoff"
     assert decide(code(1), tail=log(BAD), repeat=0, history=alike).state == "backoff"
+    assert decide(code(1), tail=log(BAD), repeat=1, history=alike[:1]).state == "failed"
     for own in (True, False):
         failed = decide(code(1), tail=log(BAD), repeat=3, history=alike, own=own)
         assert failed.state == "failed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 from pathlib import Path
@@ -106,3 +107,30 @@ def test_a_user_without_an_entry_has_no_home(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.delenv("HOME")
     assert load(home / "project" / "cluster.yaml", "conf") == home / "project" / "conf"
+
+
+@pytest.mark.parametrize("reason", [errno.EACCES, errno.EIO])
+def test_what_cannot_be_looked_at_is_not_said_to_be_absent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    look = Path.stat
+
+    def refuse(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path.name == "closed":
+            raise OSError(reason, os.strerror(reason), os.fspath(path))
+        return look(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(ConfigError) as error:
+        load(home / "project" / "cluster.yaml", "closed")
+    place = home / "project" / "closed"
+    assert [problem.summary for problem in error.value.problems] == [
+        f"trainer.code is 'closed', but {place} cannot be looked at: {os.strerror(reason)}"
+    ]
+
+
+def test_a_loop_of_links_is_no_directory(home: Path) -> None:
+    (home / "project" / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError) as error:
+        load(home / "project" / "cluster.yaml", "loop")
+    assert "but there is no directory" in error.value.problems[0].summary

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.config import load_cluster
-from dtctl.config.ranges import count, expand
 from dtctl.config.yaml.yaml12 import parse
-from dtctl.errors import ConfigError, UsageError
+from dtctl.errors import ConfigError
 from tests.fuzz import cases
 from tests.unit.config.mistakes import GOOD, swap
 
@@ -176,15 +175,3 @@ PATHS = st.sampled_from(
 @given(PATHS, VALUES)
 def test_any_value_in_any_place_is_read_or_refused(path: str, value: str) -> None:
     read(GOOD, f"{path}={value}")
-
-
-@cases
-@given(st.text(st.sampled_from("a1b09[]-,"), max_size=24))
-def test_a_range_is_counted_as_it_is_expanded(text: str) -> None:
-    try:
-        names = expand(text)
-    except UsageError:
-        with pytest.raises(UsageError):
-            count(text)
-    else:
-        assert count(text) == len(names)

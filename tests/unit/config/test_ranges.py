@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dtctl.config.ranges import expand, expand_value, fold
+from dtctl.config.ranges import LIMIT, LONGEST, count, expand, expand_value, fold
 from dtctl.errors import UsageError
+from tests.fuzz import cases
 
 
 @pytest.mark.parametrize(
@@ -23,6 +26,7 @@ from dtctl.errors import UsageError
         ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
         ("n[0-1].lan", ["n0.lan", "n1.lan"]),
         ("n[3]", ["n3"]),
+        ("n[00-0]", ["n00"]),
     ],
 )
 def test_a_range_stands_for_names_in_the_order_written(text: str, names: list[str]) -> None:
@@ -54,6 +58,29 @@ def test_what_is_not_a_range_is_refused_in_words(text: str, summary: str) -> Non
     assert caught.value.summary == summary
 
 
+def test_what_is_long_is_shown_by_its_beginning() -> None:
+    fits, longer = f"n[{'x' * 57}]", f"n[{'x' * 58}]"
+    for text, shown in ((fits, fits), (longer, f"n[{'x' * 55}...")):
+        with pytest.raises(UsageError, match="is not a range") as caught:
+            expand(text)
+        assert caught.value.summary.startswith(f"{shown!r}: '[x")
+
+
+def test_as_many_names_and_characters_as_the_limits_say_are_not_too_many() -> None:
+    assert len(expand("n[1-10000]")) == count("[1-5000],n[1-5000]") == LIMIT
+    longest = "x" * (LONGEST // LIMIT - len("[1-10000]")) + "[1-10000]"
+    assert count(longest) == LIMIT
+    with pytest.raises(UsageError, match="stands for more than 10000 names"):
+        count("x" + longest)
+
+
+def test_a_value_that_stands_for_too_many_is_refused() -> None:
+    assert len(expand_value("10.0.[0-99].[0-99]") or ()) == LIMIT
+    for text in ("n[1-10001]", "n[1-999999999999999999]", "a[1-101]b[1-100]"):
+        with pytest.raises(UsageError, match="stands for more than 10000 names"):
+            expand_value(text)
+
+
 def test_only_brackets_around_numbers_are_ranges_in_values() -> None:
     assert expand_value("10.0.0.2[1-3]") == ["10.0.0.21", "10.0.0.22", "10.0.0.23"]
     assert expand_value("hop-[1-2],gate") == ["hop-1,gate", "hop-2,gate"]
@@ -78,6 +105,7 @@ def test_only_brackets_around_numbers_are_ranges_in_values() -> None:
         (["gpu1-ib0", "gpu2-ib0"], "gpu[1-2]-ib0"),
         (["10.0.0.22", "10.0.0.21", "10.0.0.5"], "10.0.0.[5,21-22]"),
         (["a10", "a9"], "a[9-10]"),
+        ([f"n{number}" for number in range(11)], "n[0-10]"),
     ],
 )
 def test_names_are_folded_as_cluster_tools_do(names: list[str], folded: str) -> None:
@@ -100,3 +128,15 @@ def test_folding_and_expanding_gives_the_same_names_each_once(seed: int) -> None
     assert sorted(expand(fold(shuffled))) == sorted(names)
     assert fold(shuffled) == fold(names), "the order of the names must not matter"
     assert fold(expand(fold(names))) == fold(names)
+
+
+@cases
+@given(st.text(st.sampled_from("a1b09[]-,"), max_size=24))
+def test_a_range_is_counted_as_it_is_expanded(text: str) -> None:
+    try:
+        names = expand(text)
+    except UsageError:
+        with pytest.raises(UsageError):
+            count(text)
+    else:
+        assert count(text) == len(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -235,6 +236,24 @@ def test_a_damaged_record_is_put_aside_and_told_once(state: Path, text: str) -> 
     [line] = told
     assert line.startswith(f"{state}/runs/digits-2.json.damaged is passed over: ")
     assert (state / "runs" / "digits-2.json.damaged").read_text() == text
+
+
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.EACCES])
+def test_a_record_that_cannot_be_read_now_stays_where_it_is(
+    state: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    told: list[str] = []
+    memory = Memory(told.append)
+    memory.save(record("digits-1"))
+
+    def refuse(path: Path, limit_bytes: int) -> bytes:
+        raise OSError(reason, os.strerror(reason), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dtctl.operations.memory.files.read_regular", refuse)
+        assert memory.load("digits-1") is None
+    assert told == [f"{state}/runs/digits-1.json cannot be read: {os.strerror(reason)}"]
+    assert memory.load("digits-1") == record("digits-1")
 
 
 def test_a_record_of_another_run_is_not_believed_by_its_name(state: Path) -> None:

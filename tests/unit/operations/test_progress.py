@@ -32,6 +32,23 @@ def test_what_the_lead_does_not_tell_a_worker_does() -> None:
     assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
 
 
+def test_of_two_equally_far_the_lead_counts() -> None:
+    tasks = [task("worker:0", step=90, step_time=6.0), task("chief:0", step=90, step_time=5.0)]
+    for order in (tasks, tasks[::-1]):
+        assert progress_of(order, LEAD, None) == Progress(90, 5.0)
+
+
+def test_a_step_is_further_than_none() -> None:
+    tasks = [task("chief:0", step=0, step_time=6.0), task("worker:0", step=1, step_time=5.0)]
+    assert progress_of(tasks, LEAD, None) == Progress(1, 5.0)
+
+
+def test_without_the_leads_the_rate_and_loss_of_the_furthest_count() -> None:
+    for steps in ((0, 1, 0), (10, 30, 20)):
+        tasks = [task(f"worker:{n}", step=step, rate=float(n), loss=f"0.{n}") for n, step in enumerate(steps)]
+        assert progress_of(tasks, LEAD, None) == Progress(max(steps), rate=1.0, loss="0.1")
+
+
 def test_a_task_that_runs_no_more_has_no_rate() -> None:
     tasks = [task("worker:0", TaskState.BACKOFF, step=100, rate=9.0, loss="nan")]
     assert progress_of(tasks, LEAD, 200) == Progress(100, None, 200, None, "nan")

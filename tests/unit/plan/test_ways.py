@@ -102,6 +102,15 @@ def test_an_in_graph_client_may_be_the_first_worker() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("strategy", "servers"),
+    [("async-ps", "ps"), ("sync-ps", "ps"), ("ps-strategy", "ps worker"), ("in-graph", "ps worker")],
+)
+def test_servers_are_those_that_the_others_need_to_the_last_step(strategy: str, servers: str) -> None:
+    tasks = planned(of(*WITH_PS, strategy=strategy)).tasks
+    assert " ".join(dict.fromkeys(task.id.job for task in tasks if task.serves)) == servers
+
+
 @pytest.mark.parametrize("strategy", ["auto", "mirrored", "kvstore"])
 def test_a_gang_starts_at_once_and_its_evaluator_after_the_lead(strategy: str) -> None:
     assert order(of(*WITHOUT_PS, strategy=strategy)) == {
