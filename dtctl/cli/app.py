@@ -14,7 +14,7 @@ from dtctl.cli import commands
 from dtctl.render.terminal.console import say
 
 ORDER = (
-    *("init", "validate", "plan", "trust", "up", "status", "logs", "events", "checkpoints", "wait"),
+    *("init", "validate", "plan", "trust", "up", "status", "logs", "events", "metrics", "checkpoints", "wait"),
     *("restart", "replace", "stop", "down", "runs", "gc", "push", "execute", "ssh", "schema"),
 )
 """Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
