@@ -88,16 +88,20 @@ class Reader:
 
     def told_new(self, wanted: Callable[[str], bool]) -> List[FolderTold]:
         """The points that have been found since `told` or this was called; of each series the last of them."""
+        chosen = self._chosen(wanted)
+        each = max(1, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen)))
         found = []
-        for folder, tags in self._chosen(wanted):
-            fresh = [(tag, series, list(series.fresh)) for tag, series in tags if series.fresh]
-            for _, series, _ in fresh:
-                series.fresh.clear()
+        for folder, tags in chosen:
+            fresh = [(tag, series) for tag, series in tags if series.fresh]
             if fresh:
-                found.append(_folder(folder, [_series(*one) for one in fresh]))
+                found.append(
+                    _folder(folder, [_series(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
+                )
+        self.forget_new()
         return found
 
     def forget_new(self) -> None:
+        """What was found so far is not new any more."""
         for folder in self._folders.values():
             for series in folder.series.values():
                 series.fresh.clear()
