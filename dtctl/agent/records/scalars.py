@@ -1,6 +1,6 @@
 """What agents tell of the scalars that trainers write for TensorBoard."""
 
-from .kinds import AtMost, Form, List, Optional, Record, Usual, Wrong, also
+from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within, Wrong, also
 from .words import Count, Epoch, Name, Reason
 
 MOST_FOLDERS = 500
@@ -58,6 +58,50 @@ class Points(Record):
 
     run: Name
     folders: Folders
+
+
+VERSION = 1
+_Column = AtMost[str, 24_000]
+"""Eight bytes for each number, in base64."""
+
+
+class FileKept(Record):
+    """How far an event file was read."""
+
+    inode: Form[str, 20, r"[0-9]+", "the number of an inode"]
+    offset: Count
+
+
+class SeriesKept(Record):
+    """The points of one tag; `last` (time and value) and its step where it is not among the others."""
+
+    file: AtMost[str, 255]
+    """The newest that it has points of."""
+    every: Within[int, 1, 2**53]
+    """Each so many a point was kept."""
+    count: Count
+    steps: _Column
+    times: _Column
+    values: _Column
+    ends_apart: bool
+    last: _Column
+    last_step: Count
+
+
+class FolderKept(Record):
+    """A directory with event files."""
+
+    root: Path
+    path: Path
+    files: AtMost[Dict[AtMost[str, 255], FileKept], 1000]
+    series: AtMost[Dict[AtMost[str, 1000], SeriesKept], 1000]
+
+
+class Memory(Record):
+    """scalars.json: what was read of a run's event files."""
+
+    version: Within[int, VERSION, VERSION]
+    folders: AtMost[List[FolderKept], MOST_FOLDERS]
 
 
 class MetricsResult(Record):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..records.scalars import FolderTold, MetricsResult, Points
 
 LOOK_EVERY_S = 1.0
+LOOK_LIMIT_S = 40.0
+"""How long the first look at files that nobody has read yet may take."""
 
 
 def directories(run: runs.Run) -> List[str]:
@@ -37,9 +39,10 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
     def wanted(tag: str) -> bool:
         return patterns is None or any(tag == pattern or fnmatchcase(tag, pattern) for pattern in patterns)
 
-    reader = Reader(directories(run))
+    reader = Reader(directories(run), run.files.directory)
     with talk.at("metrics"):
-        reader.look()
+        reader.look_until_all_is_read(LOOK_LIMIT_S)
+        reader.keep()
         if request["follow"]:
             _send(talk, run, reader.told(wanted, request["points"]))
             _follow(talk, run, reader, wanted)
@@ -64,6 +67,7 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
             return False
         ended = _ended(run)  # before the files are read: what has ended by then has written all that it will
         reader.look()
+        reader.keep()
         _send(talk, run, reader.told_new(wanted))
         next_look = time.monotonic() + LOOK_EVERY_S
         return ended

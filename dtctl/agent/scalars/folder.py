@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 
 from ..host import files
 from ..host.crc32c import masked_crc32c
@@ -44,38 +45,50 @@ class Folder:
         self.series: Dict[str, Series] = {}
         self.problems: Dict[str, str] = {}
         """By the names of files, why they are not read further."""
-        self._files: Dict[str, RecordFile] = {}
+        self.files: Dict[str, RecordFile] = {}
         self._room = room
 
     @property
     def first_file(self) -> str:
-        return min(self._files, default="")
+        return min(self.files, default="")
 
     @property
     def unread_bytes(self) -> int:
-        return sum(file.unread_bytes for file in self._files.values())
+        return sum(file.unread_bytes for file in self.files.values())
+
+    def file(self, name: str) -> RecordFile:
+        return self.files.setdefault(name, RecordFile(os.path.join(self.path, name)))
+
+    def note(self, names: List[str]) -> None:
+        """These are its event files now: how much there is to be read, in case that there will be no time for it."""
+        there = {name: file for name, file in self.files.items() if name in names}
+        if self.files and not there:
+            self._forget()
+        self.files = there
+        for name in names:
+            with suppress(OSError):
+                self.file(name).note()
 
     def look(self, names: List[str], check: Callable[[], None]) -> None:
-        """Reads what is new in its event files, which have these names. Raises what `check` does."""
+        """Reads what is new in its event files, which were noted. Raises what `check` does."""
         try:
             self._look(names, check)
         except Replaced:  # somebody has begun anew: all is read once more
-            self._room.series += len(self.series)
-            self.series.clear()
-            self._files.clear()
+            self._forget()
             try:
                 self._look(names, check)
             except Replaced:
                 self.problems = {"": "its files are replaced again and again"}
 
+    def _forget(self) -> None:
+        self._room.series += len(self.series)
+        self.series.clear()
+        self.files.clear()
+
     def _look(self, names: List[str], check: Callable[[], None]) -> None:
-        there = {name: file for name, file in self._files.items() if name in names}
-        if self._files and not there:
-            raise Replaced
-        self._files = there
         self.problems = {}
         for name in sorted(names):  # their names begin with the time
-            file = self._files.setdefault(name, RecordFile(os.path.join(self.path, name)))
+            file = self.file(name)
             try:
                 for data, checksum in file.new(check):
                     self._read(name, file, data, checksum, check)

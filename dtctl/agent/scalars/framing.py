@@ -42,7 +42,16 @@ class RecordFile:
         self.unread_bytes = 0
         self.passed_over = 0
         """Records that were too large."""
-        self._inode: Optional[int] = None
+        self.inode: Optional[int] = None
+
+    def go_on(self, inode: int, offset: int) -> None:
+        """From where somebody else has read this file to."""
+        self.inode = inode
+        self.offset = offset
+
+    def note(self) -> None:
+        """How much of it is there to be read."""
+        self.unread_bytes = max(0, files.look(self.path).st_size - self.offset)
 
     def new(self, check: Callable[[], None]) -> Iterator[Tuple[bytes, int]]:
         """The data of each record that has been added, and the checksum that it should have.
@@ -53,9 +62,9 @@ class RecordFile:
         opened = files.descriptor(self.path)
         try:
             found = os.fstat(opened)
-            if (self._inode is not None and found.st_ino != self._inode) or found.st_size < self.offset:
+            if (self.inode is not None and found.st_ino != self.inode) or found.st_size < self.offset:
                 raise Replaced
-            self._inode = found.st_ino
+            self.inode = found.st_ino
             self.unread_bytes = found.st_size - self.offset
             wanted = _CHUNK
             while self.unread_bytes >= _AROUND:

@@ -7,7 +7,6 @@ and a look ends after a few seconds, with what it has read by then. The next one
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from functools import partial
@@ -17,18 +16,23 @@ from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
 from ..records.scalars import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
 from ..records.words import brief
+from . import memory
 from .folder import Folder, Room
 from .series import spread
+from .telling import folder_told, path_told, series_told, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-    from ..records.scalars import FolderTold, Problem, SeriesTold
-    from .series import Point, Series
+    from ..records.scalars import FolderTold, Problem
+    from .series import Series
 
 LOOK_S = 8.0
 """How long one look takes at most."""
+
+WORTH_BYTES = 1 << 20
+"""So much has to have been read to be kept for the next reader."""
 
 MOST_SERIES = 1000
 MOST_FILES = 1000
@@ -46,10 +50,13 @@ _HANGS = "its file system does not answer"
 class Reader:
     """All event files below some directories. Each look costs only what is new since the one before."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], directory: Optional[str] = None) -> None:
+        """`directory`: where it is kept from one reader to the next what was read."""
         self.roots = _outermost(roots)
         self._room = Room(MOST_SERIES)
-        self._folders: Dict[str, Folder] = {}
+        self._directory = directory
+        self._folders = memory.remembered(directory, self.roots, self._room) if directory is not None else {}
+        self._kept_bytes = self._read_bytes
         self._problems: List[Problem] = []
 
     def look(self) -> None:
@@ -60,6 +67,26 @@ class Reader:
                 patience.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._look, root, until))
             except patience.Silent:
                 self._say(root, _HANGS)
+
+    @property
+    def _read_bytes(self) -> int:
+        return sum(file.offset for folder in list(self._folders.values()) for file in list(folder.files.values()))
+
+    def keep(self) -> None:
+        """Lets the next reader go on from here, where it would take long to read it all again."""
+        read = self._read_bytes
+        if self._directory is not None and abs(read - self._kept_bytes) >= WORTH_BYTES:
+            memory.remember(self._directory, list(self._folders.values()))
+            self._kept_bytes = read
+
+    def look_until_all_is_read(self, limit_s: float) -> None:
+        """Looks again and again, as long as that reads more."""
+        until = time.monotonic() + limit_s
+        left = -1
+        self.look()
+        while self.unread_bytes not in (0, left) and time.monotonic() < until:
+            left = self.unread_bytes
+            self.look()
 
     @property
     def unread_bytes(self) -> int:
@@ -74,7 +101,7 @@ class Reader:
     def problems(self) -> List[Problem]:
         found = list(self._problems)
         for folder in list(self._folders.values()):
-            found += [{"path": _told_path(folder, name), "problem": why} for name, why in folder.problems.items()]
+            found += [{"path": path_told(folder, name), "problem": why} for name, why in folder.problems.items()]
         return found[:MOST_PROBLEMS]
 
     def told(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:
@@ -82,7 +109,7 @@ class Reader:
         chosen = self._chosen(wanted)
         each = max(1, min(most, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen))))
         return [
-            _folder(folder, [_series(tag, series, spread(series.points(), each)) for tag, series in tags])
+            folder_told(folder, [series_told(tag, series, spread(series.points(), each)) for tag, series in tags])
             for folder, tags in chosen
         ]
 
@@ -95,7 +122,7 @@ class Reader:
             fresh = [(tag, series) for tag, series in tags if series.fresh]
             if fresh:
                 found.append(
-                    _folder(folder, [_series(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
+                    folder_told(folder, [series_told(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
                 )
         self.forget_new()
         return found
@@ -119,11 +146,14 @@ class Reader:
         found: Dict[str, Tuple[int, List[str]]] = {}
         try:
             for path, inode, names in self._walk(root, budget):
-                found[path] = inode, names
+                found[path] = inode, sorted(names)[-MOST_FILES:]
             for path in [path for path in self._folders if self._folders[path].root == root and path not in found]:
                 self._room.series += len(self._folders.pop(path).series)  # deleted
         except Spent as spent:
             self._say(root, "not all of it was looked at: %s" % spent)
+        for path, (_, names) in found.items():
+            if path in self._folders:
+                self._folders[path].note(names)
         try:
             for path, (inode, names) in found.items():
                 folder = self._folders.get(path)
@@ -132,8 +162,9 @@ class Reader:
                         self._say(root, "more than %d directories have event files" % MOST_FOLDERS)
                         break
                     folder = self._folders[path] = Folder(root, path, self._room)
+                    folder.note(names)
                 folder.inode = inode
-                folder.look(sorted(names)[-MOST_FILES:], budget.check)
+                folder.look(names, budget.check)
         except Spent:
             pass  # what is left is told as unread
 
@@ -161,7 +192,7 @@ class Reader:
 
     def _say(self, path: str, problem: str) -> None:
         if len(self._problems) < MOST_PROBLEMS:
-            self._problems.append({"path": _text(path), "problem": brief(problem)})
+            self._problems.append({"path": text(path), "problem": brief(problem)})
 
 
 def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
@@ -190,37 +221,3 @@ def _outermost(roots: Sequence[str]) -> List[str]:
 
 def _is_in(path: str, directory: str) -> bool:
     return path.startswith(directory.rstrip("/") + "/")
-
-
-def _folder(folder: Folder, series: List[SeriesTold]) -> FolderTold:
-    return {
-        "dir": _text(folder.root)[-LONGEST_PATH:],
-        "name": _text(folder.name)[-LONGEST_PATH:],
-        "identity": "%x-%s" % (folder.inode, _text(folder.first_file)[:255]),
-        "series": series,
-    }
-
-
-def _series(tag: str, series: Series, points: List[Point]) -> SeriesTold:
-    every = series.points()
-    finite = [value for _, _, value in every if math.isfinite(value)]
-    low: Optional[float] = min(finite) if finite else None
-    high: Optional[float] = max(finite) if finite else None
-    return {
-        "tag": tag,
-        "count": min(series.count, MOST),
-        "least": None if low is None else repr(low),
-        "most": None if high is None else repr(high),
-        "steps": [step for step, _, _ in points],
-        "times": [wall for _, wall, _ in points],
-        "values": [repr(value) for _, _, value in points],
-    }
-
-
-def _told_path(folder: Folder, name: str) -> str:
-    return _text(os.path.join(folder.path, name))[-LONGEST_PATH:]
-
-
-def _text(path: str) -> str:
-    """A path that any reader of JSON takes."""
-    return path.encode("utf-8", "replace").decode("utf-8")

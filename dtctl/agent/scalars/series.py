@@ -25,12 +25,12 @@ class Series:
     def __init__(self) -> None:
         self.count = 0
         self.fresh: Deque[Point] = deque(maxlen=MOST_FRESH)
-        self._file = ""
-        self._every = 1
-        self._steps = array("q")
-        self._times = array("d")
-        self._values = array("d")
-        self._last: Optional[Point] = None
+        self.file = ""
+        self.every = 1
+        self.steps = array("q")
+        self.times = array("d")
+        self.values = array("d")
+        self.last: Optional[Point] = None
         """Where it is not among those that are kept."""
 
     def add(self, file: str, point: Point) -> None:
@@ -38,46 +38,46 @@ class Series:
 
         For a trainer that starts again goes back to its checkpoint, and writes the steps since then once more.
         """
-        if file > self._file:
-            if self._file:
+        if file > self.file:
+            if self.file:
                 self.hide(point[0], point[1])
-            self._file = file
-        if self.count % self._every == 0:
-            self._steps.append(point[0])
-            self._times.append(point[1])
-            self._values.append(point[2])
-            self._last = None
-            if len(self._steps) >= 2 * MOST_POINTS:
+            self.file = file
+        if self.count % self.every == 0:
+            self.steps.append(point[0])
+            self.times.append(point[1])
+            self.values.append(point[2])
+            self.last = None
+            if len(self.steps) >= 2 * MOST_POINTS:
                 self._thin()
         else:
-            self._last = point
+            self.last = point
         self.count += 1
         self.fresh.append(point)
 
     def hide(self, step: int, until: float) -> None:
         """Forgets points from that step on, as far as they were written before that time."""
-        kept = [index for index in range(len(self._steps)) if self._steps[index] < step or self._times[index] > until]
-        hidden = len(self._steps) - len(kept)
+        kept = [index for index in range(len(self.steps)) if self.steps[index] < step or self.times[index] > until]
+        hidden = len(self.steps) - len(kept)
         if hidden:
-            self._steps = array("q", [self._steps[index] for index in kept])
-            self._times = array("d", [self._times[index] for index in kept])
-            self._values = array("d", [self._values[index] for index in kept])
-            self.count = len(kept) * self._every  # of which the next one is kept
-        if self._last is not None and self._last[0] >= step and self._last[1] <= until:
-            self._last = None
+            self.steps = array("q", [self.steps[index] for index in kept])
+            self.times = array("d", [self.times[index] for index in kept])
+            self.values = array("d", [self.values[index] for index in kept])
+            self.count = len(kept) * self.every  # of which the next one is kept
+        if self.last is not None and self.last[0] >= step and self.last[1] <= until:
+            self.last = None
 
     def _thin(self) -> None:
-        self._steps, self._times, self._values = self._steps[::2], self._times[::2], self._values[::2]
-        self._every *= 2
+        self.steps, self.times, self.values = self.steps[::2], self.times[::2], self.values[::2]
+        self.every *= 2
 
     def __bool__(self) -> bool:
-        return bool(self._steps) or self._last is not None
+        return bool(self.steps) or self.last is not None
 
     def points(self) -> List[Point]:
         """Those that are kept, by their steps."""
-        found = list(zip(self._steps, self._times, self._values))
-        if self._last is not None:
-            found.append(self._last)
+        found = list(zip(self.steps, self.times, self.values))
+        if self.last is not None:
+            found.append(self.last)
         found.sort(key=lambda point: point[0])
         return found
 

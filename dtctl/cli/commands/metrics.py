@@ -29,7 +29,7 @@ def metrics(
     scope: Scope,
     tags: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TAG]...", help="loss, or a pattern as 'eval*'; all if none is named."),
+        typer.Argument(metavar="[TAG]...", help="loss, or a pattern such as 'eval*'; all if none is named."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Print points as they come, until the run ends.")
