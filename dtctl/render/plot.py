@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -90,7 +91,14 @@ def _labels(low: float, high: float, rows: int, *, log: bool) -> dict[int, str]:
     shown = {rows - 1: low, rows // 2: high - (high / 2 - low / 2), 0: high}
     if low == high or rows < 3:
         shown = {rows - 1: low}
-    return {row: f"{10**value if log else value:.4g}" for row, value in shown.items()}
+    return {row: f"{_unscaled(value) if log else value:.4g}" for row, value in shown.items()}
+
+
+def _unscaled(exponent: float) -> float:
+    try:
+        return float(10**exponent)
+    except OverflowError:  # of the largest number there is, the logarithm was rounded up
+        return sys.float_info.max
 
 
 class _Canvas:
