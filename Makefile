@@ -1,4 +1,4 @@
-# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | mutants | fleet N=4 | bench | docs | golden | clean
+# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | mutants | fleet N=4 | bench | docs | screens | site | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -16,7 +16,10 @@ PARTS ?=
 TESTS := $(BIN)/python -m tests.ci -n $(JOBS) --dist loadgroup
 TIMED := tests/ci/timed $(VENV)/.spent
 
-.PHONY: demo test nightly templates faults quick check mutants fleet bench docs golden clean packages environments
+# An environment that happens to be active is not the one of these targets.
+unexport VIRTUAL_ENV CONDA_PREFIX
+
+.PHONY: demo test nightly templates faults quick check mutants fleet bench docs screens site golden clean packages environments
 
 demo: $(VENV)/.train
 	@rm -rf demo
@@ -58,6 +61,7 @@ check: $(VENV)/.dev
 	tests/ci/typed-templates $(BIN)/mypy
 	$(BIN)/vermin --no-tips --violations -t=3.8- dtctl/agent dtctl/trainer.py
 	$(BIN)/python docs/generate.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/.site
 
 # Small faults in the pure modules, one at a time: which of them no test finds (MODULES="plan agent/run/policy").
 MODULES ?=
@@ -75,12 +79,19 @@ bench: $(VENV)/.all
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
+# The screens that README and the quick start show, from commands typed on two hosts (root), and the picture.
+screens: $(VENV)/.all packages
+	PYTHONPATH=. $(BIN)/python docs/screens.py
+
+site: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Every sentence that a user may see, in tests/golden.txt.
 golden: $(VENV)/.dev
 	$(BIN)/python -m tests.golden --write
 
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache
 
 # An order to make, not a reason to make anew: what lies in it changes its time.
 $(VENV):
@@ -93,7 +104,7 @@ $(VENV)/.base: pyproject.toml | $(VENV)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@$(TIMED) "tools of development" $(BIN)/python -m pip install --quiet -e '.[dev]'
+	@$(TIMED) "tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,docs]'
 	@touch $@
 
 $(VENV)/.train: $(VENV)/.base
@@ -102,5 +113,5 @@ $(VENV)/.train: $(VENV)/.base
 
 # Both at once: two pips at work in one place get in each other's way.
 $(VENV)/.all: $(VENV)/.base
-	@$(TIMED) "TensorFlow and tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,train]'
+	@$(TIMED) "TensorFlow and tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,docs,train]'
 	@touch $(VENV)/.dev $(VENV)/.train $@

@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/commands.md, docs/cluster-yaml.md, and the tables of docs/agent.md.
+"""Writes what is made from the code: pages of docs, the tables of docs/agent.md, and what `share` holds.
 
 It fills the lines of every page, too.
 
@@ -12,11 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import examples_page
+import manual_pages
+import pictures
 import prose
 import record_tables
+import shipped
 import typer.main
 
 from dtctl.cli.app import app
+from dtctl.cli.effects import EFFECTS, Effect
 from dtctl.cli.options import ACCESS
 from dtctl.config import reference_markdown
 
@@ -31,9 +36,14 @@ def commands_markdown() -> str:
         "# Commands",
         "<!-- Written by docs/generate.py from the commands; change them there. -->",
         "`dtctl [OPTIONS] COMMAND`. What each command exits with: [exit-codes.md](exit-codes.md).",
-        "Every command that works on a run finds it in this order: `--run ID`; the cluster file of `-c FILE` or "
-        "`$DTCTL_CONFIG`; "
-        "the `cluster.yaml` here or, in a repository, above; the run that was started last from this machine.",
+        "Every command that works on a run finds it in this order: `--run ID`; `--cluster NAME`; the cluster file of "
+        "`-c FILE` or `$DTCTL_CONFIG`; the `cluster.yaml` here or, in a repository, above. Where none of them says "
+        "which cluster is meant, a command that changes something names the runs that were started from this machine, "
+        "with the command to type for each, does nothing, and exits with 2. What it is about to end it names before.",
+        _effects(),
+        "How a host is reached is said by the options of the command, then by the cluster file, which may have changed "
+        "since `up`, and then, where the file is gone, has mistakes or has not got the host any more, by what this "
+        "machine remembers of the run.",
         "With `-o json` every reason comes twice: as the sentence of the text output (`reason`, and `message` in "
         "`conditions`), and as facts for programs (`why`): a list of objects, each with a `kind` and the fields of "
         'that kind, as in `[{"kind": "exited", "code": 3}]`; a kind `said` has nothing but a `text`.',
@@ -50,6 +60,14 @@ def commands_markdown() -> str:
         text += [_table(own)] if _table(own) else []
         parts.append("\n\n".join(text))
     return "\n\n".join(parts) + "\n"
+
+
+def _effects() -> str:
+    rows = [
+        f"| {', '.join(f'`{name}`' for name, its in EFFECTS.items() if its is effect)} | {effect.value} |"
+        for effect in Effect
+    ]
+    return "\n".join(["| commands | what they do |", "|---|---|", *rows])
 
 
 def _shared(group: Any) -> list[Any]:
@@ -74,18 +92,26 @@ def pages() -> dict[Path, str]:
     texts = {path: path.read_text("utf-8") for path in PAGES if path.is_file()}
     texts[DOCS / "commands.md"] = commands_markdown()
     texts[DOCS / "cluster-yaml.md"] = reference_markdown()
+    texts[DOCS / "exit-codes.md"] = manual_pages.exit_codes()
+    texts[DOCS / "troubleshooting.md"] = manual_pages.troubleshooting()
+    texts[DOCS / "glossary.md"] = manual_pages.glossary()
+    texts[DOCS / "examples.md"] = examples_page.examples()
     texts[agent] = record_tables.filled(texts[agent])
-    return {path: prose.filled(text) for path, text in texts.items()}
+    return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 
 
 def main() -> None:
-    stale = [path for path, text in pages().items() if not path.is_file() or path.read_text("utf-8") != text]
+    wanted = pages()
+    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text]
     if sys.argv[1:] == ["--check"]:
         for path in stale:
             print(f"{path.relative_to(DOCS.parent)} is not in step with the code: make docs")
-        sys.exit(1 if stale else 0)
+        for path in pictures.out_of_step():
+            print(f"{path.relative_to(DOCS.parent)} is not what its page describes: docs/pictures.py")
+        sys.exit(1 if stale or pictures.out_of_step() else 0)
     for path in stale:
-        path.write_text(pages()[path], "utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], "utf-8")
         print(f"wrote {path.relative_to(DOCS.parent)}")
 
 

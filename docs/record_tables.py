@@ -15,7 +15,18 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from dtctl.agent.records import answers, messages, reasons, requests, run_state, scalars, spec, whole_run, words
+from dtctl.agent.records import (
+    answers,
+    messages,
+    reasons,
+    requests,
+    run_state,
+    scalars,
+    spec,
+    whole_run,
+    words,
+    working,
+)
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
@@ -30,6 +41,7 @@ _MODULES: dict[str, ModuleType] = {
     "spec": spec,
     "whole_run": whole_run,
     "words": words,
+    "working": working,
 }
 _NAMES = {id(kind): name for name, kind in vars(words).items() if isinstance(kind, Kind)}
 """Of the kinds that have one."""

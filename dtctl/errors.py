@@ -72,8 +72,10 @@ class ConfigError(DtctlError):
 
     exit_code = ExitCode.CONFIG
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], doubts: Sequence[Problem] = ()) -> None:
         self.problems = tuple(sorted(problems))
+        self.doubts = tuple(doubts)
+        """What is to be asked about besides."""
         count = len(self.problems)
         super().__init__(f"{count} problem{'s' if count != 1 else ''} in {self.problems[0].place.file}")
 

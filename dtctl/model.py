@@ -12,6 +12,9 @@ from dtctl.agent.run.policy import FINAL
 from dtctl.errors import UsageError
 from dtctl.reach import Local, Reach
 
+CHOSEN_PORT = 0
+"""In place of a port that its host is still to choose."""
+
 LEAD_JOBS = ("chief", "master")
 """Jobs whose task 0 leads the run; without one of them `worker:0` leads."""
 
@@ -121,6 +124,8 @@ class Job:
     """None: the GPUs of a host are shared evenly among its GPU tasks. ps and evaluator default to 0."""
     depends_on: tuple[str, ...] | None = None
     """Jobs that it waits for; None: as its way of training needs."""
+    own_port: bool = False
+    """The file says where its first task listens."""
 
 
 @dataclass(frozen=True)
@@ -225,13 +230,25 @@ class Cluster:
     target_step: int | None = None
     """The step that a complete training reaches; None: as the trainer's arguments say, if they do."""
     coordinator_port: int = 2221
+    own_coordinator_port: bool = False
+    """The file says it."""
     spares: tuple[str, ...] = ()
     """Hosts without a task that may take the place of one that is lost."""
+    file_sha256: str = ""
+    """Of the file's bytes as they were read."""
+    as_written: Mapping[str, Reach] = field(default_factory=dict)
+    """Host -> how the file has it reached, where the command line says otherwise."""
 
     @property
     def lead(self) -> TaskId:
         """The task whose end decides the run: chief:0, master:0, or else worker:0 (or task 0 of the first job)."""
         return lead_among(self.jobs)
+
+    @property
+    def hosts_choose_ports(self) -> bool:
+        """Some ports are not known before the hosts have been asked."""
+        ports = (port for job in self.jobs.values() for port in job.ports)
+        return self.coordinator_port == CHOSEN_PORT or CHOSEN_PORT in ports
 
     def tasks(self) -> tuple[TaskId, ...]:
         """Every task, in the order of the jobs and their indexes."""

@@ -10,11 +10,14 @@ from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from dtctl.model import LEAD_JOBS, Cluster, Recovery, TaskId
+from dtctl.model import LEAD_JOBS, Cluster, Job, Recovery, TaskId
 
 PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
 SCHEDULER, SERVER = KVSTORE_JOBS = ("scheduler", "server")
 """Of MXNet's dist kvstore."""
+
+CPU_JOBS = (PS, EVALUATOR)
+"""Jobs that see no GPU unless told: TensorFlow would take all the memory of every GPU that it sees."""
 
 Role = Literal["lead", "ps", "worker", "evaluator", "other"]
 Scope = Literal["task", "with-lead", "gang"]
@@ -68,8 +71,9 @@ def way_of(cluster: Cluster) -> Way:
 
 def trainers(cluster: Cluster) -> tuple[TaskId, ...]:
     """The tasks that train: the lead first, the others in the order of the file."""
-    others = [task for task in cluster.tasks() if task.job in (cluster.lead.job, WORKER, *LEAD_JOBS)]
-    return (cluster.lead, *(task for task in others if task != cluster.lead))
+    lead = cluster.lead
+    others = [task for task in cluster.tasks() if task.job in (lead.job, WORKER, *LEAD_JOBS)]
+    return (lead, *(task for task in others if task != lead))
 
 
 def role_of(task: TaskId, lead: TaskId) -> Role:
@@ -94,6 +98,13 @@ def scope_of(role: Role, way: Way, recovery: Recovery) -> Scope:
 def serves(role: Role, way: Way) -> bool:
     """Whether others need the task to the last of their steps: a server, which never ends by itself."""
     return role == "ps" or (role == "worker" and way in (Way.IN_GRAPH, Way.PS_STRATEGY))
+
+
+def gpus_wanted(job: Job) -> int | None:
+    """GPUs a task of the job is due; None: an even share."""
+    if job.gpus_per_task is not None:
+        return job.gpus_per_task
+    return 0 if job.name in CPU_JOBS or (job.launch.dialect == "mxnet" and job.name in KVSTORE_JOBS) else None
 
 
 def settle_s(cluster: Cluster) -> float:

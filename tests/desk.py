@@ -78,11 +78,11 @@ class Desk:
             check=False,
         )
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, cwd: Path | None = None) -> subprocess.Popen[str]:
         """The command in the background, both its streams in one pipe."""
         return subprocess.Popen(
             self.argv(*words),
-            cwd=self.project,
+            cwd=cwd or self.project,
             env=self.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -47,7 +47,7 @@ def refuse_unsafe(root: str, program: str, files: dict) -> None:  # type: ignore
     except EnvironmentError:
         mapped = os.geteuid()  # it is not there: it will be made, for this user alone
     owners = [os.geteuid()]
-    below = [os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs")]
+    below = [os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs", "work")]
     code = sorted({os.path.dirname(os.path.join(program, name)) for name in files})
     for path in [root] + below + code + [os.path.join(directory, "__pycache__") for directory in code]:
         trouble = unsafe(path, owners)

@@ -54,6 +54,7 @@ def go_on_as_guard(directory: str, lock: int, pid: int, reads: int, holds: int) 
 
 def _supervise(bond: guard.Bond) -> None:
     from .supervise.supervisor import Supervisor  # not before: the guard is to stay small
+    from .survival import reboot
 
     try:
         supervisor = Supervisor(bond.files)
@@ -62,6 +63,7 @@ def _supervise(bond: guard.Bond) -> None:
         revival.retire(bond.files)
         return
     supervisor.run(bond.renew)
+    reboot.withdraw_later(bond.files.root)
 
 
 def _ignore_hang_up() -> None:

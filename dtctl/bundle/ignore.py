@@ -8,6 +8,7 @@ file the last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,12 @@ from dtctl.places import read_regular
 NEVER_SENT = frozenset({".git", "__pycache__"})
 OWN_FILE = ".dtctlignore"
 _LIMIT_BYTES = 4_000_000
+MOST_DEEP = 16
+"""`**` in one pattern."""
+_ANY = "[^/]*"
+"""What pathspec makes of a star."""
+_MANY = 3
+_STAR = "star"
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,10 @@ class _Rule:
     def decides(self, path: str) -> bool:
         """It is this very path that matches, and not a directory above it: those were decided before."""
         match = self.pattern.match_file(path)
-        # The patterns have one group, and it takes part when the match ends at a directory above.
-        return match is not None and not any(match.match.groups())
+        # The patterns have one group of their own, and it takes part when the match ends at a directory above.
+        return match is not None and not any(
+            part for name, part in match.match.groupdict().items() if not name.startswith(_STAR)
+        )
 
 
 _Files = tuple[tuple[str, str, tuple[_Rule, ...]], ...]
@@ -117,6 +126,12 @@ def _read(file: Path) -> tuple[_Rule, ...] | None:
 def _parse(line: str, place: str) -> list[_Rule]:
     from pathspec import GitIgnoreSpec
 
+    if line.count("**") > MOST_DEEP:
+        hint = "write several lines that are shorter"
+        raise PreflightError(
+            f"{place}: not a valid ignore pattern", detail=f"it has more than {MOST_DEEP} `**`", hint=hint
+        )
+
     line = line.removesuffix("\r")
     text = line.rstrip(" ")
     directories_only = text.endswith("/")
@@ -124,4 +139,28 @@ def _parse(line: str, place: str) -> list[_Rule]:
         patterns = GitIgnoreSpec.from_lines([text[:-1] if directories_only else line]).patterns
     except ValueError as error:
         raise PreflightError(f"{place}: not a valid ignore pattern", detail=f"{line!r}: {error}") from error
-    return [_Rule(pattern, directories_only) for pattern in patterns if pattern.include is not None]
+    return [_Rule(_bounded(pattern), directories_only) for pattern in patterns if pattern.include is not None]
+
+
+def _bounded(pattern: Any) -> Any:
+    """The same pattern, of which dozens of stars take hardly longer than one.
+
+    Once what follows a star has matched, another star of the same name need not be tried at every place of it again.
+    Nothing tries again what a look ahead has found; from Python 3.11 on `(?>...)` is a shorter way to say so.
+    """
+    first, *rest = pattern.regex.pattern.split(_ANY)
+    if len(rest) < _MANY:
+        return pattern
+    regex = first
+    for number, part in enumerate(rest, 1):
+        if number == len(rest) or _leaves_the_name(part):
+            regex += _ANY + part
+        elif part:
+            group = f"{_STAR}{number}"
+            regex += f"(?=(?P<{group}>{_ANY}?{part}))(?P={group})"
+    return type(pattern)(re.compile(regex), pattern.include)
+
+
+def _leaves_the_name(part: str) -> bool:
+    """A part of a regular expression: it goes on behind a `/`, or opens a group."""
+    return "/" in part.replace("[^/]", "") or "(" in part

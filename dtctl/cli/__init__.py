@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -18,6 +19,7 @@ def main() -> None:
 def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
+    from dtctl.cli.bash import whole_words
     from dtctl.errors import DtctlError, ExitCode
     from dtctl.render.terminal.console import show_whatever_comes
 
@@ -31,7 +33,8 @@ def _main() -> None:
     signal.signal(signal.SIGTERM, on_sigterm)
     show_whatever_comes()
     try:
-        app()
+        with whole_words(os.environ):
+            app(prog_name="dtctl")
     except DtctlError as error:
         from dtctl.render.errors import show_error
 

@@ -11,15 +11,15 @@ import typer
 
 from dtctl import __version__
 from dtctl.cli import commands
+from dtctl.cli.effects import NAMES
 from dtctl.render.terminal.console import say
 
 ORDER = (
-    *("init", "validate", "plan", "trust", "up", "status", "logs", "events", "metrics", "checkpoints", "wait"),
-    *("restart", "replace", "stop", "down", "runs", "gc", "push", "execute", "ssh", "schema"),
+    *("init", "explain", "validate", "plan", "trust", "up", "status", "logs", "events", "metrics", "checkpoints"),
+    *("wait", "restart", "replace", "stop", "down", "runs", "gc", "push", "execute", "ssh", "schema"),
 )
 """Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
 
-NAMES = {"execute": "exec"}
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
 app = typer.Typer(

@@ -1,19 +1,25 @@
-"""Words that the shell completes, from the controller's memory alone: no SSH, no slow import."""
+"""Words that the shell completes: those of the cluster that the command would mean. No host is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import io
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stderr
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
 
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
-    from dtctl.operations.memory.store import Memory
+    from dtctl.cli.options import Scope
+    from dtctl.operations.memory.record import RunRecord
+
+T = TypeVar("T")
 
 
-def complete_tasks(incomplete: str) -> list[str]:
-    memory = _memory()
-    record = memory.current() if memory else None
+def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
+    record = _record(ctx.params)
     if record is None:
         return []
     tasks = [str(task) for task in record.roster]
@@ -21,9 +27,18 @@ def complete_tasks(incomplete: str) -> list[str]:
     return _offered((*tasks, *jobs, *(f"@{host}" for host in record.hosts)), incomplete)
 
 
-def complete_runs(incomplete: str) -> list[str]:
-    memory = _memory()
-    return _offered((record.run for record in (memory.runs() if memory else ()) if record.run), incomplete)
+def complete_clusters(incomplete: str) -> list[str]:
+    scope = _scope({})
+    runs = _quietly(lambda: scope.memory.runs()) or ()
+    return _offered(dict.fromkeys(one.cluster for one in runs), incomplete)
+
+
+def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Of this directory's cluster, or else of all."""
+    record, scope = _record({**ctx.params, "run": None}), _scope(ctx.params)
+    runs = _quietly(lambda: scope.memory.runs()) or ()
+    own = [one for one in runs if record is not None and one.cluster == record.cluster]
+    return _offered((one.run for one in own or runs if one.run), incomplete)
 
 
 def _offered(words: Iterable[str], incomplete: str) -> list[str]:
@@ -31,12 +46,31 @@ def _offered(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete) and one_line(word) == word]
 
 
-def _memory() -> Memory | None:
-    """None if it is not to be trusted: completion shows no errors."""
+def _record(options: Mapping[str, Any]) -> RunRecord | None:
+    """The run that the command line so far is about, as far as this machine knows it."""
+    scope = _scope(options)
+
+    def find() -> RunRecord | None:
+        if scope.run is not None:
+            return scope.memory.load(scope.run)  # to find another one hosts would have to be asked
+        return scope.record(for_its_hosts=True)
+
+    return _quietly(find)
+
+
+def _scope(options: Mapping[str, Any]) -> Scope:
+    from dtctl.cli.options import DEFAULTS, Scope
+
+    said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
+    return Scope("status", **said)  # nothing is changed by words that are offered
+
+
+def _quietly(find: Callable[[], T]) -> T | None:
+    """None where there is an error, or something to note: completion shows nothing but words."""
     from dtctl.errors import DtctlError
-    from dtctl.operations.memory.store import Memory
 
     try:
-        return Memory()
+        with redirect_stderr(io.StringIO()):
+            return find()
     except DtctlError:
         return None

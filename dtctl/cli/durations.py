@@ -14,7 +14,7 @@ def seconds(text: str) -> float:
     try:
         return durations.seconds(text)
     except NoDuration as error:
-        raise UsageError(f"{text!r} is not {error}") from error
+        raise UsageError(f"{text!r} is not {error}", hint="write, for example, 30s") from error
 
 
 def seconds_ago(text: str, now: float) -> float:
@@ -26,4 +26,5 @@ def seconds_ago(text: str, now: float) -> float:
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:
-        raise UsageError(f"{text!r} is not {expected}, nor a time such as 2026-05-01T12:00") from None
+        summary = f"{text!r} is not {expected}, nor a time such as 2026-05-01T12:00"
+        raise UsageError(summary, hint="write, for example, --since 10m") from None

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
-import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from dtctl.cli.completion import complete_runs, complete_tasks
-from dtctl.errors import DtctlError, ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from dtctl.model import Cluster, Host
-    from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.memory.store import Memory
-    from dtctl.transport.connect import Transports
+from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
+from dtctl.cli.effects import NAMES
+from dtctl.cli.interrupts import left
+from dtctl.cli.scope import Scope as Scope
 
 Output = Literal["text", "json"]
 ClusterFile = Annotated[
@@ -34,6 +27,12 @@ Overrides = Annotated[
 OutputOption = Annotated[
     Output, typer.Option("-o", "--output", metavar="text|json", help="Output for people or for programs.")
 ]
+PortsFrom = Annotated[
+    int | None,
+    typer.Option(
+        "--ports-from", metavar="PORT", min=1, max=65535, help="Where ports begin that the file does not set."
+    ),
+]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass output through byte for byte, escape sequences included.")]
 Tasks = Annotated[
@@ -46,144 +45,9 @@ Tasks = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Which run a command is about and how its hosts are reached, as the options say."""
-
-    config: Path | None = None
-    run: str | None = None
-    user: str | None = None
-    identity: Path | None = None
-    jump: str | None = None
-    ssh_config: Path | None = None
-    verbose: bool = False
-
-    @functools.cached_property
-    def memory(self) -> Memory:
-        from dtctl.operations.memory.store import Memory
-
-        def report(line: str) -> None:
-            from dtctl.render.errors import note
-
-            note(line)
-
-        return Memory(report)
-
-    @functools.cached_property
-    def transport(self) -> Transports:
-        from dtctl.render.terminal.safe import one_line
-        from dtctl.transport.connect import Transports
-        from dtctl.transport.ssh.passphrase import terminal_passphrase
-
-        passphrase = terminal_passphrase(one_line)
-        return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
-
-    def file(self, argument: Path | None = None) -> Path:
-        """The cluster file that is meant; raises when there is none."""
-        from dtctl.config import find_cluster_file
-
-        return find_cluster_file(argument or self.config, os.environ, Path.cwd())
-
-    def cluster(self, argument: Path | None = None, overrides: list[str] | None = None) -> Cluster:
-        from dtctl.config import load_cluster
-
-        cluster = load_cluster(self.file(argument), overrides=overrides or [])
-        return dataclasses.replace(cluster, hosts={name: self._reached(host) for name, host in cluster.hosts.items()})
-
-    def record(self, *, for_its_hosts: bool = False) -> RunRecord:
-        """The run that is meant: --run, or the current run of the cluster file here, or else of the last `up`.
-
-        `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
-        """
-        from dtctl.operations.memory.record import record_of
-        from dtctl.plan.roster import plan_roster
-
-        record = self.memory.load(self.run) if self.run else None
-        if record is not None:
-            return self._with_own_access(self._with_hosts_of_file(record))
-        file = self.file() if self.run else self._file_here()
-        if self.run is None:
-            record = self.memory.newest_of(file) if file else self.memory.current()
-        if record is None and file and not for_its_hosts:
-            record = self.memory.place_of(file)
-        if record is None and file:
-            record = record_of(plan_roster(self.cluster(file)))
-        if record is None:
-            raise UsageError(
-                "there is no cluster.yaml here and no run is remembered",
-                hint="dtctl init    to make one, or name one with -c FILE",
-            )
-        # Without --run hosts are asked for their current run: somebody else may have started another since.
-        return self._with_own_access(self._with_hosts_of_file(dataclasses.replace(record, run=self.run)))
-
-    def _file_here(self) -> Path | None:
-        """None: nothing was named and nothing lies here, so that the remembered run is meant."""
-        if self.config is not None or os.environ.get("DTCTL_CONFIG"):
-            return self.file()
-        try:
-            return self.file()
-        except UsageError:
-            return None
-
-    def _with_own_access(self, record: RunRecord) -> RunRecord:
-        return dataclasses.replace(record, hosts={name: self._reached(host) for name, host in record.hosts.items()})
-
-    def _with_hosts_of_file(self, record: RunRecord) -> RunRecord:
-        """The run may have moved to a host that the file has got since this machine has started it."""
-        if record.file is None or record.is_local:
-            return record
-        own, file = {name: self._reached(host) for name, host in record.others.items()}, record.file
-
-        def look() -> Mapping[str, Host]:
-            try:
-                return {**own, **self.cluster(file).hosts}
-            except DtctlError:
-                return own  # what the run was started with still counts
-
-        return dataclasses.replace(record, others=_Late(look))
-
-    def _reached(self, host: Host) -> Host:
-        """The host with what the command line says of SSH over what the file says. Raises UsageError."""
-        from dtctl.config.names import check_names
-        from dtctl.reach import SshSettings
-
-        own: dict[str, Any] = {
-            "user": self.user,
-            "identity_file": str(self.identity) if self.identity else None,
-            "jump": self.jump,
-        }
-        check_names(own)
-        given = {name: value for name, value in own.items() if value is not None}
-        if not given or not isinstance(host.reach, SshSettings):
-            return host
-        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
-
-
-class _Late(Mapping[str, "Host"]):
-    """Hosts that are looked for when somebody wants to know: few commands do, and a file takes time to read."""
-
-    def __init__(self, look: Callable[[], Mapping[str, Host]]) -> None:
-        self._look = look
-
-    @functools.cached_property
-    def _found(self) -> Mapping[str, Host]:
-        return self._look()
-
-    def __getitem__(self, name: str) -> Host:
-        return self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-
-def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
-    """Shown with -q and -o json too: it is on stderr, and nothing else says why nothing happens."""
-    from dtctl.render import errors
-
-    errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
+def with_ports_from(overrides: list[str] | None, ports_from: int | None) -> list[str]:
+    """--ports-from is --set ports=PORT."""
+    return [*(overrides or []), *([] if ports_from is None else [f"ports={ports_from}"])]
 
 
 _RUN = Annotated[
@@ -192,6 +56,15 @@ _RUN = Annotated[
 ]
 ACCESS = {
     "config": Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="The cluster file.")],
+    "named": Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="NAME",
+            help="The cluster of this name that was started last from this machine.",
+            autocompletion=complete_clusters,
+        ),
+    ],
     "user": Annotated[str | None, typer.Option("-u", "--user", metavar="NAME", help="SSH user.")],
     "identity": Annotated[Path | None, typer.Option("-i", "--identity", metavar="FILE", help="SSH private key.")],
     "jump": Annotated[str | None, typer.Option("-J", "--jump", metavar="[USER@]HOST[:PORT]", help="SSH jump host.")],
@@ -225,15 +98,13 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
     ]
 
     def run(**values: Any) -> None:
-        scope = Scope(**{name: values.pop(name) for name in options})
+        scope = Scope(NAMES.get(command.__name__, command.__name__), **{name: values.pop(name) for name in options})
         if scope.verbose:
             from dtctl.render.trace import show_trace
 
             show_trace()
-        try:
+        with left("nothing was changed"):
             command(scope, **values)
-        except KeyboardInterrupt:
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared

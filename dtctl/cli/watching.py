@@ -27,7 +27,7 @@ def follow_to_the_end(scope: Scope, record: RunRecord, *, lines: int | None, raw
 
     tasks = tuple(record.roster)
     printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
-    finish(watch(scope, record, LogRequest(tasks, lines=lines), printer))
+    finish(watch(scope, record, LogRequest(tasks, lines=lines), printer), printer)
 
 
 def watch(
@@ -48,6 +48,7 @@ def watch(
     try:
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Ended):
+                scope.remember_end(event.status)
                 return event.status
             if event is not None:
                 narrate(event)
@@ -55,17 +56,19 @@ def watch(
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:
-        errors.note("")  # below the terminal's ^C
+        if not scope.transport.reached:
+            raise
+        errors.below()
         errors.note("detached: the run continues", "dtctl logs -f    follow it again", "dtctl stop       end it")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise AssertionError("following ends with Ended")
 
 
-def finish(status: RunStatus) -> None:
-    """Shows the end; raises Exit with the run's result."""
+def finish(status: RunStatus, followed: LogPrinter | None = None) -> None:
+    """Shows the end; raises Exit with the run's result. `followed` has shown the logs."""
     from dtctl.render.result import ended_exit_code, show_ended
 
-    show_ended(status)
+    show_ended(status, followed)
     raise typer.Exit(ended_exit_code(status))
 
 

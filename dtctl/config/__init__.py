@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.config.discovery import find_cluster_file
 from dtctl.model import Cluster
 
-__all__ = ["cluster_schema", "find_cluster_file", "load_cluster", "reference_markdown"]
+if TYPE_CHECKING:
+    from dtctl.config.load import Checked
+
+__all__ = ["check_cluster", "cluster_schema", "find_cluster_file", "load_cluster", "reference_markdown"]
 
 
 def load_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Cluster:
@@ -20,6 +23,13 @@ def load_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Cluster:
     from dtctl.config.load import load
 
     return load(file, overrides)
+
+
+def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
+    """The same for one who is about to start it: its findings hold what cannot work, and what is hardly meant."""
+    from dtctl.config.load import check
+
+    return check(file, overrides)
 
 
 def cluster_schema() -> dict[str, Any]:

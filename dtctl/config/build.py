@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dtctl.config.checks import check_code, check_presence, check_secrets, check_success
 from dtctl.config.inventory import read_hosts
-from dtctl.config.launching import read_launches, with_scheduler
+from dtctl.config.launching import read_launches
 from dtctl.config.order import check_kvstore, check_order, check_strategy, check_waits
-from dtctl.config.placement import give_ports, place_tasks, read_spares
+from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
 from dtctl.config.sections import ClusterFile
 from dtctl.config.yaml.document import Findings
@@ -17,12 +17,15 @@ from dtctl.model import Cluster, Job, TfConfig, Trainer
 
 
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
-    """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included."""
+    """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included.
+
+    `content` has the scheduler that MXNet needs.
+    """
     home = file.parent
-    content = with_scheduler(content)
     hosts = read_hosts(content, home, findings)
     placed = place_tasks(content.jobs, hosts, findings)
-    ports = give_ports(content.jobs, placed, hosts, content.coordinator.port, findings)
+    first, coordinator_port = _first_ports(content)
+    ports = give_ports(content.jobs, placed, hosts, first, coordinator_port, findings)
     spares = read_spares(content.spares, hosts, placed, findings)
     launches = read_launches(content, findings)
     trainer = _read_trainer(content, home, findings)
@@ -47,6 +50,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
                 launch=launches[name],
                 gpus_per_task=job.gpus_per_task,
                 depends_on=None if job.depends_on is None else tuple(dict.fromkeys(job.depends_on)),
+                own_port=job.port is not None,
             )
             for name, job in content.jobs.items()
         },
@@ -65,12 +69,21 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         ttl_s=content.ttl,
         keep=content.keep,
         target_step=content.target_step,
-        coordinator_port=content.coordinator.port,
+        coordinator_port=coordinator_port,
+        own_coordinator_port="port" in content.coordinator.model_fields_set,
         spares=tuple(spares),
     )
     check_order(cluster, findings)
     findings.or_raise()
     return cluster
+
+
+def _first_ports(content: ClusterFile) -> tuple[int, int]:
+    """Where the ports of tasks begin, and the coordinator's."""
+    said = content.coordinator.port
+    if content.ports is None:
+        return FIRST_PORT, said
+    return content.ports, said if "port" in content.coordinator.model_fields_set else content.ports
 
 
 def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Trainer:
@@ -98,5 +111,9 @@ def _existing(
     except (OSError, RuntimeError):  # no permission on the way, a loop of links, no such ~user
         found = False
     if not found:
-        findings.add(path, f"{findings.name(*path)} is {text!r}, but there is no {kind} {place}")
+        findings.add(
+            path,
+            f"{findings.name(*path)} is {text!r}, but there is no {kind} {place}",
+            "a relative path begins at this file",
+        )
     return place

@@ -11,20 +11,24 @@ from pathlib import Path
 from dtctl.config.sections import ClusterFile
 from dtctl.config.yaml.document import Findings
 
-_EXAMPLES = {
+_NEEDED = {
     "name": "name: digits",
     "hosts": "hosts: {gpu-1: 10.0.0.1}",
     "jobs": "jobs: {worker: {hosts: [gpu-1]}}",
 }
+_COMMAND = "trainer: {command: [python, train.py]}"
+
+EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "trainer": _COMMAND}.items()}
+"""Of what a file has to have."""
 
 
 def check_presence(content: ClusterFile, findings: Findings) -> None:
     """A cluster needs a name, hosts, jobs on them, and a command for each job."""
     present = findings.document.data
-    for key, example in _EXAMPLES.items():
+    for key in _NEEDED:
         if not getattr(content, key) and not findings.has(key):
             state = "empty" if key in present else "missing"
-            findings.add((key,), f"{key} is {state}", f"write, for example, {example}", at_key=True)
+            findings.add((key,), f"{key} is {state}", EXAMPLES[key], at_key=True)
     for name, job in content.jobs.items():
         if not job.hosts and not findings.has("jobs", name, "hosts"):
             findings.add(("jobs", name), f"jobs.{name} has no hosts", "write, for example, hosts: [gpu-1]", at_key=True)
@@ -35,8 +39,7 @@ def check_presence(content: ClusterFile, findings: Findings) -> None:
     if lacking or not (content.jobs or content.trainer.command):
         missing = "trainer.command" if present.get("trainer") else "trainer"
         also = f", and jobs.{lacking[0]} has no command of its own" if lacking else ""
-        hint = "write, for example, trainer: {command: [python, train.py]}"
-        findings.add(("trainer",), f"{missing} is missing{also}", hint, at_key=True)
+        findings.add(("trainer",), f"{missing} is missing{also}", EXAMPLES["trainer"], at_key=True)
 
 
 def check_secrets(content: ClusterFile, findings: Findings) -> None:

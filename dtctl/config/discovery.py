@@ -8,6 +8,7 @@ from pathlib import Path
 from dtctl.errors import UsageError
 
 FILE_NAME = "cluster.yaml"
+OTHER_NAME = "cluster.yml"
 VARIABLE = "DTCTL_CONFIG"
 
 
@@ -21,9 +22,17 @@ def find_cluster_file(argument: Path | None, environ: Mapping[str, str], cwd: Pa
     if named := environ.get(VARIABLE):
         return _named_by_variable(Path(named).expanduser(), cwd)
     candidates = [folder / FILE_NAME for folder in _folders(cwd)]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
+    for is_there in (Path.is_file, Path.exists):  # what is no file is told as what it is, where there is no other
+        for candidate in candidates:
+            if is_there(candidate):
+                return candidate
+    for other in (folder / OTHER_NAME for folder in _folders(cwd)):
+        if other.is_file():
+            raise UsageError(
+                f"there is no {FILE_NAME} here, but a {OTHER_NAME}",
+                detail=f"without a name dtctl looks for {FILE_NAME} alone",
+                hint=f"mv {other} {other.with_name(FILE_NAME)}    or name it: dtctl COMMAND -c {other}",
+            )
     raise UsageError(
         "no cluster file is given, and none is here",
         detail=f"no file was named, ${VARIABLE} is not set, and there is no {', no '.join(map(str, candidates))}",

@@ -96,7 +96,7 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
     if section.template and section.dialect not in (None, "template"):
         summary = f"{'.'.join(path)} has a template, which the dialect {section.dialect} does not use"
         findings.add((*path, "template"), summary, "leave out dialect or template", at_key=True)
-    known = _fields(findings.names_in("jobs"))
+    known = field_names(findings.names_in("jobs"))
     for index, word in enumerate(section.template or ()):
         at: Path = (*path, "template", index)
         for field, joiner in dict.fromkeys(FIELD.findall(word)):
@@ -114,5 +114,5 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
                 findings.add(at, summary, "{ps_hosts|space}; {ps_hosts} alone joins them with commas")
 
 
-def _fields(jobs: Sequence[str]) -> list[str]:
+def field_names(jobs: Sequence[str]) -> list[str]:
     return [*(f"{job}_hosts" for job in jobs), *TASK_FIELDS, *(f"{name}_dir" for name in DIRECTORY_NAMES)]

@@ -23,6 +23,10 @@ IPV6 = rf"[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){{2,}}(?:%[{_LETTERS}-]+)?"
 USER = rf"(?:[{_LETTERS}@+]|\\(?!\Z))(?:[{_LETTERS}@+-]|\\(?!\Z))*"
 r"""DOMAIN\user and user@domain are names of directory services; a backslash at the end would quote what follows it."""
 
+LONGEST_CLUSTER = 63
+CLUSTER_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_CLUSTER - 1}}}"
+CLUSTER_WORDS = f"at most {LONGEST_CLUSTER} letters, digits, '.', '_' or '-', the first of them a letter or digit"
+
 HOST_WORDS = "letters, digits, '.', '_' and '-', or an IPv6 address"
 USER_WORDS = r"letters, digits, '.', '_', '-', '+', '@' and '\'"
 

@@ -11,10 +11,10 @@ from dtctl.config.sections import JobEntry
 from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Findings, Path
 from dtctl.errors import UsageError
-from dtctl.model import Host, TaskId, lead_among
+from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 
 FIRST_PORT = 2222
-"""Where ports begin for a job that names none; the port of TensorFlow's own examples."""
+"""Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""
 LAST_PORT = 65535
 MOST_TASKS = 10_000
 """The most tasks of one cluster; each is told the addresses of all others."""
@@ -77,8 +77,8 @@ def _named_hosts(text: str, path: Path, hosts: Mapping[str, Host], findings: Fin
         findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
         return []
     unknown = [host for host in names if host not in hosts]
-    if unknown and not findings.lacks_keys_of("hosts"):
-        hint = did_you_mean(unknown[0], hosts) or (f"hosts has {fold(hosts)}" if hosts else "")
+    if unknown and hosts and not findings.lacks_keys_of("hosts"):  # without any, that is what is told
+        hint = did_you_mean(unknown[0], hosts) or f"hosts has {fold(hosts)}"
         are = "are" if len(unknown) > 1 else "is"
         findings.add(path, f"{findings.name(*path)} names {fold(unknown)}, which {are} not in hosts", hint)
     return [host for host in names if host in hosts]
@@ -88,21 +88,22 @@ def give_ports(
     jobs: Mapping[str, JobEntry],
     placed: Mapping[str, list[str]],
     hosts: Mapping[str, Host],
+    first: int,
     coordinator: int,
     findings: Findings,
 ) -> dict[str, list[int]]:
-    """The port of each task. What the file sets is reserved first; the others take what is free from 2222 on.
+    """The port of each task. What the file sets is reserved first; the others take what is free from `first` on.
 
     `coordinator` is the coordinator's port, which on the lead's machine no task may have.
     """
-    ledger = _Ledger({name: _claims(host) for name, host in hosts.items()})
-    if jobs and (leading := placed[lead_among(jobs).job]):
+    ledger = _Ledger({name: _claims(host) for name, host in hosts.items()}, first)
+    if jobs and coordinator != CHOSEN_PORT and (leading := placed[lead_among(jobs).job]):
         ledger.hold(coordinator, _Holder("the coordinator", "coordinator.port", leading[0]))
     ports: dict[str, list[int]] = {}
     for name in sorted(jobs, key=lambda name: jobs[name].port is None):
-        first = jobs[name].port
+        own = jobs[name].port
         tasks = [(TaskId(name, index), host) for index, host in enumerate(placed[name])]
-        ports[name] = ledger.reserve(first, tasks, findings) if first is not None else ledger.fill(tasks)
+        ports[name] = ledger.reserve(own, tasks, findings) if own is not None else ledger.fill(tasks)
         past = next((task for (task, _), port in zip(tasks, ports[name], strict=True) if port > LAST_PORT), None)
         if past is not None:
             summary = f"jobs.{name}: {past} would listen past the last port, {LAST_PORT}"
@@ -127,8 +128,9 @@ class _Holder:
 class _Ledger:
     """Who listens where."""
 
-    def __init__(self, claims: Mapping[str, tuple[Claim, ...]]) -> None:
+    def __init__(self, claims: Mapping[str, tuple[Claim, ...]], first: int) -> None:
         self._claims = claims
+        self._first = first
         self._holders: dict[tuple[Claim, int], _Holder] = {}
         self._next: dict[Claim, int] = {}
 
@@ -155,6 +157,8 @@ class _Ledger:
         return ports
 
     def fill(self, tasks: list[tuple[TaskId, str]]) -> list[int]:
+        if self._first == CHOSEN_PORT:
+            return [CHOSEN_PORT] * len(tasks)
         ports = []
         for task, host in tasks:
             claims = self._claims[host]
@@ -166,7 +170,7 @@ class _Ledger:
         return ports
 
     def _first_free(self, claim: Claim) -> int:
-        port = self._next.get(claim, FIRST_PORT)
+        port = self._next.get(claim, self._first)
         while (claim, port) in self._holders:
             port += 1
         self._next[claim] = port

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping
-from typing import Annotated, Any, Union, get_args, get_origin
-
-from dtctl.config.kinds import Kind, OrText
 from dtctl.config.launching import TASK_FIELDS
-from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, Section, SshDefaults
-from dtctl.durations import duration_text
+from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, Section
+from dtctl.config.sections.keys import key_of, keys_shown
 from dtctl.model import DIRECTORY_NAMES
 
 _PREFACE = """\
@@ -69,57 +64,18 @@ def markdown() -> str:
 
 def _section(section: type[Section]) -> str:
     title = "The top level" if section is ClusterFile else f"`{section.where}`"
-    keys = section.keys_in_order()
-    if issubclass(section, SshDefaults) and section is not SshDefaults:
-        keys = [key for key in keys if key not in SshDefaults.model_fields]
-    rows = "".join(_row(section, key) for key in keys)
+    rows = "".join(_row(section, key) for key in keys_shown(section))
     also = "\nEvery key of [`ssh`](#ssh) may stand here too.\n" if section is HostSsh else ""
     text = " ".join((section.__doc__ or "").split())
     return f"## {title}\n\n{text}\n\n| key | type | default | meaning | example |\n|---|---|---|---|---|\n{rows}{also}"
 
 
 def _row(section: type[Section], key: str) -> str:
-    field = section.model_fields[key]
-    kind = next((note.words for note in field.metadata if isinstance(note, Kind | OrText)), "")
-    names = next((note.names for note in field.metadata if isinstance(note, Kind)), {})
-    default = "required" if section.is_required(key) else _default(field.default, names)
-    example = f"`{field.examples[0]}`" if field.examples else ""
-    cells = [f"`{key}`", kind or _type(field.annotation), default, field.description or "", example]
+    found = key_of(section, key)
+    default = "required" if found.required else found.default and f"`{found.default}`"
+    example = found.example and f"`{found.example}`"
+    cells = [f"`{key}`", found.type, default, found.meaning, example]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
-
-
-def _type(annotation: Any) -> str:
-    """The words of the kinds that the annotation is made of."""
-    if get_origin(annotation) is Annotated:
-        inner, *metadata = get_args(annotation)
-        words = next((note.words for note in metadata if isinstance(note, Kind | OrText)), None)
-        return words if words is not None else _type(inner)
-    parts = [part for part in get_args(annotation) if part is not types.NoneType]
-    if get_origin(annotation) in (Union, types.UnionType):
-        return "; or ".join(map(_type, parts))
-    if get_origin(annotation) is dict:
-        return f"a mapping, each name with {_type(parts[1])}"
-    if get_origin(annotation) is list:
-        return f"a list, each item {_type(parts[0])}"
-    return f"[`{annotation.where}`](#{_anchor(annotation.where)})"
-
-
-def _default(value: object, names: Mapping[str, object]) -> str:
-    name = next((name for name, meant in names.items() if meant == value), None)
-    if name is not None:
-        return f"`{name}`"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, float):
-        return f"`{duration_text(value)}`"
-    if isinstance(value, tuple):
-        return f"`{'..'.join(map(duration_text, value))}`"
-    return f"`{value}`" if isinstance(value, (str, int)) or (isinstance(value, list) and value) else ""
-
-
-def _anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    return "".join(letter for letter in heading.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
 
 
 def _fields() -> str:

@@ -22,7 +22,7 @@ from dtctl.config.kinds import (
     whole,
     written,
 )
-from dtctl.config.names import USER_WORDS
+from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, USER_WORDS
 from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Scalar
 from dtctl.reach import TRANSPORTS, Other
@@ -134,10 +134,7 @@ _PLAIN_ENV_NAME = text(
 
 Name = Annotated[
     str,
-    text(
-        "at most 63 letters, digits, '.', '_' or '-', the first of them a letter or digit",
-        r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
-    ),
+    text(CLUSTER_WORDS, CLUSTER_PATTERN),
 ]
 HostNames = Annotated[
     str, text("the name of a host, or of several with a range as in gpu-[1-4]", r"[A-Za-z0-9\[][A-Za-z0-9_.,\[\]-]*")
@@ -170,6 +167,7 @@ HostPath = Annotated[
     ),
 ]
 Port = Annotated[int, whole(1, 65535)]
+FirstPort = Annotated[int, named_or({"auto": model.CHOSEN_PORT}, whole(1, 65535))]
 Count = Annotated[int, whole(0)]
 Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]

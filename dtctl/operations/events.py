@@ -86,15 +86,20 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, mo
 
 
 def follow_events(record: RunRecord, transport: Transport, *, last: int | None) -> Iterator[Happening | Away | Back]:
-    """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled."""
+    """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
+
+    Raises DtctlError when there is nothing to follow, or the coordinator's host cannot be reached from the start.
+    """
     host = record.way_to(record.coordinator)
+    heard = False
     with Streams(transport) as streams:
         streams.begin(host, _EventStream(record, host, last, streams).converse)
         for told in streams.all(TICK_S):
             if isinstance(told, _TheEnd):
                 return
-            if isinstance(told, Away) and told.final:
+            if isinstance(told, Away) and (told.final or not heard):
                 raise told.error
+            heard = heard or isinstance(told, Happening)
             if isinstance(told, Happening | Away | Back):
                 yield told
 

@@ -10,6 +10,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Request, ask
 from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
@@ -35,6 +36,7 @@ class DeadRun:
     """None: its files do not tell any more."""
     host: str
     reason: str
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,39 +48,62 @@ class Remains:
     bundles: tuple[str, ...]
     files: tuple[str, ...]
     freed_bytes: int
+    written: int = 0
+    """Directories with what trainers wrote."""
 
     @property
     def nothing(self) -> bool:
-        return not (self.processes or self.runs or self.bundles or self.files)
+        return not (self.processes or self.runs or self.bundles or self.files or self.written or self.freed_bytes)
 
 
 @dataclass(frozen=True)
 class GcResult:
     remains: Mapping[str, Remains]
     errors: Mapping[str, DtctlError]
+    written: tuple[Written, ...] = ()
+    """What trainers wrote, and what goes if that was asked for."""
+    kept: tuple[Written, ...] = ()
+    """The same, left alone."""
 
     @property
     def processes(self) -> int:
         return sum(len(one.processes) for one in self.remains.values())
 
 
-def collect(record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool) -> GcResult:
-    """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks."""
+def collect(
+    record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool, written: bool = False
+) -> GcResult:
+    """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks.
+
+    `written`: with what trainers wrote into the working directories of clusters that have no run there any more.
+    """
 
     def check(host: Host, answer: records.GcResult) -> None:
         if answer["dry_run"] != dry_run:
             raise wrong("dry_run", str(dry_run).lower(), answer["dry_run"])
+        for one in (*answer["written"], *answer["kept"]):
+            if not every_cluster and one["cluster"] != record.cluster:
+                raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
-    fields = {"run": None, "dry_run": dry_run, "all": every_cluster}
+    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written}
     outcomes = ask(record, transport, Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S))
-    return GcResult({host: _remains(answer) for host, answer in outcomes.results.items()}, outcomes.errors)
+    told = outcomes.results.items()
+    return GcResult(
+        {host: _remains(answer) for host, answer in told},
+        outcomes.errors,
+        written=told_once((host, one) for host, answer in told for one in answer["written"]),
+        kept=told_once((host, one) for host, answer in told for one in answer["kept"]),
+    )
 
 
 def _remains(answer: records.GcResult) -> Remains:
     return Remains(
         processes=tuple(Orphan(one["pid"], one["command"], one["run"]) for one in answer["processes"]),
-        runs=tuple(DeadRun(one["run"], one["cluster"], one["host"], one["reason"]) for one in answer["runs"]),
+        runs=tuple(
+            DeadRun(one["run"], one["cluster"], one["host"], one["reason"], one["size_bytes"]) for one in answer["runs"]
+        ),
         bundles=tuple(answer["bundles"]),
         files=tuple(answer["files"]),
         freed_bytes=answer["freed_bytes"],
+        written=len(answer["written"]),
     )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import dtctl
+from dtctl.config.discovery import FILE_NAME
+from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, LONGEST_CLUSTER
 from dtctl.config.suggest import did_you_mean
 from dtctl.errors import UsageError
 
+UNNAMED = "training"
+"""A cluster in a directory whose name has nothing of a name in it."""
+_NAMED = re.compile(r"^name: (\S+)", re.MULTILINE)
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 PACKAGE = Path(dtctl.__file__).resolve().parent
 HELPER = {Path("graceful.py"): PACKAGE / "trainer.py"}
 """Hosts have no dtctl that a trainer could import from: it takes the module along, as a file of its own."""
@@ -39,8 +47,20 @@ def requirements(name: str) -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8").split()) if file.is_file() else ()
 
 
-def write_template(name: str, directory: Path) -> tuple[Path, ...]:
-    """The files that were written. Raises UsageError, before anything is written, if one of them is there already."""
+def cluster_name(directory: Path, said: str | None) -> str:
+    """`said`, or else the directory's name as one that a cluster can have. Raises UsageError for what was said."""
+    if said is None:
+        return _UNFIT.sub("-", directory.absolute().resolve().name).lstrip("._-")[:LONGEST_CLUSTER] or UNNAMED
+    if not re.fullmatch(CLUSTER_PATTERN, said):
+        raise UsageError(f"{said!r} cannot be the name of a cluster", hint=f"a name has {CLUSTER_WORDS}")
+    return said
+
+
+def write_template(name: str, directory: Path, cluster: str) -> tuple[Path, ...]:
+    """The files that were written, for a cluster of that name: it says where its directories on the hosts lie.
+
+    Raises UsageError, before anything is written, if one of them is there already.
+    """
     names = template_names()
     if name not in names:
         raise UsageError(
@@ -52,7 +72,8 @@ def write_template(name: str, directory: Path) -> tuple[Path, ...]:
         for path in source.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return _write({**files, **HELPER, Path(IGNORED): source.parent / IGNORED}, directory)
+    text = _named(files.pop(Path(FILE_NAME)).read_text(encoding="utf-8"), cluster)
+    return _write({**files, **HELPER, Path(IGNORED): source.parent / IGNORED}, directory, {Path(FILE_NAME): text})
 
 
 def write_helper(directory: Path) -> tuple[Path, ...]:
@@ -60,15 +81,31 @@ def write_helper(directory: Path) -> tuple[Path, ...]:
     return _write(HELPER, directory)
 
 
-def _write(files: Mapping[Path, Path], directory: Path) -> tuple[Path, ...]:
-    there = sorted(directory / path for path in files if (directory / path).exists())
+def _named(text: str, cluster: str) -> str:
+    """The cluster file of a template with another name, also where it tells of the directories below it."""
+    own = _NAMED.search(text)
+    assert own is not None, "each template has a name"
+    # Only in quotes are these words text.
+    written = f'"{cluster}"' if cluster.lower() in ("true", "false", "null") else cluster
+    return _NAMED.sub(f"name: {written}", text.replace(f"~/dtctl/{own[1]}", f"~/dtctl/{cluster}"), count=1)
+
+
+def _write(
+    files: Mapping[Path, Path], directory: Path, texts: Mapping[Path, str] = MappingProxyType({})
+) -> tuple[Path, ...]:
+    """Copies the files, and writes the texts beside them."""
+    paths = sorted(directory / path for path in (*files, *texts))
+    there = [path for path in paths if path.exists()]
     if there:
         raise UsageError(f"{there[0]} already exists", hint="dtctl init DIR    writes to another directory")
-    for path, source in files.items():
+    for path in (*files, *texts):
         target = directory / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            if path in texts:
+                target.write_text(texts[path], encoding="utf-8")
+            else:
+                shutil.copyfile(files[path], target)
         except OSError as error:
             raise UsageError(f"cannot write {target}: {error.strerror}") from error
-    return tuple(sorted(directory / path for path in files))
+    return tuple(paths)

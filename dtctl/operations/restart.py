@@ -10,6 +10,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Request, ask
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_tasks
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.locate import ask_wherever_it_is
@@ -26,15 +27,20 @@ class RestartResult:
     """Why every host was asked for itself."""
 
 
-def restart(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], *, by: str) -> RestartResult:
+def restart(
+    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], *, by: str, before: Before | None = None
+) -> RestartResult:
     """Stops the tasks where they run and starts a new attempt of each; it does not count in their budgets."""
 
     def wanted(asked: RunRecord, own: Mapping[str, records.RestartResult]) -> Request[records.RestartResult]:
         return _request(asked, _still_asked(tasks, own), by)
 
+    before = before and once(before)
     try:
-        record, answer, own = ask_wherever_it_is(record, transport, wanted)
+        record, answer, own = ask_wherever_it_is(record, transport, wanted, looking(tasks, before))
     except CoordinatorAway as away:
+        if before is not None:
+            before(ending(away.known or record, tasks))
         return _restart_directly(away.known or record, transport, tasks, by, away)
     record = record.as_known(answer["inventory"])
     return RestartResult(

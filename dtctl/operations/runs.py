@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunsResult
-from dtctl.errors import DtctlError
+from dtctl.agent.records.reasons import why_of
+from dtctl.config.suggest import did_you_mean
+from dtctl.errors import DtctlError, UsageError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.conversation import Request, ask
+from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
+
+NEAR = 3
+"""How many runs are named to someone who has named none of them."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class KnownRun:
     """On one of its hosts at least something still runs or is to be started."""
     hosts: tuple[str, ...]
     tasks: Mapping[TaskId, TaskState]
+    verdict: Verdict | None = None
+    """As its coordinator last told it; None where the coordinator's host was not heard, or tells nothing."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,15 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
 
     outcomes = ask(record, transport, Request("runs", RunsResult, check=check))
     found: dict[str, KnownRun] = {}
+    verdicts: dict[str, list[Verdict]] = {}
     for host, answer in outcomes.results.items():
         for entry in answer["runs"]:
             if entry["host"] != host:
                 continue  # another host of the inventory that shares this one's home directory; it speaks for itself
             known = found.get(entry["run"])
+            condition = entry["condition"]
+            said = Verdict.of(condition["type"], why_of(condition), condition["cause"]) if condition else None
+            verdicts.setdefault(entry["run"], []).extend([said] if said is not None else [])
             tasks = {TaskId.parse(task): TaskState(state) for task, state in entry["tasks"].items()}
             found[entry["run"]] = KnownRun(
                 run=entry["run"],
@@ -70,6 +83,7 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
                 hosts=(*(known.hosts if known else ()), host),
                 tasks={**(known.tasks if known else {}), **tasks},
             )
+    found = {run: dataclasses.replace(known, verdict=_only(verdicts[run])) for run, known in found.items()}
     return KnownRuns(
         tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
         tuple(
@@ -80,3 +94,34 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
         ),
         outcomes.errors,
     )
+
+
+def check_known(record: RunRecord, transport: Transport, remembered: Sequence[str]) -> None:
+    """Raises UsageError when no host knows the run: a slip in its id is not to look like a run that has ended.
+
+    It is not raised while a host cannot be asked.
+    """
+    assert record.run is not None
+    form = f"{record.cluster}-DATE-TIME-XXXX"
+    if not record.run.startswith(f"{record.cluster}-"):
+        raise unknown(record.run, f"this is {record.cluster}, whose runs are named {form}", remembered)
+    known = known_runs(record, transport)
+    there = [*(one.run for one in known.runs), *(one.run for one in known.damaged)]
+    if record.run not in there and not known.errors:
+        raise unknown(record.run, f"no host of {record.cluster} knows it", [*there, *remembered])
+
+
+def unknown(run: str, why: str, known: Sequence[str]) -> UsageError:
+    """With those of the known runs that may have been meant."""
+    newest = ", ".join(list(dict.fromkeys(known))[:NEAR])
+    return UsageError(
+        f"there is no run {run!r}",
+        detail=why,
+        hint=did_you_mean(run, known)
+        or (f"the newest: {newest}" if newest else "dtctl runs    lists a cluster's runs"),
+    )
+
+
+def _only(verdicts: list[Verdict]) -> Verdict | None:
+    """A run has one coordinator: where several hosts say that they are it, none is believed."""
+    return verdicts[0] if len(verdicts) == 1 else None

@@ -43,21 +43,25 @@ def select_hosts(record: RunRecord, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mean(record: RunRecord, word: str) -> list[TaskId]:
-    if word.startswith("@"):
+    if word.startswith("@") and word != "@":
         hosts = _named_hosts(record, word[1:])
         return [task for task, host in record.roster.items() if host in hosts]
     job, colon, indexes = word.partition(":")
+    if not job or word == "@":
+        raise _no_task(word)
     tasks = [task for task in record.roster if task.job == job]
+    if not tasks and word in record.hosts:
+        raise UsageError(f"{word!r} is a host, and no task", hint=f"write @{word} for the tasks on it")
     if not tasks:
         raise _unknown("job", job, sorted({task.job for task in record.roster}))
     if not colon:
         return tasks
-    wanted = {index for part in indexes.split(",") for index in _range(part, word)}
-    missing = wanted - {task.index for task in tasks}
-    if missing:
-        last = f"{job}:{len(tasks) - 1}"
-        raise UsageError(f"there is no task {job}:{min(missing)}", hint=f"the last one is {last}")
-    return [task for task in tasks if task.index in wanted]
+    wanted = [_range(part, word) for part in indexes.split(",")]
+    known = {task.index for task in tasks}
+    for each in wanted:  # a range may be of any length
+        if missing := [index for index in (each.start, each.stop - 1) if index not in known]:
+            raise UsageError(f"there is no task {job}:{missing[0]}", hint=f"the last one is {job}:{max(known)}")
+    return [task for task in tasks if any(task.index in each for each in wanted)]
 
 
 def _named_hosts(record: RunRecord, text: str) -> set[str]:
@@ -71,9 +75,15 @@ def _named_hosts(record: RunRecord, text: str) -> set[str]:
 def _range(part: str, word: str) -> range:
     match = _INDEXES.fullmatch(part)
     if not match:
-        raise UsageError(f"{word!r} is not a task", hint=GRAMMAR)
-    first = int(match[1])
-    return range(first, int(match[2] or first) + 1)
+        raise _no_task(word)
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise UsageError(f"{word!r} names no task: {first} is more than {last}", hint=GRAMMAR)
+    return range(first, last + 1)
+
+
+def _no_task(word: str) -> UsageError:
+    return UsageError(f"{word!r} is not a task", hint=GRAMMAR)
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> UsageError:

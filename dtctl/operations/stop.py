@@ -13,9 +13,12 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
+from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.stopping import OnStopping, listener, unseen
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 
@@ -46,12 +49,15 @@ class StopResult:
     """Why every host was asked for itself."""
     known: RunRecord | None = None
     """The run as its hosts know it."""
+    killed: Mapping[TaskId, float] = field(default_factory=dict)
+    """Of those that were stopped the ones that had to be killed, and after what grace period, in seconds."""
 
     def and_then(self, other: StopResult) -> StopResult:
         """Both, where the other one was about other tasks or hosts."""
         return dataclasses.replace(
             self,
             stopped=self.stopped + other.stopped,
+            killed={**self.killed, **other.killed},
             already=self.already + other.already,
             survivors=self.survivors + other.survivors,
             errors={**self.errors, **other.errors},
@@ -64,8 +70,8 @@ class DownResult:
     stop: StopResult
     removed: Mapping[str, tuple[str, ...]]
     """Host -> ids of the runs that were removed there."""
-    kept: Mapping[str, tuple[str, ...]]
-    """Host -> files that a trainer wrote beside its code."""
+    kept: tuple[Written, ...]
+    """What the cluster's trainers wrote into their working directory."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +94,32 @@ class StopOrder:
         return PATIENCE_S + 2 * (record.grace_s if self.grace_s is None else self.grace_s)
 
 
-def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order: StopOrder) -> StopResult:
+def stop(
+    record: RunRecord,
+    transport: Transport,
+    tasks: Sequence[TaskId],
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
+) -> StopResult:
     """SIGTERM, the grace period, SIGKILL, another look; servers last, as the others still save what is on them.
 
     The coordinator does it; hosts that it does not reach are asked directly, all of them where it is away itself.
+    `report` hears of tasks that take longer than a second, from the threads of their hosts.
     """
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
+    before = before and once(before)
+    look = looking(None if everything else tasks, before)
     try:
-        record, answer, own = ask_wherever_it_is(record, transport, lambda asked, _: _request(asked, wanted, order))
+        record, answer, own = ask_wherever_it_is(
+            record, transport, lambda asked, _: _request(asked, wanted, order, report), look
+        )
     except CoordinatorAway as away:
         known = away.known or record
-        direct = _stop_directly(known, transport, wanted, order, away.own, away.unreachable)
+        if before is not None:
+            before(ending(known, known.roster if everything else tasks))
+        direct = _stop_directly(known, transport, wanted, order, report, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
     known = record.as_known(answer["inventory"])
     result = dataclasses.replace(_told(known, [*own.items(), (known.coordinator, answer)]), known=known)
@@ -108,13 +128,19 @@ def stop(record: RunRecord, transport: Transport, tasks: Sequence[TaskId], order
     rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
     if not rest:
         return result
-    direct = _stop_directly(known, transport, rest, order, {}, {})
+    direct = _stop_directly(known, transport, rest, order, report, {}, {})
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
-def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResult:
-    """Stops everything, then clears the hosts on which nothing survived."""
-    stopped = stop(record, transport, tuple(record.roster), order)
+def down(
+    record: RunRecord,
+    transport: Transport,
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
+) -> DownResult:
+    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`."""
+    stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
@@ -124,12 +150,13 @@ def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResul
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
         clear = [host for host in record.hosts if host not in unclear and host not in failed]
-        answers = conversations.ask(_removal(record, order), clear)
+        answers = conversations.ask(_removal(record, order, report), clear)
         rest = _result(record, conversations, _told(record, answers.items()))
     return DownResult(
         stop=dataclasses.replace(
             stopped,
             stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
+            killed={**rest.killed, **stopped.killed},
             survivors=stopped.survivors + rest.survivors,
             errors={
                 **{host: error for host, error in stopped.errors.items() if host not in answers},
@@ -138,12 +165,17 @@ def down(record: RunRecord, transport: Transport, order: StopOrder) -> DownResul
             },
         ),
         removed={host: tuple(answer["removed"]) for host, answer in answers.items()},
-        kept={host: tuple(answer["kept"]) for host, answer in answers.items() if answer["kept"]},
+        kept=told_once((host, one) for host, answer in answers.items() for one in answer["kept"]),
     )
 
 
 def _request(
-    record: RunRecord, tasks: Sequence[str] | None, order: StopOrder, *, others_ended: bool = False
+    record: RunRecord,
+    tasks: Sequence[str] | None,
+    order: StopOrder,
+    report: OnStopping,
+    *,
+    others_ended: bool = False,
 ) -> Request[records.StopResult]:
     """A host answers for all of these tasks (None: all) where it coordinates the run, or else for its own."""
 
@@ -156,23 +188,29 @@ def _request(
             raise wrong("survivors", "processes of tasks", None)
 
     fields = {"tasks": tasks, "others_ended": others_ended, **order.fields()}
-    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record))
+    heard = listener(record, report)
+    return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record), heard)
 
 
-def _removal(record: RunRecord, order: StopOrder) -> Request[records.DownResult]:
+def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
     """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
 
     def check(host: Host, answer: records.DownResult) -> None:
         for run in answer["removed"]:
             check_run(record.cluster, record.run, run, "removed")
+        for one in answer["kept"]:
+            if one["cluster"] not in (record.cluster, None):
+                raise wrong("kept", f"that of {record.cluster}", one["cluster"])
         if record.run is not None:
             _check_ended(answer, record.names_on(host.name))
 
-    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record))
+    heard = listener(record, report)
+    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), heard)
 
 
 def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
     check_tasks("stopped", answer["stopped"], tasks)
+    check_tasks("killed", answer["killed"], answer["stopped"])
     check_tasks("already", answer["already"], tasks)
     check_survivors(answer["survivors"], tasks)
 
@@ -182,6 +220,7 @@ def _stop_directly(
     transport: Transport,
     tasks: Sequence[str] | None,
     order: StopOrder,
+    report: OnStopping,
     own: Mapping[str, records.StopResult],
     unreachable: Mapping[str, DtctlError],
 ) -> StopResult:
@@ -192,9 +231,10 @@ def _stop_directly(
     with Conversations(record, transport, _hosts_of(record, tasks)) as conversations:
         conversations.errors.update(unreachable)
         unasked = [host for host in _hosts_of(record, tasks) if host not in own]
-        first = {**own, **conversations.ask(_request(record, tasks, order), unasked)}
+        first = {**own, **conversations.ask(_request(record, tasks, order, report), unasked)}
         waiting = [host for host, answer in first.items() if answer["waiting"]]
-        last = conversations.ask(_request(record, tasks, order, others_ended=True), waiting) if waiting else {}
+        rest = _request(record, tasks, order, report, others_ended=True)
+        last = conversations.ask(rest, waiting) if waiting else {}
         return _result(record, conversations, _told(record, [*first.items(), *last.items()]))
 
 
@@ -202,6 +242,7 @@ def _told(record: RunRecord, answers: Iterable[tuple[str, records.StopResult | r
     """What hosts say has become of the tasks. One that a host has stopped, another may say had ended before."""
     said = list(answers)
     stopped = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["stopped"])
+    killed = {TaskId.parse(task): seconds for _, answer in said for task, seconds in answer["killed"].items()}
     already = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["already"])
     survivors = dict.fromkeys(
         Survivor(one["task"] or "a task", _place(record, one["task"], host), one["pid"], one["command"])
@@ -210,6 +251,7 @@ def _told(record: RunRecord, answers: Iterable[tuple[str, records.StopResult | r
     )
     return StopResult(
         stopped=tuple(stopped),
+        killed=killed,
         already=tuple(task for task in already if task not in stopped),
         survivors=tuple(survivors),
     )

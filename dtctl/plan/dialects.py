@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from dtctl.config.fields import FIELD, SPACE
 from dtctl.errors import PreflightError
@@ -23,20 +25,39 @@ def tensorflow_flags(task: TaskId, spec: ClusterSpec) -> tuple[str, ...]:
     return (*hosts, f"--job_name={task.job}", f"--task_index={task.index}")
 
 
-def tf_config(task: TaskId, spec: ClusterSpec, lead: TaskId, said: TfConfig) -> str:
-    """The value of TF_CONFIG (tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py).
+@dataclass(frozen=True)
+class TfConfigs:
+    """The values of TF_CONFIG (tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py).
 
     `spec` is of all jobs. An evaluator reads checkpoints and talks to nobody, so it has no place in the cluster.
     """
-    seen = {job: addresses for job, addresses in spec.items() if job != EVALUATOR or said.evaluator_in_cluster}
-    # A job of which not all tasks are named is a mapping by index (tf.train.ClusterSpec).
-    cluster = {job: _sparse(job, task, lead, seen[job]) if said.sparse else list(seen[job]) for job in seen}
-    config = {
-        "cluster": {job: tasks for job, tasks in cluster.items() if tasks},
-        "task": {"type": task.job, "index": task.index},
-    }
-    more = {"environment": said.environment, "rpc_layer": said.rpc_layer}
-    return json.dumps({**config, **{name: value for name, value in more.items() if value is not None}})
+
+    spec: ClusterSpec
+    lead: TaskId
+    said: TfConfig
+
+    def of(self, task: TaskId) -> str:
+        more = {"environment": self.said.environment, "rpc_layer": self.said.rpc_layer}
+        rest = {
+            "task": {"type": task.job, "index": task.index},
+            **{name: value for name, value in more.items() if value is not None},
+        }
+        cluster = self._seen_by(task) if self.said.sparse else self._whole
+        return f'{{"cluster": {cluster}, {json.dumps(rest)[1:]}'
+
+    @cached_property
+    def _whole(self) -> str:
+        """Made once: a thousand tasks each have the addresses of all."""
+        return json.dumps({job: list(addresses) for job, addresses in self._named.items() if addresses})
+
+    def _seen_by(self, task: TaskId) -> str:
+        # A job of which not all tasks are named is a mapping by index (tf.train.ClusterSpec).
+        seen = {job: _sparse(job, task, self.lead, addresses) for job, addresses in self._named.items()}
+        return json.dumps({job: tasks for job, tasks in seen.items() if tasks})
+
+    @cached_property
+    def _named(self) -> ClusterSpec:
+        return {job: each for job, each in self.spec.items() if job != EVALUATOR or self.said.evaluator_in_cluster}
 
 
 def _sparse(job: str, task: TaskId, lead: TaskId, addresses: Sequence[str]) -> list[str] | dict[str, str]:
@@ -56,9 +77,8 @@ def placement_words(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Map
     return ()
 
 
-def placement_env(launch: Launch, task: TaskId, spec: ClusterSpec, lead: TaskId, said: TfConfig) -> Mapping[str, str]:
-    """`spec` is of all jobs."""
-    return {"TF_CONFIG": tf_config(task, spec, lead, said)} if launch.dialect in ("tensorflow", "tf_config") else {}
+def placement_env(launch: Launch, task: TaskId, configs: TfConfigs) -> Mapping[str, str]:
+    return {"TF_CONFIG": configs.of(task)} if launch.dialect in ("tensorflow", "tf_config") else {}
 
 
 def fill(text: str, fields: Mapping[str, str]) -> str:

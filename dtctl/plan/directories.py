@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dtctl.agent.records.marks import HOME
 from dtctl.model import Cluster, Host
@@ -29,6 +29,11 @@ def checkpoint_directories(cluster: Cluster, dirs: Directories) -> tuple[str, ..
     if cluster.checkpoint_dir is not None:
         return (on_host(cluster.checkpoint_dir, cluster.name),)
     return (dirs["output"],) if "output" in dirs else ()
+
+
+def output_directories(dirs: Directories, checkpoint_dirs: Iterable[str]) -> tuple[str, ...]:
+    """What a run writes and is continued from."""
+    return tuple(sorted({*checkpoint_dirs, *(dirs[name] for name in ("output",) if name in dirs)}))
 
 
 def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Host, Job, TaskId
-from dtctl.ways import KVSTORE_JOBS
-
-CPU_JOBS = ("ps", "evaluator")
-"""Jobs that see no GPU unless told: TensorFlow would take all the memory of every GPU that it sees."""
+from dtctl.ways import gpus_wanted
 
 
 def visible_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
@@ -31,15 +28,18 @@ def _for_torchrun(cluster: Cluster) -> list[TaskId]:
 
 def share_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
     """Each task's GPUs; None where the host declares none and the task may find its own."""
+    here: dict[str, dict[TaskId, Job]] = {name: {} for name in cluster.hosts}
+    for task in cluster.tasks():
+        job = cluster.jobs[task.job]
+        here[job.hosts[task.index]][task] = job
     shares: dict[TaskId, tuple[int, ...] | None] = {}
-    for host in cluster.hosts.values():
-        here = [task for task in cluster.tasks() if cluster.host_of(task) == host]
-        shares.update(_share_on(host, {task: cluster.jobs[task.job] for task in here}))
+    for name, tasks in here.items():
+        shares.update(_share_on(cluster.hosts[name], tasks))
     return shares
 
 
 def _share_on(host: Host, tasks: Mapping[TaskId, Job]) -> dict[TaskId, tuple[int, ...] | None]:
-    wanted = {task: _wanted(job) for task, job in tasks.items()}
+    wanted = {task: gpus_wanted(job) for task, job in tasks.items()}
     if host.gpus == 0:
         return {task: () if want == 0 else None for task, want in wanted.items()}
     sharers = [task for task, want in wanted.items() if want is None]
@@ -58,10 +58,3 @@ def _share_on(host: Host, tasks: Mapping[TaskId, Job]) -> dict[TaskId, tuple[int
         shares[task] = tuple(range(first, first + count))
         first += count
     return shares
-
-
-def _wanted(job: Job) -> int | None:
-    """GPUs a task of the job is due; None: an even share."""
-    if job.gpus_per_task is not None:
-        return job.gpus_per_task
-    return 0 if job.name in CPU_JOBS or (job.launch.dialect == "mxnet" and job.name in KVSTORE_JOBS) else None

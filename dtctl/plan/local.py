@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 
+from dtctl.config.placement import FIRST_PORT
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster
 from dtctl.reach import Local
@@ -20,6 +21,7 @@ def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster
     taken: set[int] = set()
 
     def own_port(wanted: int) -> int:
+        wanted = wanted or FIRST_PORT
         for port in itertools.chain(range(wanted, _LAST_PORT + 1), (wanted,), range(1024, wanted)):
             if port not in taken and is_free(port):
                 taken.add(port)

@@ -17,42 +17,48 @@ class Neighbourhood:
 
     spec: ClusterSpec
     """Job -> addresses, of those who talk to each other."""
-    ranks: tuple[TaskId, ...]
-    """The tasks that train, by rank."""
-    hosts: Mapping[TaskId, str]
+    ranks: Mapping[TaskId, int]
+    """The tasks that train, in the order of their ranks."""
+    beside: Mapping[TaskId, tuple[TaskId, ...]]
+    """For each of these, those who train on its host, itself among them, by rank."""
 
     @classmethod
     def of(cls, cluster: Cluster, spec: ClusterSpec) -> Neighbourhood:
-        hosts = {task: cluster.host_of(task).name for task in cluster.tasks()}
-        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, trainers(cluster), hosts)
+        ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
+        here: dict[str, list[TaskId]] = {}
+        for task in ranks:
+            here.setdefault(cluster.host_of(task).name, []).append(task)
+        beside = {task: tuple(tasks) for tasks in here.values() for task in tasks}
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside)
+
+    @property
+    def head(self) -> TaskId:
+        """The first by rank."""
+        return next(iter(self.ranks))
 
     def address(self, task: TaskId) -> tuple[str, str]:
         """Host and port."""
         host, _, port = self.spec[task.job][task.index].rpartition(":")
         return host.strip("[]"), port
 
-    def beside(self, task: TaskId) -> tuple[TaskId, ...]:
-        """Those who train on the task's host, itself among them, by rank."""
-        return tuple(other for other in self.ranks if self.hosts[other] == self.hosts[task])
-
 
 def pytorch(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
     """As torchrun sets them, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
-    host, port = around.address(around.ranks[0])
+    host, port = around.address(around.head)
     place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(len(around.ranks))}
     if task not in around.ranks:
         return place
-    beside = around.beside(task)
-    own = {"RANK": around.ranks.index(task), "LOCAL_RANK": beside.index(task), "LOCAL_WORLD_SIZE": len(beside)}
+    beside = around.beside[task]
+    own = {"RANK": around.ranks[task], "LOCAL_RANK": beside.index(task), "LOCAL_WORLD_SIZE": len(beside)}
     return {**place, **{name: str(value) for name, value in own.items()}}
 
 
 def jax(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
     """The arguments of jax.distributed.initialize(); for the address it looks itself (jax/_src/distributed.py)."""
-    head = around.ranks[0]
+    head = around.head
     address = around.spec[head.job][head.index]
     place = {"COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_ADDRESS": address}
-    number = {"PROCESS_ID": str(around.ranks.index(task))} if task in around.ranks else {}
+    number = {"PROCESS_ID": str(around.ranks[task])} if task in around.ranks else {}
     return {**place, "NUM_PROCESSES": str(len(around.ranks)), **number}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from dtctl.agent.records.marks import PATH
 from dtctl.errors import PreflightError
-from dtctl.model import DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
-from dtctl.plan.dialects import ClusterSpec, fill, placement_env, placement_words
+from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
+from dtctl.plan.dialects import ClusterSpec, TfConfigs, fill, placement_env, placement_words
 from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
 from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
@@ -18,6 +20,9 @@ from dtctl.plan.roster import plan_roster
 from dtctl.plan.success import known_target_step
 from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
 from dtctl.ways import EVALUATOR, PS, Role, Way, settle_s
+
+AUTO = "auto"
+"""Stands for a port that its host has not chosen yet."""
 
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
@@ -32,10 +37,11 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         job.name: tuple(_join(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
         for job in cluster.jobs.values()
     }
+    shared = _Shared(cluster, spec)
     gpus = visible_gpus(cluster)
     dirs = {name: directories(cluster, host) for name, host in cluster.hosts.items()}
     tasks = tuple(
-        _plan_task(roster, part, spec, gpus[part.id], dirs[part.host], local_python=local_python)
+        _plan_task(roster, part, shared, gpus[part.id], dirs[part.host], local_python=local_python)
         for part in roster.tasks
     )
     leading = cluster.host_of(roster.lead).name
@@ -59,10 +65,39 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
     )
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """What all tasks are told alike, made once: of a thousand tasks each has the addresses of all."""
+
+    cluster: Cluster
+    spec: ClusterSpec
+
+    @cached_property
+    def lists(self) -> Mapping[str, str]:
+        return {f"{name}_hosts": ",".join(addresses) for name, addresses in self.spec.items()}
+
+    @cached_property
+    def flagged(self) -> ClusterSpec:
+        """Flags name no evaluator: it reads checkpoints and talks to nobody."""
+        return {name: addresses for name, addresses in self.spec.items() if name != EVALUATOR}
+
+    @cached_property
+    def tf_configs(self) -> TfConfigs:
+        return TfConfigs(self.spec, self.cluster.lead, self.cluster.tf_config)
+
+    @cached_property
+    def neighbourhood(self) -> Neighbourhood:
+        return Neighbourhood.of(self.cluster, self.spec)
+
+    @cached_property
+    def hosts(self) -> str:
+        return ",".join(sorted({a.rpartition(":")[0] for row in self.spec.values() for a in row}))
+
+
 def _plan_task(
     roster: Roster,
     part: Part,
-    spec: ClusterSpec,
+    shared: _Shared,
     gpus: tuple[int, ...] | None,
     dirs: Directories,
     *,
@@ -70,17 +105,16 @@ def _plan_task(
 ) -> TaskPlan:
     cluster, task = roster.cluster, part.id
     job, host = cluster.jobs[task.job], cluster.hosts[part.host]
-    # Flags name no evaluator: it reads checkpoints and talks to nobody.
-    seen = {name: addresses for name, addresses in spec.items() if name != EVALUATOR}
+    spec = shared.spec
     address, lead = spec[task.job][task.index], spec[roster.lead.job][roster.lead.index]
     fields = {
-        **{f"{name}_hosts": ",".join(addresses) for name, addresses in spec.items()},
+        **shared.lists,
         "job_name": task.job,
         "task_index": str(task.index),
         "task": str(task),
         "address": address,
         "host": address.rpartition(":")[0],
-        "port": str(job.ports[task.index]),
+        "port": address.rpartition(":")[2],
         "num_tasks": str(len(job.hosts)),
         "lead_host": lead.rpartition(":")[0],
         "lead_port": lead.rpartition(":")[2],
@@ -90,14 +124,16 @@ def _plan_task(
     }
     launch = job.launch
     command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
+    placed = placement_words(launch, task, shared.flagged, fields)
     own_words = (fill(word, fields) for word in (*command, *launch.args))
     return TaskPlan(
         **vars(part),
         address=address,
         port=job.ports[task.index],
         gpus=gpus,
-        argv=(*own_words, *platform_words(launch, fields), *placement_words(launch, task, seen, fields)),
-        env=_environment(cluster, host, task, launch, spec, gpus, fields),
+        argv=(*own_words, *platform_words(launch, fields), *placed),
+        placed=len(placed),
+        env=_environment(shared, host, task, launch, gpus, fields),
         secrets=cluster.trainer.secrets,
         keep_proxy=cluster.trainer.keep_proxy,
         ready="listening" if _listens(part.role, roster.way, launch, cluster) else "started",
@@ -115,20 +151,20 @@ def _listens(role: Role, way: Way, launch: Launch, cluster: Cluster) -> bool:
 
 
 def _environment(
-    cluster: Cluster,
+    shared: _Shared,
     host: Host,
     task: TaskId,
     launch: Launch,
-    spec: ClusterSpec,
     gpus: tuple[int, ...] | None,
     fields: Mapping[str, str],
 ) -> Mapping[str, str]:
     """What dtctl sets, then the file's own settings, which win."""
     # By its fault handler a trainer that hangs can be asked for its stack.
     env = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
-    env |= placement_env(launch, task, spec, cluster.lead, cluster.tf_config)
+    cluster = shared.cluster
+    env |= placement_env(launch, task, shared.tf_configs)
     if launch.dialect in VARIABLES:
-        env |= VARIABLES[launch.dialect](task, Neighbourhood.of(cluster, spec))
+        env |= VARIABLES[launch.dialect](task, shared.neighbourhood)
     env |= platform_env(launch, fields)
     if gpus is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
@@ -138,7 +174,7 @@ def _environment(
         env |= {"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:{PATH}"}
     if cluster.trainer.keep_proxy:
         # gRPC would send the traffic between tasks through the proxy too (grpc/doc/environment_variables.md).
-        env["no_grpc_proxy"] = ",".join(sorted({a.rpartition(":")[0] for row in spec.values() for a in row}))
+        env["no_grpc_proxy"] = shared.hosts
     return {**env, **{name: fill(value, fields) for name, value in {**launch.env, **host.env}.items()}}
 
 
@@ -172,4 +208,5 @@ def _address(host: Host, cluster: Cluster, hostnames: Mapping[str, str]) -> str:
 
 
 def _join(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    shown = AUTO if port == CHOSEN_PORT else str(port)
+    return f"[{address}]:{shown}" if ":" in address else f"{address}:{shown}"

@@ -22,7 +22,10 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
     said = dataclasses.asdict(cluster)
-    del said["file"], said["trainer"]["code"], said["trainer"]["env_file"]
+    del said["file"], said["file_sha256"], said["as_written"], said["trainer"]["code"], said["trainer"]["env_file"]
+    del said["own_coordinator_port"]
+    for job in said["jobs"].values():
+        del job["own_port"]
     text = json.dumps([VERSION, said, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -47,6 +50,7 @@ def host_spec(
         "host": host,
         "digest": digest,
         "bundle": bundle,
+        "copied": True,
         "created": created,
         "controller": controller,
         "strategy": plan.way.value,

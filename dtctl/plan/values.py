@@ -40,6 +40,8 @@ class TaskPlan(Part):
     gpus: tuple[int, ...] | None
     """Indexes of the host's GPUs that the task sees; None: the host's GPUs are not declared, and none are hidden."""
     argv: tuple[str, ...]
+    placed: int
+    """How many of its last words tell the task its place."""
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     keep_proxy: bool

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dtctl.errors import AgentError, ConfigError, DtctlError, Place
+from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
+
+_OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
+"""By an agent's code: what to type next where the agent itself says nothing of it."""
 
 
 def show_error(error: DtctlError) -> None:
@@ -44,12 +47,28 @@ def note(text: str, *next_steps: str) -> None:
         console.tell(f"  {step}")
 
 
+def interrupted(text: str, *next_steps: str) -> None:
+    """What an interrupt has left how."""
+    below()
+    note(f"interrupted: {text}", *next_steps)
+
+
+def below() -> None:
+    """To a new line, below the terminal's ^C or a question without an answer."""
+    if console.on_terminal(stderr=True):
+        console.tell("")
+
+
 def _more(error: DtctlError, hosts: Sequence[str] = ()) -> None:
     """`hosts`: those that failed alike, where it is not one alone."""
     for line in lines_of(error.detail):
         console.tell(f"       {line}")
+    own = _OWN_HINTS.get(error.code) if isinstance(error, AgentError) and not error.hint else None
+    if own is not None:
+        return _hint(own)
     whose = error.host if isinstance(error, AgentError) else ""
     _hint(error.hint, fold(hosts) if whose and hosts else whose)
+    return None
 
 
 def _hint(hint: str, whose: str = "") -> None:
@@ -61,17 +80,28 @@ def _hint(hint: str, whose: str = "") -> None:
             _labelled(f" hint of {whose}" if whose else " hint", "cyan", line)
 
 
+def show_doubts(doubts: Sequence[Problem]) -> None:
+    """What in the cluster file can be meant as it stands, but is more likely a slip."""
+    for doubt in doubts:
+        _show_problem(doubt, ("warning", "bold yellow"), ": ")
+
+
 def _show_problems(error: ConfigError) -> None:
+    show_doubts(error.doubts)
+    for problem in error.problems:
+        _show_problem(problem)
+    _labelled("error", "bold red", error.summary)
+
+
+def _show_problem(problem: Problem, *label: str | tuple[str, str]) -> None:
     from dtctl.render.terminal.rich_console import text
 
     stream = console.err()
-    for problem in error.problems:
-        stream.print(text((f"{problem.place}", "bold"), ": ", problem.summary))
-        for line in _excerpt(problem.place):
-            stream.print(text((line, "dim")))
-        if problem.hint:
-            _labelled("    hint", "cyan", problem.hint)
-    _labelled("error", "bold red", error.summary)
+    stream.print(text((f"{problem.place}", "bold"), ": ", *label, problem.summary))
+    for line in _excerpt(problem.place):
+        stream.print(text((line, "dim")))
+    if problem.hint:
+        _labelled("    hint", "cyan", problem.hint)
 
 
 def _excerpt(place: Place) -> list[str]:
@@ -79,10 +109,11 @@ def _excerpt(place: Place) -> list[str]:
     if not (place.line and place.column):
         return []
     try:
-        line = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        file = Path(place.file)
+        line = file.read_text(encoding="utf-8").splitlines()[place.line - 1] if file.is_file() else ""
     except (OSError, ValueError, IndexError):
         return []
-    if len(line) > 200:
+    if not 0 < len(line) <= 200:
         return []
     before = one_line(line[: place.column - 1])
     pad = "".join("\t" if character == "\t" else " " for character in before)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines
@@ -12,6 +13,12 @@ from dtctl.render.words import local_time
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """ANSI foregrounds, told apart on dark and on light."""
+
+
+REMEMBERED = 200
+"""Lines, of all tasks, after which nobody still sees what was shown."""
+
+_TAIL_BYTES = 64 * 1024
 
 
 class LogPrinter:
@@ -26,14 +33,17 @@ class LogPrinter:
         self._timestamps = timestamps
         self._raw = raw
         self._attempts: dict[TaskId, int] = {}
+        self._last: deque[tuple[TaskId, str]] = deque(maxlen=REMEMBERED)
 
     def print(self, lines: LogLines) -> None:
         head = self._head(lines)
         if self._raw:
+            self._remember(lines)
             return console.pass_on(_headed(head.encode(), lines.data))
         before = self._attempts.get(lines.task)
         self._attempts[lines.task] = lines.attempt
         shown = log_lines(lines.data, color=self._color)
+        self._remember(lines)
         if before is not None and before != lines.attempt:
             shown.insert(0, f"--- attempt {lines.attempt} ---")
         if lines.truncated:
@@ -41,6 +51,15 @@ class LogPrinter:
         if shown:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
+
+    def _remember(self, lines: LogLines) -> None:
+        self._last.extend((lines.task, line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
+
+    def has_just_shown(self, task: TaskId, tail: Sequence[str]) -> bool:
+        """Whether these are the last lines of the task that were shown, not long ago."""
+        own = [line.rstrip() for shown, line in self._last if shown == task and line.strip()]
+        wanted = [line.rstrip() for line in tail if line.strip()]
+        return own[len(own) - len(wanted) :] == wanted
 
     def _head(self, lines: LogLines) -> str:
         name = str(lines.task)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dtctl.operations.asking.conversation import Progress
 from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import moving
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -36,30 +37,24 @@ class UpProgress:
         self._starting: dict[str, Mapping[str, str]] = {}
         """What the hosts that start their tasks wait for."""
         self._all: TaskID | None = None
+        self.starting = False
+        """Tasks have been let start."""
+        self._until = ExitStack()
 
     def __enter__(self) -> UpProgress:
         if self._bars is not None:
-            self._bars.start()
+            self._until.enter_context(moving(self._bars))
             self._all = self._bars.add_task(_overall(0, len(self._hosts)), total=None, note="")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing moves meanwhile, so that a question can be asked."""
-        if self._bars is not None:
-            self._bars.stop()
-        yield
-        if self._bars is not None:
-            self._bars.start()
+        self._until.close()
 
     def __call__(self, progress: Progress) -> None:
         with self._lock:
+            self.starting = self.starting or progress.phase in ("start", "started")
             if self._bars is not None and self._all is not None:
                 self._draw(self._bars, self._all, progress)
             elif progress.phase == "setup" and progress.text and not self._quiet:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.asking.written import Written
 from dtctl.operations.events import Story
+from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
+from dtctl.operations.starting.imports import PACKAGES
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
+from dtctl.render.advice import advice
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.status import OUTCOME_STYLE, restarts_lines
+from dtctl.render.logs import LogPrinter
+from dtctl.render.remains import written_line
+from dtctl.render.status import OUTCOME_STYLE, left_behind, restarts_lines
 from dtctl.render.terminal import console
-from dtctl.render.terminal.safe import log_lines
+from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold
+
+T = TypeVar("T")
 
 _CAUSE_LINES = 20
 _INCIDENTS = 8
+_REVIVALS = {"cron": "a line @reboot in your crontab", "systemd": "a unit of your systemd"}
+_FOREGROUND = "dtctl watches what it starts itself: start the program without a daemon, nohup or &"
 
 
 def show_started(result: UpResult, plan: RunPlan) -> None:
@@ -49,9 +62,25 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
         note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
+    for kind, hosts in _alike(result.new_revival).items():
+        written = _REVIVALS.get(kind, kind)
+        note(f"{fold(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
+    for moved, hosts in _alike(result.aside).items():
+        show_warning(
+            f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
+            hint="\n".join(map(one_line, moved)),
+        )
     for task in result.started.values():
         if task.state is TaskState.FAILED:
             show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
+
+
+def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
+    """What hosts tell, and which of them tell it."""
+    found: dict[T, list[str]] = {}
+    for host, one in told.items():
+        found.setdefault(one, []).append(host)
+    return found
 
 
 def show_replacement(exchange: Replacement) -> None:
@@ -72,6 +101,14 @@ def show_next_steps() -> None:
     note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")
 
 
+def show_kept(kept: Collection[Written]) -> None:
+    """What `down` does not remove unasked."""
+    for one in kept:
+        note(written_line(one))
+    if kept:
+        note("  dtctl gc --written    removes what trainers wrote, once no run of their cluster is left")
+
+
 def show_restarted(result: RestartResult) -> None:
     for task in result.tasks:
         again = f"{task.id} on {task.host}: attempt {task.attempt} {task.state.value} {sentence(task.why)}"
@@ -89,6 +126,12 @@ def show_stop(result: StopResult) -> None:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
 
 
+def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:
+    """Where the run that is meant, or any of the cluster, is not."""
+    if hosts:
+        note(f"no run {record.run} on {fold(hosts)}" if record.run else f"no run of {record.cluster} on {fold(hosts)}")
+
+
 def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:
     """Why every host was asked; nothing where there is no run at all."""
     if result.away is not None and not result.away.elsewhere:
@@ -99,12 +142,12 @@ def stop_exit_code(result: StopResult) -> ExitCode:
     if result.survivors:
         return ExitCode.SURVIVORS
     if result.errors:
-        return ExitCode.PARTIAL if result.stopped or result.already else ExitCode.UNREACHABLE
+        return ExitCode.PARTIAL if result.stopped or result.already else next(iter(result.errors.values())).exit_code
     return ExitCode.OK
 
 
-def show_ended(status: RunStatus) -> None:
-    """The first failure comes last, with the end of its log: it is what a person has to look at."""
+def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
+    """The first failure comes last, with the end of its log, unless `followed` has shown that just now."""
     from dtctl.render.terminal.rich_console import text
 
     err = console.err()
@@ -118,8 +161,12 @@ def show_ended(status: RunStatus) -> None:
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
-        for line in log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]:
+        tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]
+        for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
+        failed = status.tasks[verdict.cause]
+        if told_next := advice(failed.tail, failed.host, PACKAGES):
+            note(*told_next)
     style = OUTCOME_STYLE.get(verdict.outcome, "")
     err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))
 
@@ -134,7 +181,8 @@ def ended_exit_code(status: RunStatus) -> ExitCode:
 
 def _stopped(result: StopResult) -> str:
     already = f", {len(result.already)} had ended before" if result.already else ""
-    return f"{count(len(result.stopped), 'task')} stopped{already}, {len(result.survivors)} left"
+    killed = f", {len(result.killed)} of them killed after {max(result.killed.values()):.0f} s" if result.killed else ""
+    return f"{count(len(result.stopped), 'task')} stopped{killed}{already}, {len(result.survivors)} left"
 
 
 def _show_others(status: RunStatus) -> None:
@@ -153,6 +201,8 @@ def _show_left(status: RunStatus) -> None:
     for task in status.tasks.values():
         if task.left:
             show_warning(f"{task.id} on {task.host}: {count(task.left, 'process')} outlived SIGKILL", hint="dtctl stop")
+        if gone := left_behind(task):
+            show_warning(f"{task.id} on {task.host} {gone}", hint=_FOREGROUND)
     if lost := _lost(status):
         hosts = fold(dict.fromkeys(status.tasks[task].host for task in lost))
         show_warning(f"{hosts} is away: {', '.join(map(str, lost))} will be ended there when it is back")

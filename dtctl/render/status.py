@@ -159,8 +159,17 @@ def _note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.FAILED:
         return sentence(how_it_ended(task))
     if task.state is TaskState.STOPPED:
-        told = task.why[1:] == status.verdict.why  # it stands above the table already
-        why = sentence(task.why[:1] if told else task.why)
+        killed = [one for one in task.why if one["kind"] == "killed_after"]
+        rest = [one for one in task.why if one["kind"] != "killed_after"]
+        told = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
+        why = sentence([*killed, *(rest[:1] if told else rest)])
         how = sentence([fact("exited", code=task.code)]) if task.signal is None and task.code is not None else ""
         return f"{why} ({how})" if why and how else why or how
-    return "" if task.state is TaskState.SUCCEEDED else sentence(task.why)
+    if task.state is TaskState.SUCCEEDED:
+        return left_behind(task)
+    return sentence(task.why)
+
+
+def left_behind(task: TaskStatus) -> str:
+    """The processes that the trainer went away from; empty if there were none."""
+    return sentence(one for one in task.why if one["kind"] == "left_behind")

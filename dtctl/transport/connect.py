@@ -36,11 +36,15 @@ class Transports:
         self._means = Means(local_root, ConfigFiles(ssh_config), passphrase, waiting)
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
+        self.reached = False
+        """An agent has answered: something may have been asked of it."""
 
     def open(self, host: Host) -> Session:
         if host.reach.transport not in TRANSPORTS:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
-        return self._transport(host.reach.transport).open(host)
+        session = self._transport(host.reach.transport).open(host)
+        self.reached = True
+        return session
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""

@@ -94,7 +94,7 @@ class Conversation:
     def await_type(self, type_: str) -> Fields:
         """The next frame of a type; progress on the way is passed over."""
         while (frame := self.receive())["type"] != type_:
-            assert frame["type"] in ("progress", "output", "states", "beat"), frame
+            assert frame["type"] in ("progress", "output", "states", "stopping", "beat"), frame
         return frame
 
     def ask(self, type_: str, **fields: Any) -> Fields:

@@ -88,6 +88,9 @@ def test_a_ledger_is_judged_by_what_failed_and_what_never_ran() -> None:
 
 
 def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
-    assert list(lower_bounds(["typer>=0.19", "PyYAML>=6.0.1"])) == ["typer==0.19", "PyYAML==6.0.1"]
+    told = ["typer>=0.19", "PyYAML>=6.0.1; python_version < '3.13'", "PyYAML>=6.0.2; python_version >= '3.13'"]
+    told += ["mypy; extra == 'dev'"]
+    assert list(lower_bounds(told, "3.10")) == ["typer==0.19", "PyYAML==6.0.1"]
+    assert list(lower_bounds(told, "3.13")) == ["typer==0.19", "PyYAML==6.0.2"]
     with pytest.raises(ValueError, match="has no lower bound"):
-        list(lower_bounds(["typer"]))
+        list(lower_bounds(["typer"], "3.10"))

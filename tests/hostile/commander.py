@@ -49,12 +49,13 @@ def import_all(factor: float) -> None:
     for module in pkgutil.walk_packages(dtctl.__path__, "dtctl."):
         if not module.name.startswith(("dtctl.agent.", "dtctl.trainer", "dtctl.__main__", "dtctl.templates")):
             importlib.import_module(module.name)
-    from dtctl.operations import gc, up
+    from dtctl.operations import gc
     from dtctl.operations.asking import streams
+    from dtctl.operations.starting import start
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
-    up._ROLLBACK_S *= factor
+    start._ROLLBACK_S *= factor
     streams._RETRY_S = (0.1, 0.1, 0.2, 0.2, 0.2)
     payload.opening()
 

@@ -163,7 +163,9 @@ class Host:
 
     def _down(self, request: Fields) -> Answer:
         told = {"stopped": [], "already": tasks_on(self.name), "survivors": [], "removed": [RUN]}
-        yield {"type": "result", **told, "kept": [f"notes.txt {MARK} {self.name}"]}, b""
+        path = f"/home/ada/.dtctl/work/demo/tree {MARK} {self.name}"
+        kept = {"cluster": CLUSTER, "id": self.name, "path": path, "files": 1, "size_bytes": 4096}
+        yield {"type": "result", **told, "kept": [kept]}, b""
 
     def _exec(self, request: Fields) -> Answer:
         yield {"type": "output", "stream": 1}, f"hello {MARK} {self.name}\n".encode()

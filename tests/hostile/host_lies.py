@@ -34,7 +34,7 @@ from tests.hostile.saying import (
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1bP+q\x1b\\\x9b31m\x9d0;x\x9c\r\x08\x00\x7f"
 FREE = ("reason", "summary", "detail", "hint", "by", "problem", "command", "text", "prefix", "dir", "tail", "missing",
-        "deaf", "closed", "reboot_why", "error", "python", "hostname", "user", "home", "root", "phase", "from",
+        "deaf", "closed", "reboot_why", "error", "python", "hostname", "user", "home", "root", "path", "phase", "from",
         "to")  # fmt: skip
 """Fields of any text; others have a form."""
 
@@ -45,7 +45,7 @@ def escaped(fields: Fields) -> None:
             fields[name] = value + ESCAPES
         elif isinstance(value, dict):
             escaped(value)
-        elif name in ("warnings", "files", "kept", "bundles"):
+        elif name in ("warnings", "bundles") or (name == "files" and isinstance(value, list)):
             fields[name] = [ESCAPES, *value]
         elif isinstance(value, list):
             for one in value:

@@ -24,7 +24,7 @@ def newcomer(tmp_path: Path) -> Iterator[Desk]:
 
 
 def learnt(user: Desk) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((user.home / "dtctl" / "hello" / "output" / "model.json").read_text())
+    found: dict[str, Any] = json.loads((user.home / "dtctl" / user.project.name / "output" / "model.json").read_text())
     return found
 
 

@@ -54,7 +54,7 @@ def test_an_env_file_that_others_can_read_is_warned_of_with_the_command_that_hel
     assert pushed(home) == []
 
 
-def test_a_run_on_this_machine_that_cannot_be_remembered_is_taken_back(home: Desk) -> None:
+def test_a_run_on_this_machine_that_cannot_be_remembered_is_not_begun(home: Desk) -> None:
     home.write_cluster()
     (home.home / ".local").mkdir()
     (home.home / ".local" / "state").write_text("a file where the directory should be")
@@ -62,6 +62,7 @@ def test_a_run_on_this_machine_that_cannot_be_remembered_is_taken_back(home: Des
     assert (done.returncode, "Traceback" in done.stderr) == (5, False)
     assert "cannot be remembered" in done.stderr
     assert home.processes() == {}
+    assert not (home.home / ".dtctl").exists(), "no host has heard of it"
 
 
 def test_a_state_directory_that_others_may_write_to_stops_every_command(home: Desk) -> None:

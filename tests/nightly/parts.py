@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import importlib.metadata
 import os
 import sys
 import tempfile
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.nightly import wheel
 from tests.nightly.pythons import AGENT, CONTROLLER, interpreter, lower_bounds
-from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest, run
+from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest
 
 CASES = os.environ.get("FUZZ", "20000")
 """Of each test that makes up its own."""
@@ -50,25 +50,26 @@ def _is_fuzzed(file: Path) -> bool:
 
 
 def lowest() -> Seen:
-    """The oldest Python of the controller with the oldest dependencies that pyproject.toml allows."""
-    python = interpreter(CONTROLLER[0])
-    if python is None:
-        return Seen(False, f"no Python {CONTROLLER[0]} here")
-    told = run([sys.executable, "-c", _TELL_DEPENDENCIES], cwd=ROOT)
-    bounds = [*lower_bounds(json.loads(told)), *OF_THEIR_TIME]
+    """The oldest dependencies that pyproject.toml allows: on the oldest Python everything, on the others a part."""
+    pieces = {}
+    for version in CONTROLLER:
+        python = interpreter(version)
+        if python is not None:
+            tests = WITHOUT_TENSORFLOW if version == CONTROLLER[0] else ("tests/unit",)
+            pieces[f"on {version}"] = _lowest_on(version, python, *tests)
+    if f"on {CONTROLLER[0]}" not in pieces:
+        pieces[f"on {CONTROLLER[0]}"] = Seen(False, "not to be had here")
+    return Seen.of_all(pieces)
+
+
+def _lowest_on(version: str, python: str, *tests: str) -> Seen:
+    bounds = [*lower_bounds(importlib.metadata.requires("dtctl") or [], version), *OF_THEIR_TIME]
     with tempfile.TemporaryDirectory() as directory:
         constraints = Path(directory, "lowest.txt")
         constraints.write_text("\n".join(bounds) + "\n")
         with environment(python, ["-e", f"{ROOT}[dev]"], "-c", str(constraints)) as own:
-            seen = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
-    return Seen(seen.passed, f"{seen.text}; Python {CONTROLLER[0]}, {', '.join(bounds)}")
-
-
-_TELL_DEPENDENCIES = (
-    "import importlib.metadata, json;"
-    "told = importlib.metadata.requires('dtctl');"
-    "print(json.dumps([one for one in told if ';' not in one]))"
-)
+            seen = pytest(own, *BESIDE, *tests)
+    return Seen(seen.passed, f"{seen.text}; {', '.join(bounds)}")
 
 
 def agents(python: str) -> Seen:
@@ -94,8 +95,14 @@ def pythons() -> Seen:
     return Seen(seen.passed, seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
 
 
+def documents() -> Seen:
+    """README and the quick start, typed in fresh environments."""
+    return pytest(sys.executable, "-m", "nightly", "tests/documents", DTCTL_NIGHTLY="1")
+
+
 PARTS: dict[str, Callable[[], Seen]] = {
     "wheel": wheel.works,
+    "documents": documents,
     "lowest": lowest,
     "pythons": pythons,
     "fuzz": fuzz,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 AGENT = [f"3.{minor}" for minor in range(8, 15)]
 """What agents run on."""
@@ -25,10 +26,12 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def lower_bounds(dependencies: list[str]) -> Iterator[str]:
-    """`typer>=0.19` -> `typer==0.19`: the versions that a constraint file holds pip to."""
-    for dependency in dependencies:
-        found = re.fullmatch(r"([A-Za-z0-9_.-]+)>=([0-9.]+)", dependency)
-        if not found:
-            raise ValueError(f"{dependency!r} has no lower bound")
-        yield f"{found[1]}=={found[2]}"
+def lower_bounds(dependencies: list[str], version: str) -> Iterator[str]:
+    """`typer>=0.19` -> `typer==0.19`: the versions that a constraint file holds pip to, on a Python of this version."""
+    for requirement in map(Requirement, dependencies):
+        if requirement.marker and not requirement.marker.evaluate({"python_version": version, "extra": ""}):
+            continue
+        bounds = [each.version for each in requirement.specifier if each.operator == ">="]
+        if len(bounds) != 1:
+            raise ValueError(f"{requirement} has no lower bound")
+        yield f"{requirement.name}=={bounds[0]}"

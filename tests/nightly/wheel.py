@@ -35,6 +35,8 @@ class User:
     def tries_it(self) -> None:
         assert str(ROOT) not in self.dtctl("--version")
         assert "up" in self.dtctl("--help")
+        assert "trainer.command" in self.dtctl("explain")
+        self.finds_what_is_shipped()
         self.dtctl("init", "--template", "hello", "first")
         try:
             self.dtctl("up", "--local", directory="first")
@@ -43,6 +45,16 @@ class User:
         finally:
             self.dtctl("down", "--yes", directory="first")
         self.stops_a_trainer_of_their_own()
+
+    def finds_what_is_shipped(self) -> None:
+        share = Path(self._dtctl).parents[1] / "share"
+        assert "dtctl" in run(["man", "-l", str(share / "man/man1/dtctl.1")])
+        for script in (
+            "bash-completion/completions/dtctl",
+            "zsh/site-functions/_dtctl",
+            "fish/vendor_completions.d/dtctl.fish",
+        ):
+            assert "_DTCTL_COMPLETE" in (share / script).read_text()
 
     def stops_a_trainer_of_their_own(self) -> None:
         project = self.home / "second"

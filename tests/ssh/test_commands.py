@@ -58,6 +58,39 @@ def test_many_hosts_behind_one_sshd_with_its_default_limits(user: Desk, count: i
         assert user.dtctl("stop", timeout_s=240) == f"{count} tasks stopped, 0 left\n"
 
 
+def test_a_run_that_cannot_be_remembered_here_goes_on_and_is_found_by_its_file(user: Desk) -> None:
+    with Sshd() as sshd:
+        configure(user, sshd)
+        file = user.write_cluster(ONE, hosts="hosts: {testhost: }")
+        (user.home / ".local").mkdir()
+        (user.home / ".local" / "state").write_text("a file where the directory should be")
+        done = user.run("up", "-q", timeout_s=240)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        assert "cannot be remembered" in done.stderr
+        assert f"dtctl status -c {file}" in done.stderr
+        assert user.states() == {"worker:0": "running"}
+        assert user.dtctl("stop", "-c", str(file), cwd=user.home) == "1 task stopped, 0 left\n"
+
+
+def test_a_key_that_was_mended_in_the_file_is_used_for_the_run_at_once(user: Desk) -> None:
+    with Sshd() as sshd:
+        configure(user, sshd)
+        key = next(line.split()[1] for line in sshd.ssh_config_text("testhost").splitlines() if "IdentityFile" in line)
+        old = user.home / "old_key"
+        old.write_bytes(Path(key).read_bytes())
+        old.chmod(0o600)
+        config = (user.home / ".ssh" / "config").read_text()
+        kept = [line for line in config.splitlines() if "IdentityFile" not in line]
+        (user.home / ".ssh" / "config").write_text("\n".join(kept) + "\n")
+        user.write_cluster(ONE, hosts=f"hosts: {{testhost: {{ssh: {{identity_file: {old}}}}}}}")
+        user.dtctl("up", timeout_s=240)
+        old.unlink()
+        assert user.run("status").returncode == 4
+        user.write_cluster(ONE, hosts=f"hosts: {{testhost: {{ssh: {{identity_file: {key}}}}}}}")
+        assert user.states() == {"worker:0": "running"}
+        assert user.dtctl("stop") == "1 task stopped, 0 left\n"
+
+
 @pytest.mark.parametrize("shell", ["/bin/csh", "/usr/bin/fish", "/bin/sh"])
 def test_other_login_shells_and_noisy_start_up_files_are_no_matter(user: Desk, shell: str) -> None:
     if reason := sandbox.missing():

@@ -55,7 +55,7 @@ def cluster_by_hand(
     places = [("ps", index) for index in range(ps)] + [("worker", index) for index in range(workers)]
     code = root / "code"
     if not code.exists():
-        write_template("ps-async", code)
+        write_template("ps-async", code, "digits")
     tasks: dict[str, TaskByHand] = {}
     with ExitStack() as stack:
         for job, index in places:

@@ -15,7 +15,8 @@ from tests.desk import Desk, desk
 from tests.hosts.fleet import Fleet, missing
 from tests.waiting import eventually, read_until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.timeout(900)]
+# By day tests/documents/test_typed.py types the same: README, on two hosts.
+pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 START_S = 180.0
 """Three imports of TensorFlow at once on two cores, and the wait of a non-chief for the chief."""

@@ -94,7 +94,7 @@ ENTRIES = {
     "supervise": {"supervisor"},
     "survival": {"guard", "revival", "reboot", "logind"},
     "logs": {"serving", "tail"},
-    "bundles": {"store", "incoming", "manifest", "tree"},
+    "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "mending", "evidence"},
     "scalars": {"reading"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},

@@ -163,7 +163,7 @@ def test_it_needs_nothing_but_an_old_python_and_tensorflow() -> None:
 
 
 def test_init_writes_it_beside_a_template_or_alone_and_never_over_a_file(tmp_path: Path) -> None:
-    written = write_template("ps-async", tmp_path / "new")
+    written = write_template("ps-async", tmp_path / "new", "new")
     assert tmp_path / "new" / "train.py" in written
     assert write_helper(tmp_path / "old") == (tmp_path / "old" / "graceful.py",)
     for project in ("new", "old"):

@@ -22,11 +22,16 @@ class Manifest:
     """A checked manifest: no path in it leaves the tree, not even through one of its own links."""
 
     def __init__(
-        self, files: List[Tuple[str, int, int, str]], links: List[Tuple[str, str]], dirs: List[Tuple[str, int]]
+        self,
+        files: List[Tuple[str, int, int, str]],
+        links: List[Tuple[str, str]],
+        dirs: List[Tuple[str, int]],
+        cluster: Optional[str] = None,
     ) -> None:
         self.files = files
         self.links = links
         self.dirs = dirs
+        self.cluster = cluster
 
     @classmethod
     def parse(cls, text: bytes, bundle_id: str) -> Manifest:
@@ -41,6 +46,7 @@ class Manifest:
                 [(path, mode, size, sha256) for path, mode, size, sha256 in value["files"]],
                 [(path, target) for path, target in value["links"]],
                 [(path, mode) for path, mode in value["dirs"]],
+                value.get("cluster"),
             )
             manifest._check()
         except (ValueError, KeyError, TypeError) as error:

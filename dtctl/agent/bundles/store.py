@@ -13,7 +13,7 @@ import os
 from ..host import locks
 from ..host.errors import Refused, from_os_error
 from ..host.files import private
-from ..host.paths import entries, make_directory, modified
+from ..host.paths import entries, is_component, make_directory, modified, modified_ns, used_bytes
 from . import receiver
 from .incoming import Incoming, remove_abandoned
 from .manifest import Manifest, is_bundle_id
@@ -21,11 +21,10 @@ from .tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Tuple
+    from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
     from ..protocol.wire import Wire
-
-_MOST_KEPT = 1000
+    from ..records.answers import Written
 
 _in_use: Dict[str, int] = {}
 """Lock files of the bundles that this process has prepared, with descriptors: while it lives nobody prunes them."""
@@ -58,17 +57,19 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
         raise from_os_error(error, "store the bundle") from error
 
 
-def prune(root: str, keep: set[str]) -> List[str]:
-    """Removes the bundles that are neither in `keep` nor being prepared; the paths of files that stop it.
+def prune(root: str, keep: set[str], goes: Callable[[Written], bool] = lambda _: False) -> List[Written]:
+    """Removes the bundles that are neither in `keep` nor being prepared, and tells those that stay all the same.
 
-    Those are files that a trainer has written or changed in its bundle's directory: such a bundle stays.
+    A bundle stays if trainers of an earlier build have written in it (they worked in the bundle itself), unless it
+    `goes` with what they wrote.
     """
     store = os.path.join(root, "bundles")
     remove_abandoned(store)
-    kept: List[str] = []
+    kept: List[Written] = []
     for base, written in unneeded(root, keep):
-        kept += written
-        if not written:
+        if written is not None and not goes(written):
+            kept.append(written)
+        else:
             try:
                 with Incoming(store) as incoming:
                     os.rename(base, os.path.join(incoming.path, "bundle"))
@@ -80,8 +81,8 @@ def prune(root: str, keep: set[str]) -> List[str]:
     return kept
 
 
-def unneeded(root: str, keep: set[str]) -> Iterator[Tuple[str, List[str]]]:
-    """The bundles that are neither in `keep` nor being prepared, and what trainers have written in them.
+def unneeded(root: str, keep: set[str]) -> Iterator[Tuple[str, Optional[Written]]]:
+    """The bundles that are neither in `keep` nor being prepared, and what trainers have written in them, if anything.
 
     Each is locked until the next one is asked for.
     """
@@ -155,7 +156,7 @@ def _move_into_place(new_base: str, base: str) -> None:
         os.rename(os.path.join(new_base, "manifest.json"), os.path.join(base, "manifest.json"))
 
 
-def _written_by_trainers(base: str) -> List[str]:
+def _written_by_trainers(base: str) -> Optional[Written]:
     """Files that neither the push nor the setup has made, and pushed ones that are not what they were."""
     manifest = _load(base)
     tree = Tree(base, manifest or Manifest([], [], []))
@@ -169,9 +170,15 @@ def _written_by_trainers(base: str) -> List[str]:
     for path, entry in _walk(tree.root, ""):
         if path not in known and entry.stat(follow_symlinks=False).st_ctime_ns > setup_ended:
             found.append(entry.path)
-            if len(found) >= _MOST_KEPT:
-                break
-    return sorted(found)
+    if not found:
+        return None
+    return {
+        "cluster": tree.manifest.cluster if is_component(tree.manifest.cluster) else None,
+        "id": "%s-%d" % (os.path.basename(base)[:16], modified_ns(os.path.join(base, "manifest.json"))),
+        "path": tree.root,
+        "files": len(found),
+        "size_bytes": used_bytes(base),  # its code stays with them
+    }
 
 
 def _walk(directory: str, prefix: str) -> Iterator[Tuple[str, os.DirEntry[str]]]:

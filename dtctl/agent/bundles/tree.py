@@ -53,14 +53,14 @@ class Tree:
             if stat.S_IMODE(found.st_mode) != mode:
                 os.chmod(place, mode)
                 found = os.lstat(place)
-            if self._stats.get(path) == _signature(found):
+            if self._stats.get(path) == signature(found):
                 return True
             if file_sha256(place) != sha256:
                 return False
         except (FileNotFoundError, NotADirectoryError, files.Unfit):
             return False
         if time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns) > _SETTLED_NS:
-            self._stats[path] = _signature(found)
+            self._stats[path] = signature(found)
         return True
 
     def has_its_shape(self) -> bool:
@@ -109,7 +109,7 @@ class Tree:
                     if written > size:
                         return False
                     hasher.update(chunk)
-                    _write_all(descriptor, chunk)
+                    write_all(descriptor, chunk)
                 os.fchmod(descriptor, mode)
             finally:
                 os.close(descriptor)
@@ -121,7 +121,7 @@ class Tree:
                 raise _obstructed(self.place(path)) from None
         finally:
             _unlink(part)
-        self._stats[path] = _signature(os.lstat(self.place(path)))
+        self._stats[path] = signature(os.lstat(self.place(path)))
         return True
 
     def settle(self) -> None:
@@ -190,7 +190,7 @@ def _load_stats(path: str) -> Dict[str, List[int]]:
     return stats if isinstance(stats, dict) else {}
 
 
-def _signature(found: os.stat_result) -> List[int]:
+def signature(found: os.stat_result) -> List[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
@@ -216,7 +216,7 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

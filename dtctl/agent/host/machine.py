@@ -21,10 +21,14 @@ def machine_id() -> str:
 
 
 def user_name() -> str:
+    return name_of_user(os.geteuid())
+
+
+def name_of_user(number: int) -> str:
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(os.geteuid())  # a container without that user
+        return str(number)  # a container without that user
 
 
 def home_is_the_accounts() -> bool:

@@ -66,6 +66,10 @@ def bundle_directory(root: str, bundle: str) -> str:
     return os.path.join(root, "bundles", component(bundle, "bundle"))
 
 
+def working_directory(root: str, cluster: str) -> str:
+    return os.path.join(root, "work", component(cluster, "cluster"), "tree")
+
+
 def task_directory(run_dir: str, task: str) -> str:
     return os.path.join(run_dir, "tasks", component(task.replace(":", "-"), "task"))
 
@@ -100,15 +104,24 @@ def modified(path: str) -> float:
         return time.time()
 
 
+def modified_ns(path: str) -> int:
+    """0 when it is gone."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def used_bytes(path: str) -> int:
     """How much disk space a file, or everything below a directory, takes."""
-    total = _blocks(path)
+    total = own_bytes(path)
     for directory, below, others in os.walk(path):
-        total += sum(_blocks(os.path.join(directory, name)) for name in (*below, *others))
+        total += sum(own_bytes(os.path.join(directory, name)) for name in (*below, *others))
     return total
 
 
-def _blocks(path: str) -> int:
+def own_bytes(path: str) -> int:
+    """The disk space of this file, link or directory alone; 0 when it is gone."""
     try:
         return os.lstat(path).st_blocks * 512
     except OSError:

@@ -1,16 +1,18 @@
-"""Whether a port can be listened on, and who does so already."""
+"""Whether a port can be listened on, who does so already, and which ones are free."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
-from . import processes
+from . import machine, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional, Set
+    from typing import Container, Dict, List, Optional, Tuple
 
+_FIRST_CHOSEN = 10_000
 _LISTENS = "0A"
 """TCP_LISTEN in the `st` column of /proc/net/tcp."""
 
@@ -20,9 +22,73 @@ def taken(port: int) -> bool:
     return not (_binds(socket.AF_INET, "0.0.0.0", port) and _binds(socket.AF_INET6, "::", port))
 
 
-def _binds(family: int, address: str, port: int) -> bool:
-    import errno
+def ephemeral() -> Tuple[int, int]:
+    """The ports that the system hands out to outgoing connections: one that is free now may be taken at any time."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            low, high = file.read().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 32768, 60999
 
+
+def free_from(span: int, most: int = 8) -> List[int]:
+    """Round numbers from which on `span` ports are free, and outside of `ephemeral`."""
+    low, high = ephemeral()
+    found: List[int] = []
+    for first in range(2400, 65536 - span, 100):
+        if len(found) == most:
+            break
+        if not (first <= high and first + span > low) and not any(map(taken, range(first, first + span))):
+            found.append(first)
+    return found
+
+
+def hold(besides: Container[int]) -> Optional[Tuple[int, List[socket.socket]]]:
+    """A free port, and the sockets that keep it until they are closed; None where no port is free.
+
+    Anywhere above the ports that services are known by, so that two users of a machine hardly ever choose the same.
+    """
+    import random
+
+    low, high = ephemeral()
+    ports = [port for port in range(_FIRST_CHOSEN, 65536) if not low <= port <= high and port not in besides]
+    random.shuffle(ports)
+    for port in ports:
+        held = _held(port)
+        if held:
+            return port, held
+    return None
+
+
+def _held(port: int) -> List[socket.socket]:
+    """Bound and not listening, on every address; nothing when it is taken."""
+    sockets: List[socket.socket] = []
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            holder = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue  # no such family here
+        sockets.append(holder)
+        try:
+            if family == socket.AF_INET6:
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            holder.bind((address, port))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                continue  # the family is switched off
+            let_go(sockets)
+            return []
+    return sockets
+
+
+def let_go(sockets: List[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
+    del sockets[:]
+
+
+def _binds(family: int, address: str, port: int) -> bool:
     try:
         probe = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
@@ -40,28 +106,35 @@ def _binds(family: int, address: str, port: int) -> bool:
 
 def holder(port: int) -> str:
     """Who listens there, in words. /proc does not show which process of another user it is."""
-    inodes = listening(port)
-    for name in sorted(os.listdir("/proc")) if inodes else ():
-        if name.isdigit() and holds(name, inodes):
-            return "pid %s (%s)" % (name, processes.command(int(name)))
-    return "a process that cannot be seen (another user's)"
+    owners = listening(port)
+    for name in sorted(os.listdir("/proc")) if owners else ():
+        if name.isdigit() and holds(name, owners):
+            return "pid %s (%s)%s" % (name, processes.command(int(name)), _of_another(owners))
+    return ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
 
 
-def listening(port: int) -> Set[str]:
-    """The inodes of the sockets that listen on a port, whatever the address."""
+def _of_another(owners: Dict[str, int]) -> str:
+    users = sorted({machine.name_of_user(user) for user in owners.values() if user != os.geteuid()})
+    return " of %s" % " and ".join(users) if users else ""
+
+
+def listening(port: int) -> Dict[str, int]:
+    """The inodes of the sockets that listen on a port, whatever the address, and the numbers of their users."""
     # proc(5), /proc/net/tcp: sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
-    found: Set[str] = set()
+    found: Dict[str, int] = {}
     for name in ("tcp", "tcp6"):
         try:
             with open("/proc/net/" + name, encoding="ascii") as file:
                 rows = [line.split() for line in file][1:]
         except OSError:
             continue
-        found.update(row[9] for row in rows if row[3] == _LISTENS and int(row[1].rsplit(":", 1)[1], 16) == port)
+        for row in rows:
+            if row[3] == _LISTENS and int(row[1].rsplit(":", 1)[1], 16) == port:
+                found[row[9]] = int(row[7])
     return found
 
 
-def holds(pid: str, inodes: Set[str]) -> bool:
+def holds(pid: str, inodes: Container[str]) -> bool:
     """True when the process has one of these sockets open; False, too, when it is another user's."""
     directory = "/proc/%s/fd" % pid
     try:

@@ -218,6 +218,8 @@ class Ladder:
         self.grace_s = grace_s
         self.left: List[Process] = []
         """What the last scan has found."""
+        self.killed_after_s: Optional[float] = None
+        """The grace period at whose end something was still there, once that was so."""
         self._killed: Optional[float] = None
         self._trainer = trainer
         self._keys = list(keys)
@@ -238,6 +240,8 @@ class Ladder:
             self._terminate([process for process in left if (process.pid, process.start_time) not in self._told])
         self._asked = True
         if overdue:
+            if left and self.killed_after_s is None:
+                self.killed_after_s = self.grace_s
             send_signal(left, signal.SIGKILL)
             self._killed = now if self._killed is None else self._killed
         return not left

@@ -11,7 +11,8 @@ from .beats import Beats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, Mapping, Type, TypeVar
+    import socket
+    from typing import Any, Callable, Dict, Iterator, List, Mapping, Type, TypeVar
 
     from .wire import Wire
 
@@ -29,6 +30,8 @@ class Conversation:
         self.program = program
         self.wire = wire
         self.beats = Beats(wire)
+        self.held: List[socket.socket] = []
+        """They keep the ports of tasks that are still to start."""
 
     def send(self, kind: str, frame: Mapping[str, object]) -> None:
         """Raises Gone."""

@@ -1,12 +1,14 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
-from .kinds import AtMost, Dict, List, Optional, Record, Usual
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
 from .spec import Inventory
-from .whole_run import RunView, StoryLine
+from .whole_run import Condition, RunView, StoryLine
 from .words import (
+    MOST_TASKS,
+    By,
     Count,
     Doing,
     Epoch,
@@ -15,12 +17,14 @@ from .words import (
     Name,
     OptionalTask,
     Pid,
+    Port,
     Reason,
     Seconds,
     SignalNumber,
     TaskName,
     Tasks,
     TaskState,
+    Way,
 )
 
 TYPE_CHECKING = False
@@ -31,6 +35,8 @@ MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
 MOST_DAMAGED = 100
 MOST_FILES = 10_000
+MOST_TAKEN = 100
+MOST_CLUSTERS = 10_000
 
 Text = AtMost[str, 65536]
 Files = AtMost[List[AtMost[str, 8192]], MOST_FILES]
@@ -111,6 +117,29 @@ class CheckpointReport(Record):
 Reports = AtMost[List[CheckpointReport], 100]
 
 
+class OutputMark(Record):
+    """Who has last started a run that writes to a directory."""
+
+    path: AtMost[str, 8192]
+    inode: Form[str, 20, r"[0-9]+", "a number"]
+    """Of the directory, which may have been made anew since."""
+    cluster: Name
+    run: Name
+    controller: By
+    file: Line
+    """The cluster file there."""
+    time: Epoch
+
+
+class TakenPort(Record):
+    """A port that the run needs and somebody else has."""
+
+    port: Port
+    whose: Line
+    """A task, or `the coordinator`."""
+    holder: Line
+
+
 class Prepared(Record):
     """All is ready, and nothing has been started."""
 
@@ -119,6 +148,11 @@ class Prepared(Record):
     current: Optional[Name]
     replaces: Optional[Name]
     checkpoints: Usual[Reports, []]
+    outputs: Usual[AtMost[List[OutputMark], 100], []]
+    """Of the output directories that hold something."""
+    taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
+    free_from: Usual[AtMost[List[Port], 100], []]
+    """Ports from which on as many are free as any host of the run needs."""
 
 
 class Started(Record):
@@ -158,9 +192,14 @@ class UpResult(Record):
 
     run: Name
     unchanged: bool
-    reboot: Usual[Optional[Line], None]
+    reboot: Usual[Optional[OneOf["systemd", "cron"]], None]
+    """What brings it back after a restart of the machine."""
+    reboot_new: Usual[bool, False]
+    """That was written just now: before, nothing here needed it."""
     reboot_why: Usual[Optional[Reason], None]
-    """What brings it back after a restart of the machine: `systemd`, `cron` or nothing."""
+    """Why there is nothing."""
+    aside: Usual[Files, []]
+    """Where files of trainers are now that stood where the code has one."""
     pruned: Usual[AtMost[List[Name], 10_000], []]
     """Old runs that were removed."""
 
@@ -205,6 +244,8 @@ class KnownRun(Record):
     created: Epoch
     live: bool
     tasks: Dict[TaskName, TaskState]
+    condition: Usual[Optional[Condition], None]
+    """As its coordinator last told it; null on the other hosts."""
 
 
 class DamagedRun(Record):
@@ -237,11 +278,16 @@ class Survivor(Record):
 Survivors = AtMost[List[Survivor], MOST_PROCESSES]
 
 
+Killed = AtMost[Dict[TaskName, Seconds], MOST_TASKS]
+
+
 class StopResult(Record):
     """Of one host, or with `coordination` of the whole run."""
 
     run: Name
     stopped: Tasks
+    killed: Usual[Killed, {}]
+    """Of these those that did not heed SIGTERM, with the grace period that they had."""
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
     waiting: Usual[Tasks, []]
@@ -257,6 +303,23 @@ class StopResult(Record):
     inventory: Inventory
 
 
+class Leaving(Record):
+    """One task that is being stopped."""
+
+    way: Way
+    for_s: Usual[Optional[Seconds], None]
+    """Since it was sent SIGTERM, until it had ended; null: it was not, or before this stop was asked for."""
+    signal: Usual[Optional[SignalNumber], None]
+    """That has ended it."""
+
+
+class Stopping(Record):
+    """What has changed, since the last such frame, of the tasks that are being stopped; nothing within a second."""
+
+    grace_s: Seconds
+    tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
+
+
 class RestartResult(Record):
     """The tasks with their new attempts."""
 
@@ -269,18 +332,38 @@ class RestartResult(Record):
     inventory: Inventory
 
 
+class Written(Record):
+    """What trainers wrote in their working directory, or beside the code of a bundle, as with earlier builds."""
+
+    cluster: Usual[Optional[Name], None]
+    id: AtMost[str, 100]
+    """The same on hosts that share the directory."""
+    path: AtMost[str, 8192]
+    """Of the directory."""
+    files: Count
+    size_bytes: Count
+
+
 class DownResult(Record):
     """What was ended and removed."""
 
     stopped: Tasks
+    killed: Usual[Killed, {}]
     already: Tasks
     survivors: Survivors
     omitted: Usual[Count, 0]
     """Survivors that the list has no room for."""
     removed: AtMost[List[Name], 10_000]
     """Runs."""
-    kept: Files
-    """Files that a trainer wrote beside its code."""
+    kept: AtMost[List[Written], MOST_CLUSTERS]
+    """Of this cluster."""
+
+
+class PortsResult(Record):
+    """The ports that were chosen."""
+
+    tasks: AtMost[Dict[TaskName, Port], MOST_TASKS]
+    coordinator: Optional[Port]
 
 
 class ExecResult(Record):
@@ -315,6 +398,7 @@ class DeadRun(Record):
     """null: its files do not tell any more."""
     host: Name
     reason: Reason
+    size_bytes: Usual[Count, 0]
 
 
 class GcResult(Record):
@@ -327,6 +411,10 @@ class GcResult(Record):
     runs: AtMost[List[DeadRun], MOST_RUNS]
     bundles: AtMost[List[Line], 10_000]
     files: Files
+    written: Usual[AtMost[List[Written], MOST_CLUSTERS], []]
+    """Removed, or to be removed, as `written` asks for it."""
+    kept: Usual[AtMost[List[Written], MOST_CLUSTERS], []]
+    """The same, left alone."""
     omitted: Usual[Count, 0]
     """Of whatever kind, that its list has no room for."""
     freed_bytes: Count
@@ -341,6 +429,7 @@ FRAMES = {
     "prepared": Prepared,
     "started": Started,
     "states": States,
+    "stopping": Stopping,
     "log": Log,
     "output": Output,
     "event": StoryLine,
@@ -360,6 +449,7 @@ class Exchange:
 
 EXCHANGES = {
     "up": Exchange("up.up", requests.UpRequest, UpResult),
+    "ports": Exchange("starting.choose_ports", requests.PortsRequest, PortsResult),
     "push": Exchange("up.push", requests.PushRequest, PushResult),
     "status": Exchange("status.status", requests.StatusRequest, StatusResult),
     "watch": Exchange("status.watch", requests.WatchRequest, RunResult),

@@ -74,6 +74,7 @@ SENTENCES = {
     "still_silent": "still no sign of progress after its restart",
     # what is to be said beside
     "port_held": "; port %(port)d is held by %(text)s",
+    "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
@@ -84,6 +85,7 @@ SENTENCES = {
     # who has asked for it
     "stopped": "stopped",
     "stopped_by": "stopped by %(by)s",
+    "killed_after": "killed after %(seconds).0f s%(because)s",
     "taken_down": "taken down by %(by)s",
     "restart": "restart",
     "replaced": "replaced by run %(run)s",
@@ -160,7 +162,7 @@ SENTENCES = {
 }
 """Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
 
-_MADE_FROM = {"span": "seconds", "s": "count", "es": "count", "it": "count", "rest": None, "because": None}
+_MADE_FROM = {"span": "seconds", **dict.fromkeys(("s", "es", "was", "it"), "count"), "rest": None, "because": None}
 """Words of sentences that are no fields."""
 
 
@@ -246,8 +248,9 @@ def _words(one: Fact, rest: str) -> "Dict[str, Any]":
     if "seconds" in one:
         words["span"] = duration(one["seconds"])
     if "count" in one:
-        one_only = one["count"] == 1
-        words.update(s="" if one_only else "s", es="" if one_only else "es", it="it" if one_only else "them")
+        alone = one["count"] == 1
+        words.update(s="" if alone else "s", es="" if alone else "es")
+        words.update(it="it" if alone else "them", was="was" if alone else "were")
     if "signal" in one:
         words["signal"] = signal_name(one["signal"])
     if "by" in one:

@@ -2,7 +2,7 @@
 
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
-from .spec import Spec, is_alone, refuse_unfit
+from .spec import Paths, Spec, is_alone, refuse_unfit
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
 
 PROTOCOL = 2
@@ -45,6 +45,19 @@ class UpRequest(Request):
     secrets: Usual[Optional[Variables], None]
     credentials: Usual[Optional[Credentials], None]
     replace: Usual[bool, False]
+    file: Usual[Line, ""]
+    """The cluster file, where the controller has it."""
+    outputs: Usual[Paths, []]
+    """Directories that the run writes to and reads checkpoints from, with marks."""
+
+
+class PortsRequest(Request):
+    """Asks for free ports, which are kept until the `up` that follows in the same conversation."""
+
+    tasks: Tasks
+    """Those of this host that need one."""
+    coordinator: Usual[bool, False]
+    """The coordinator needs one, too."""
 
 
 class PushRequest(Request):
@@ -158,6 +171,8 @@ class GcRequest(Record):
     host: Name
     dry_run: Usual[bool, False]
     all: Usual[bool, False]
+    written: Usual[bool, False]
+    """With what trainers wrote in the working directories of clusters that have no run any more."""
 
 
 class Word(Record):
@@ -193,6 +208,7 @@ def _is_of_its_spec(request: UpRequest) -> None:
         raise Wrong.at(("credentials",), "those that a run on several hosts needs", None)
     secrets = request["secrets"] or {}
     refuse_unfit(("secrets",), secrets, secrets.values())
+    refuse_unfit(("outputs",), request["outputs"])
     credentials = request["credentials"]
     if credentials is not None:
         refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])

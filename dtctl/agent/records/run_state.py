@@ -74,11 +74,22 @@ class Ending(Record):
     ended: Usual[Optional[Epoch], None]
 
 
+class Left(Record):
+    """A process that outlives SIGKILL."""
+
+    pid: Pid
+    command: Line
+
+
 class Exit(Ending):
     """An ending as state.json tells it."""
 
     retry: Usual[bool, True]
     """Its class of exit may be tried again."""
+    left_behind: Usual[AtMost[List[Left], MOST_LEFT], []]
+    """Processes that were still there when the trainer had ended by itself; they were ended."""
+    killed_after_s: Usual[Optional[Seconds], None]
+    """It was asked to end, and had to be killed when this grace period was over."""
     tail: Usual[Tail, ""]
     """The last lines of the log, secrets masked."""
 
@@ -97,13 +108,6 @@ class Past(Record):
     """What its log tells of its end."""
     step: Usual[Optional[Count], None]
     """The last that it told."""
-
-
-class Left(Record):
-    """A process that outlives SIGKILL."""
-
-    pid: Pid
-    command: Line
 
 
 class Entry(Because):

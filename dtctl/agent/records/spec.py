@@ -24,7 +24,7 @@ from .words import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, Tuple
+    from typing import Iterable, List, Tuple
 
 VERSION = 3
 
@@ -74,7 +74,7 @@ class TaskSpec(Record):
     secrets: List[Line]
     """Names of variables."""
     code: bool
-    """It works in the code's directory, not in the home directory."""
+    """It works where the code is, not in the home directory."""
     port: Usual[Optional[Port], None]
     ready: Usual[OneOf["listening", "started"], "started"]
     """When those that wait for it may start: its port listens, or it runs."""
@@ -134,6 +134,8 @@ class Spec(Record):
     """Looked for after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Usual[Paths, []]
     bundle: Usual[Optional[BundleId], None]
+    copied: Usual[bool, False]
+    """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     setup: Usual[Optional[Setup], None]
     strategy: Usual[Optional[Line], None]
     coordinator: CoordinatorPlace
@@ -241,6 +243,11 @@ def is_alone(spec: Spec) -> bool:
 def coordinators_port(spec: Spec) -> Optional[int]:
     """None on the hosts that it does not listen on."""
     return spec["coordinator"]["port"] if coordinates(spec) and not is_alone(spec) else None
+
+
+def ports_of(spec: Spec) -> List[int]:
+    """All that is going to listen on this host."""
+    return [port for port in (coordinators_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
 def comes_back_alone(role: Role, scope: Scope) -> bool:

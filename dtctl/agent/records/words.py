@@ -34,6 +34,9 @@ Pem = AtMost[str, 65536]
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
 Doing = OneOf["held", "waits_to_listen", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
 """What a task does while its run starts."""
+Way = OneOf["waits", "saving", "killed", "ended", "away"]
+"""How far a task is on its way out: it waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or nobody can
+tell."""
 Want = OneOf["run", "hold", "finish", "stop"]
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ..bundles import store
 from ..host import paths
-from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
 from ..records.reasons import because, fact
 from ..records.words import MOST_TASKS
 from ..survival import reboot
-from . import cluster_lock, damaged_runs, orphans, runs, stop
+from . import cluster_lock, damaged_runs, old_runs, orphans, runs, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import DownResult
+    from ..records.answers import DownResult, Written
     from ..records.requests import DownRequest
     from ..records.run_state import How
 
@@ -33,14 +33,17 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
     lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
     try:
         damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
-        removal = _Removal()
+        removal = _Removal(talk)
         for run in _to_remove(talk, request, [run.directory for run in damaged]):
             removal.remove(run, how)
         for each in damaged:
             removal.remove_damaged(each, how)
         reboot.withdraw(talk.root)
         with talk.at("bundles"):
-            removal.result["kept"] = store.prune(talk.root, runs.used_bundles(talk))[:MOST_FILES]
+            removal.keep(store.prune(talk.root, runs.used_bundles(talk)), request["cluster"])
+        with talk.at("working directory"):
+            written = old_runs.clear_working_directory(talk, request["cluster"])[1]
+            removal.keep([written] if written is not None else [], request["cluster"])
         return removal.told()
     finally:
         lock.release()
@@ -49,9 +52,11 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
 class _Removal:
     """What `down` has done so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
         self.result: DownResult = {
             "stopped": [],
+            "killed": {},
             "already": [],
             "survivors": [],
             "omitted": 0,
@@ -60,8 +65,9 @@ class _Removal:
         }
 
     def remove(self, run: runs.Run, how: How) -> None:
-        ended = stop.stop_run(run, how)
+        ended = stop.stop_run(run, how, self._talk)
         self.result["stopped"] += ended["stopped"]
+        self.result["killed"].update(ended["killed"])
         self.result["already"] += ended["already"]
         self.result["survivors"] += ended["survivors"]
         self.result["omitted"] += ended["omitted"]
@@ -78,12 +84,17 @@ class _Removal:
             run.remove()
             self.result["removed"].append(run.id)
 
+    def keep(self, written: List[Written], cluster: str) -> None:
+        """Of other clusters their own `down` tells, or `gc`."""
+        self.result["kept"] += [one for one in written if one["cluster"] in (cluster, None)]
+
     def told(self) -> DownResult:
         survivors = self.result["survivors"]
         self.result["omitted"] += max(0, len(survivors) - MOST_PROCESSES)
         del survivors[MOST_PROCESSES:]
         del self.result["stopped"][MOST_TASKS:], self.result["already"][MOST_TASKS:]
-        del self.result["removed"][MOST_RUNS:]
+        self.result["killed"] = {task: s for task, s in self.result["killed"].items() if task in self.result["stopped"]}
+        del self.result["removed"][MOST_RUNS:], self.result["kept"][MOST_CLUSTERS:]
         return self.result
 
 

@@ -11,11 +11,11 @@ import time
 from contextlib import suppress
 from itertools import chain
 
-from ..bundles import incoming, store
+from ..bundles import incoming, store, working
 from ..bundles.manifest import is_bundle_id
 from ..bundles.tree import remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
 from ..records.words import brief
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, old_runs, orphans, runs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import DeadRun, GcResult, Orphan
+    from ..records.answers import DeadRun, GcResult, Orphan, Written
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
@@ -37,25 +37,27 @@ HALF_MADE_S = 3600.0
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
     """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
     cluster = None if request["all"] else request["cluster"]
-    sweep = _Sweep(talk, request["dry_run"])
+    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"])
     with talk.at("processes of dead runs"):
-        sweep.end_strays(cluster)
+        sweep.end_strays()
     with talk.at("runs"):
-        sweep.remove_runs(cluster)
-        sweep.remove_damaged_runs(cluster)
+        sweep.remove_runs()
+        sweep.remove_damaged_runs()
     with talk.at("files"):
         sweep.remove_files()
     with talk.at("bundles"):
         sweep.remove_bundles()
+    with talk.at("working directories"):
+        sweep.clear_working_directories()
     if not sweep.dry_run:
         reboot.withdraw(talk.root)
     return sweep.result
 
 
 class _Sweep:
-    """Removes, or with `dry_run` only tells."""
+    """Removes, or with `dry_run` only tells. `cluster` None: of all; `written`: what trainers wrote goes, too."""
 
-    def __init__(self, talk: Conversation, dry_run: bool) -> None:
+    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool) -> None:
         self.dry_run = dry_run
         self.result: GcResult = {
             "dry_run": dry_run,
@@ -64,30 +66,34 @@ class _Sweep:
             "runs": [],
             "bundles": [],
             "files": [],
+            "written": [],
+            "kept": [],
             "omitted": 0,
             "freed_bytes": 0,
         }
         self._talk = talk
+        self._cluster = cluster
+        self._written = written
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
 
-    def end_strays(self, cluster: Optional[str]) -> None:
-        found = [orphan for orphan in orphans.find(self._talk.root) if cluster in (None, orphan.cluster)]
+    def end_strays(self) -> None:
+        found = [orphan for orphan in orphans.find(self._talk.root) if self._cluster in (None, orphan.cluster)]
         left = [] if self.dry_run else orphans.end(found)
         for orphan in found:
             told: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}
             self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
 
-    def remove_runs(self, cluster: Optional[str]) -> None:
-        for run, reason in old_runs.expired_here(self._talk, cluster, time.time()):
+    def remove_runs(self) -> None:
+        for run, reason in old_runs.expired_here(self._talk, self._cluster, time.time()):
             size = paths.used_bytes(run.files.directory)
             if self.dry_run or self._remove_run(run):
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
-    def remove_damaged_runs(self, cluster: Optional[str]) -> None:
+    def remove_damaged_runs(self) -> None:
         """Damaged runs that are dead. `runs` lists the others, and `down` ends them."""
         for run in damaged_runs.every(self._talk):
-            if cluster in (None, run.cluster) and run.is_dead():
+            if self._cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)
                 if self.dry_run or self._remove_damaged(run):
                     self._tell_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
@@ -95,7 +101,13 @@ class _Sweep:
     def _tell_run(
         self, run: str, cluster: Optional[str], host: str, reason: str, directory: str, size_bytes: int
     ) -> None:
-        told: DeadRun = {"run": run, "cluster": cluster, "host": host, "reason": brief(reason)}
+        told: DeadRun = {
+            "run": run,
+            "cluster": cluster,
+            "host": host,
+            "reason": brief(reason),
+            "size_bytes": size_bytes,
+        }
         self._add(self.result["runs"], told, MOST_RUNS)
         self.result["freed_bytes"] += size_bytes
         self._gone.add(directory)
@@ -129,14 +141,39 @@ class _Sweep:
 
     def remove_bundles(self) -> None:
         used = runs.used_bundles(self._talk, without=self._gone)
-        found = [base for base, written in store.unneeded(self._talk.root, used) if not written]
+        found = dict(store.unneeded(self._talk.root, used))
         sizes = {base: paths.used_bytes(base) for base in found}
         if not self.dry_run:
-            store.prune(self._talk.root, used)
-        for base in found:
-            if self.dry_run or not os.path.lexists(base):
+            store.prune(self._talk.root, used, self._goes)
+        for base, written in found.items():
+            if written is not None:
+                if self._is_asked_about(written):
+                    self._tell_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
+            elif self.dry_run or not os.path.lexists(base):
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
                 self.result["freed_bytes"] += sizes[base]
+
+    def clear_working_directories(self) -> None:
+        """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
+        for cluster in working.clusters(self._talk.root):
+            if self._cluster in (None, cluster):
+                freed, written = old_runs.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
+                self.result["freed_bytes"] += freed
+                if freed and written is None:
+                    self._add(self.result["files"], working.directory(self._talk.root, cluster), MOST_FILES)
+                if written is not None:
+                    goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
+                    self._tell_written(written, goes)
+
+    def _is_asked_about(self, written: Written) -> bool:
+        return self._cluster in (None, written["cluster"])
+
+    def _goes(self, written: Written) -> bool:
+        return self._written and self._is_asked_about(written)
+
+    def _tell_written(self, written: Written, goes: bool) -> None:
+        self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)
+        self.result["freed_bytes"] += written["size_bytes"] if goes else 0
 
     def remove_files(self) -> None:
         root, now = self._talk.root, time.time()

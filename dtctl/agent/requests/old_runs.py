@@ -6,17 +6,18 @@ import os
 import time
 from contextlib import suppress
 
-from ..bundles import store
+from ..bundles import store, working
 from ..bundles.tree import remove_tree
 from ..host import locks, paths
 from ..host.errors import Refused
-from . import runs
+from . import damaged_runs, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Optional, Tuple
+    from typing import Container, Dict, Iterable, List, Optional, Tuple
 
     from ..protocol.conversation import Conversation
+    from ..records.answers import Written
     from ..records.spec import Spec
 
     Part = Tuple[str, str]  # a run and a host of the inventory: several may be this machine
@@ -110,3 +111,18 @@ def prune(talk: Conversation, kept: runs.Run) -> List[str]:
         if removed:
             store.prune(talk.root, runs.used_bundles(talk))
     return removed
+
+
+def clear_working_directory(
+    talk: Conversation, cluster: str, without: Container[str] = (), dry_run: bool = False
+) -> Tuple[int, Optional[Written]]:
+    """Takes the code out of a cluster's working directory when it has no run here any more, of whatever host.
+
+    Returns the bytes that this sets free, and what trainers have written, which stays. Runs in the directories
+    `without` do not count.
+    """
+    here = [run.files.directory for run in runs.every(talk, cluster)]
+    here += [run.directory for run in damaged_runs.every(talk) if run.cluster in (cluster, None)]
+    if any(run not in without for run in here):
+        return 0, None
+    return working.clear(talk.root, cluster, dry_run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..host.errors import Refused
 from ..records.spec import inventory_of
+from ..survival import reboot
 from . import part, runs
 
 TYPE_CHECKING = False
@@ -34,6 +35,8 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     if not of.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
         why = of.missing() or "it goes on trying"
         raise Refused("not_started", "the tasks have not started again yet", why, "dtctl status    shows how far it is")
+    if run.spec["recovery"]["reboot"] == "auto":
+        reboot.offer(talk.root)  # a run that had ended has taken it away
     of.look()
     unreached = of.unreached([task for task in tasks if not _has_begun(of, task)])
     here = [task for task in tasks if of.hosts[task] not in unreached]

@@ -6,14 +6,17 @@ import time
 
 from ..host import paths, ports
 from ..host.errors import Refused
+from ..records.answers import MOST_TAKEN
 from ..records.spec import coordinators_port
+from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict
+    from typing import Container, Dict, List, Tuple
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import Progress
+    from ..records.answers import PortsResult, Progress, TakenPort
+    from ..records.requests import PortsRequest
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
     from ..records.words import Doing
@@ -39,6 +42,67 @@ def refuse_taken_ports(spec: Spec) -> None:
         hint = "set coordinator.port in the cluster file, or --set coordinator.port=PORT"
     if named:
         raise Refused("port_taken", "%s is in use on this host" % " and ".join(named), "\n".join(lines), hint)
+
+
+def taken_ports(spec: Spec, given_up: Container[int]) -> List[TakenPort]:
+    """The ports that the run will need and somebody else has, less those that are `given_up` before its start."""
+    led = coordinators_port(spec)
+    wanted = [] if led is None else [("the coordinator", led)]
+    wanted += [(task["id"], task["port"]) for task in spec["tasks"] if task["port"] is not None]
+    taken: List[TakenPort] = []
+    for whose, port in wanted:
+        if len(taken) < MOST_TAKEN and port not in given_up and ports.taken(port):
+            taken.append({"port": port, "whose": whose, "holder": ports.holder(port)})
+    return taken
+
+
+def choose_ports(talk: Conversation, request: PortsRequest) -> PortsResult:
+    """Free ports, which the session holds until the run starts. Tasks of a live run of the cluster keep theirs."""
+    current = runs.find(talk, request["cluster"], request["host"], None)
+    kept: Dict[str, int] = {}
+    led = None
+    if current is not None and current.live():
+        kept = {task["id"]: task["port"] for task in current.spec["tasks"] if task["port"] is not None}
+        led = coordinators_port(current.spec)
+    reserved = {port for run in runs.every(talk) if not _is_over(run) for port in needed_ports(run.spec)}
+    chosen = {task: kept[task] if task in kept else _chosen(talk, reserved) for task in request["tasks"]}
+    if request["coordinator"] and led is None:
+        led = _chosen(talk, reserved)
+    return {"tasks": chosen, "coordinator": led if request["coordinator"] else None}
+
+
+def _is_over(run: Run) -> bool:
+    try:
+        return run.finished()
+    except paths.Damaged:
+        return False
+
+
+def needed_ports(spec: Spec) -> List[int]:
+    """Of the run's tasks here, and of its coordinator."""
+    wanted = [task["port"] for task in spec["tasks"]] + [coordinators_port(spec)]
+    return [port for port in wanted if port is not None]
+
+
+def most_ports(spec: Spec) -> int:
+    """How many ports one after the other are enough for any host of the run: for the coordinator and all jobs."""
+    most: Dict[str, int] = {}
+    count: Dict[Tuple[str, str], int] = {}
+    for member in spec["roster"]:
+        job = member["task"].partition(":")[0]
+        place = (job, (member["address"] or member["host"]).rpartition(":")[0])
+        count[place] = count.get(place, 0) + 1
+        most[job] = max(most.get(job, 0), count[place])
+    return 1 + sum(most.values())
+
+
+def _chosen(talk: Conversation, reserved: Container[int]) -> int:
+    found = ports.hold(reserved)
+    if found is None:
+        raise Refused("port_taken", "no port is free on this host that is not for outgoing connections")
+    port, held = found
+    talk.held += held
+    return port
 
 
 def wait(talk: Conversation, run: Run) -> State:

@@ -7,6 +7,7 @@ import time
 from ..host import paths
 from ..records.answers import MOST_DAMAGED, MOST_RUNS
 from ..records.spec import coordinates, inventory_of
+from ..records.whole_run import RunView
 from ..records.words import brief
 from ..run import environment
 from ..run.runfiles import RunRemoved
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
     from ..records.requests import LogsRequest, RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
+    from ..records.whole_run import Condition
 
 
 def status(talk: Conversation, request: StatusRequest) -> StatusResult:
@@ -133,4 +135,16 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
         "created": run.spec["created"],
         "live": not state["finished"],
         "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
+        "condition": _condition(run),
     }
+
+
+def _condition(run: runs.Run) -> Optional[Condition]:
+    """As the file tells it: nobody waits for a coordinator here, and none is revived."""
+    if not coordinates(run.spec):
+        return None
+    try:
+        view = paths.read_record(run.files.path("cluster.json"), RunView)
+    except paths.Damaged:
+        return None
+    return view["condition"] if view is not None else None

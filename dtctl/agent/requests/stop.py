@@ -13,16 +13,19 @@ from .own_part import OwnPart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Dict, List, Optional
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import StopResult
+    from ..records.answers import Leaving, Stopping, StopResult
     from ..records.requests import StopRequest
     from ..records.run_state import How
+    from ..records.words import Way
     from .part import Part
 
 END_LIMIT_S = 15.0
 """How long a stop waits after SIGKILL before it tells what is left."""
+
+TELL_S = 1.0
 
 REACH_S = 5.0
 """How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
@@ -34,21 +37,28 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
     how: How = {"by": request["by"], "grace_s": request["grace_s"], **because(request["why"] or [fact("stopped")])}
     reached = part.reached(talk, run)
     try:
-        return end(run, reached, request["tasks"], how, request["others_ended"])
+        return end(run, reached, request["tasks"], how, request["others_ended"], talk)
     except _NotTaken as away:
-        return end(run, OwnPart(run, away), request["tasks"], how, request["others_ended"])
+        return end(run, OwnPart(run, away), request["tasks"], how, request["others_ended"], talk)
 
 
-def stop_run(run: runs.Run, how: How) -> StopResult:
-    """Ends what this host has of a run that ends everywhere, and waits for nobody else."""
-    return end(run, OwnPart(run), None, how, others_ended=True)
+def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> StopResult:
+    """Ends what this host has of a run that ends everywhere, and waits for nobody else. `talk` hears how far it is."""
+    return end(run, OwnPart(run), None, how, True, talk)
 
 
 class _NotTaken(Refused):
     """Nobody has heeded the request."""
 
 
-def end(run: runs.Run, of: Part, named: Optional[List[str]], how: How, others_ended: bool) -> StopResult:
+def end(
+    run: runs.Run,
+    of: Part,
+    named: Optional[List[str]],
+    how: How,
+    others_ended: bool,
+    talk: Optional[Conversation] = None,
+) -> StopResult:
     """Ends those of the `named` tasks (None: all) that belong to this part of the run."""
     part.refuse_strangers(of, run, named)
     of.look()
@@ -56,36 +66,41 @@ def end(run: runs.Run, of: Part, named: Optional[List[str]], how: How, others_en
     first = of.first_to_end(named, others_ended)
     to_stop = [task for task in open_ if task in first]
     if of.waits_for(named, to_stop):
-        serial = of.post_stop(named, to_stop, how)
         grace_s = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
+        teller = _Teller(talk, of, to_stop, grace_s)
+        serial = of.post_stop(named, to_stop, how)
         limit_s = of.longest_end_s(grace_s) + END_LIMIT_S
         if of.until(lambda: of.has_taken(serial), min(limit_s, of.answer_s)):
-            _await_end(of, to_stop, limit_s)
+            _await_end(of, to_stop, limit_s, teller)
         elif of.view is not None:
             raise _NotTaken("not_answering", "the coordinator has not taken the request within %.0f s" % of.answer_s)
     of.look()
     return _told(run, of, of.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
-def _await_end(of: Part, to_stop: List[str], limit_s: float) -> None:
+def _await_end(of: Part, to_stop: List[str], limit_s: float, teller: _Teller) -> None:
     patience = time.monotonic() + REACH_S
 
     def ended() -> bool:
+        teller.look()
         open_ = [task for task in to_stop if not part.has_ended(of, task)]
         away = of.unreached(open_)
         waiting = [task for task in open_ if of.hosts[task] not in away]
         return not waiting and not (away and time.monotonic() < patience)
 
     of.until(ended, limit_s)
+    teller.finish()
 
 
 def _told(run: runs.Run, of: Part, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
     entries = {task: entry for task in tasks for entry in [of.entry(task)] if entry is not None}
     stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
+    exits = {task: entries[task]["exit"] for task in stopped}
     survivors = of.survivors([task for task in tasks if task not in waiting])
     return {
         "run": run.id,
         "stopped": stopped,
+        "killed": {task: end["killed_after_s"] for task, end in exits.items() if end and end["killed_after_s"]},
         "already": [task for task in tasks if part.has_ended(of, task) and task not in stopped],
         "waiting": waiting,
         "survivors": survivors[:MOST_PROCESSES],
@@ -95,3 +110,70 @@ def _told(run: runs.Run, of: Part, tasks: List[str], to_stop: List[str], waiting
         "away": part.told(of.away),
         "inventory": inventory_of(run.spec),
     }
+
+
+class _Teller:
+    """Tells the controller which tasks still save, for how long, and how others have ended: at most once a second.
+
+    Most stops are over before, and have nothing to tell but their result. Made before anything is asked of the tasks.
+    """
+
+    def __init__(self, talk: Optional[Conversation], of: Part, tasks: List[str], grace_s: float) -> None:
+        self._talk = talk
+        self._of = of
+        self._tasks = tasks
+        self._grace_s = grace_s
+        self._next = time.monotonic() + TELL_S
+        self._told: Dict[str, Leaving] = {}
+        self._since: Dict[str, Optional[float]] = {task: None for task in tasks if self._way(task) == "saving"}
+        """When each was seen to have been sent SIGTERM; None: before this stop was asked for."""
+        self._took_s: Dict[str, float] = {}
+
+    def look(self) -> None:
+        """Called again and again while the tasks end."""
+        now = time.monotonic()
+        leaving = {task: self._leaving(task, now) for task in self._tasks}
+        if now >= self._next:
+            self._tell(leaving, now)
+
+    def finish(self) -> None:
+        """The last changes, for those who have heard of any."""
+        if self._told:
+            now = time.monotonic()
+            self._tell({task: self._leaving(task, now) for task in self._tasks}, now)
+
+    def _tell(self, leaving: Dict[str, Leaving], now: float) -> None:
+        changed = {task: one for task, one in leaving.items() if self._is_news(task, one)}
+        if self._talk is None or not changed:
+            return
+        stopping: Stopping = {"grace_s": self._grace_s, "tasks": changed}
+        self._talk.send("stopping", stopping)
+        self._told.update(changed)
+        self._next = now + TELL_S
+
+    def _is_news(self, task: str, one: Leaving) -> bool:
+        """The controller counts the seconds itself."""
+        before = self._told.get(task)
+        return before is None or (before["way"], before["signal"]) != (one["way"], one["signal"])
+
+    def _leaving(self, task: str, now: float) -> Leaving:
+        way = self._way(task)
+        if way in ("saving", "killed"):
+            self._since.setdefault(task, now)
+        since = self._since.get(task)
+        for_s = None if since is None else max(0.0, now - since)
+        if way == "ended" and for_s is not None:
+            for_s = self._took_s.setdefault(task, for_s)
+        entry = self._of.entry(task)
+        end = entry["exit"] if entry is not None and way == "ended" else None
+        return {"way": way, "for_s": for_s, "signal": end["signal"] if end is not None else None}
+
+    def _way(self, task: str) -> Way:
+        entry = self._of.entry(task)
+        if part.has_ended(self._of, task):
+            return "ended"
+        if entry is None or self._of.unreached([task]):
+            return "away"
+        if entry["left"]:
+            return "killed"
+        return "saving" if entry["asked"] else "waits"

@@ -6,12 +6,13 @@ import os
 import time
 from contextlib import suppress
 
-from ..bundles import store
+from ..bundles import store, working
 from ..checkpoints import reading
-from ..host import paths, processes
+from ..host import outputs as owners
+from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
-from ..records.answers import MOST_RUNS
+from ..records.answers import MOST_FILES, MOST_RUNS
 from ..records.reasons import because, fact
 from ..records.spec import coordinates, coordinators_port
 from ..records.words import brief
@@ -22,7 +23,7 @@ from . import cluster_lock, old_runs, runs, setup, starting, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, Set
 
     from ..protocol.conversation import Conversation
     from ..records.answers import Prepared, PushResult, Reports, Started, UpResult
@@ -71,6 +72,9 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "current": run.id,
         "replaces": None,
         "checkpoints": [],
+        "outputs": [],
+        "taken": [],
+        "free_from": [],
     }
     talk.send("prepared", prepared)
     while True:
@@ -92,12 +96,16 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     logind.refuse_if_doomed()
     earlier = _prepare(talk, spec)
+    outputs = environment.Marks(None).words(request["outputs"])
     prepared: Prepared = {
         "unchanged": False,
         "run": spec["run"],
         "current": current.id if current else None,
         "replaces": old.id if old else None,
         "checkpoints": earlier,
+        "outputs": owners.found(talk.root, outputs),
+        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
+        "free_from": ports.free_from(starting.most_ports(spec)),
     }
     talk.send("prepared", prepared)
     if talk.expect("start", "abort") == "abort":
@@ -110,7 +118,10 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     files = RunFiles(directory)
     ended = _end_coordinators(talk, spec, old)
     try:
+        ports.let_go(talk.held)
         starting.refuse_taken_ports(spec)
+        aside = _lay_out(talk, spec)
+        owners.write(talk.root, outputs, spec["cluster"], spec["run"], spec["controller"], request["file"], time.time())
         inherited = {name: value for name, value in environment.base().items() if name not in secrets}
         files.create(spec, secrets, inherited, processes.myself(), request["credentials"])
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
@@ -130,7 +141,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     with suppress(OSError):  # a full disk: the next session will see to it
         for other in ended:
             other.finish()
-    return _kept(talk, run, unchanged=False)
+    return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
 
 
 def _prepare(talk: Conversation, spec: Spec) -> Reports:
@@ -147,6 +158,23 @@ def _prepare(talk: Conversation, spec: Spec) -> Reports:
         return []
     with talk.at("checkpoints"):
         return reading.report(marks.words(spec["checkpoint_dirs"]))
+
+
+def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
+    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one."""
+    waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
+    given_up = {coordinators_port(run.spec) for run in waiting}
+    own = set(starting.needed_ports(old.spec)) if old is not None else set()
+    held = {one.getsockname()[1] for one in talk.held}
+    return own | held | {port for port in given_up if port is not None}
+
+
+def _lay_out(talk: Conversation, spec: Spec) -> List[str]:
+    """Puts the code where the trainers will work, now that nothing of an earlier run works there."""
+    if spec["bundle"] is None or not spec["copied"]:
+        return []
+    with talk.at("working directory"):
+        return working.lay_out(talk.root, spec["cluster"], spec["run"], spec["bundle"])
 
 
 def _difference(old: Spec, new: Spec) -> str:
@@ -181,15 +209,17 @@ def _waits(run: runs.Run) -> bool:
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
     """The answer to `keep`, with what the host does by itself from now on. The run continues whatever comes of this."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
-    kind, why = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never")
+    kind, why, new = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never", False)
     with talk.at("old runs"):
         pruned = old_runs.prune(talk, run)
     return {
         "run": run.id,
         "unchanged": unchanged,
         "reboot": kind,
+        "reboot_new": new,
         "reboot_why": brief(why),
         "pruned": pruned[:MOST_RUNS],
+        "aside": [],
     }
 
 
@@ -213,6 +243,8 @@ def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[
             run.end_supervisor(_END_LIMIT_S)
         run.remove()
     runs.set_current(talk.root, spec["cluster"], spec["host"], before)
+    with suppress(OSError):  # as it was before, as far as it was empty then
+        old_runs.clear_working_directory(talk, spec["cluster"])
 
 
 def _all_ended(run: runs.Run) -> bool:

@@ -9,10 +9,10 @@ from .cause import Cause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, Sequence
 
     from ..records.reasons import Fact
-    from ..records.run_state import Ending, Exit
+    from ..records.run_state import Ending, Exit, Left
     from ..records.spec import RecoverySpec
 
 USAGE = 2
@@ -29,10 +29,11 @@ _WORDLESS = (1, 2, 9, 15)
 class Verdict:
     """`retry`: the exit may be tried again; `cause`: what its log says of it, if anything.
 
-    `beside`: what was found on the host that may be the cause. `always`: it may be, however often it ends alike.
+    `beside`: what was found on the host that may be the cause, or was left there. `always`: it may be, however often it
+    ends alike. `killed_after_s`: it was asked to end, and did not within this grace period.
     """
 
-    __slots__ = ("always", "beside", "cause", "retry")
+    __slots__ = ("always", "beside", "cause", "killed_after_s", "retry")
 
     def __init__(
         self, retry: bool, cause: Optional[Cause] = None, beside: Optional[List[Fact]] = None, *, always: bool = False
@@ -41,6 +42,7 @@ class Verdict:
         self.cause = cause or Cause()
         self.always = always or self.cause.is_of_peers
         self.beside = beside or []
+        self.killed_after_s: Optional[float] = None
 
 
 def verdict(ending: Ending, told: Cause, recovery: RecoverySpec) -> Verdict:
@@ -56,7 +58,7 @@ def verdict(ending: Ending, told: Cause, recovery: RecoverySpec) -> Verdict:
     return Verdict(number != 1 or not cause.cannot_load, cause)
 
 
-def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
+def told(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
     """As state.json tells it."""
     return {
         "code": ending["code"],
@@ -65,6 +67,8 @@ def told(ending: Ending, verdict: Verdict, tail: str) -> Exit:
         "why": ending["why"],
         "ended": ending["ended"],
         "retry": verdict.retry,
+        "left_behind": list(left_behind),
+        "killed_after_s": verdict.killed_after_s,
         "tail": tail,
     }
 

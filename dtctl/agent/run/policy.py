@@ -68,10 +68,11 @@ def after_exit(
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
     if intent["want"] == "stop":
-        return Decision("stopped", why_of(intent) or [fact("stopped")], restarts)  # any -> stopped
+        why = why_of(intent) or [fact("stopped")]
+        return Decision("stopped", [*_killed(verdict), *why], restarts)  # any -> stopped
     if replaced(intent, entry["generation"]):
         state: TaskState = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
-        return Decision(state, why_of(intent) or [fact("restart")], intent["restarts"])
+        return Decision(state, [*_killed(verdict), *(why_of(intent) or [fact("restart")])], intent["restarts"])
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
@@ -87,6 +88,10 @@ def after_exit(
         return Decision("failed", _past_budget(what, restarts), restarts)  # running -> failed
     restarts += 1
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
+
+
+def _killed(verdict: Verdict) -> List[Fact]:
+    return [fact("killed_after", seconds=verdict.killed_after_s)] if verdict.killed_after_s is not None else []
 
 
 def alike_in_a_row(history: Sequence[Past]) -> int:

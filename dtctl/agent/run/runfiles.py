@@ -74,8 +74,13 @@ class RunFiles:
         return paths.read_text(self.path("machine")) == machine.identity()
 
     def code_directory(self) -> Optional[str]:
-        bundle = self.spec()["bundle"]
-        return os.path.join(paths.bundle_directory(self.root, bundle), "tree") if bundle else None
+        """Where trainers work; None without any code. Runs of earlier builds work in the bundle itself."""
+        spec = self.spec()
+        if spec["bundle"] is None:
+            return None
+        if spec["copied"]:
+            return paths.working_directory(self.root, spec["cluster"])
+        return os.path.join(paths.bundle_directory(self.root, spec["bundle"]), "tree")
 
     def create(
         self,

@@ -10,7 +10,7 @@ import os
 
 from ..host import log, machine, paths, processes
 from ..records.reasons import fact
-from ..records.run_state import Ending, Start
+from ..records.run_state import MOST_LEFT, Ending, Start
 from ..run import policy
 from .samples import Samples
 
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Type, TypeVar
 
-    from ..records.run_state import Process
+    from ..records.run_state import Left, Process
 
     R = TypeVar("R")
 
@@ -27,6 +27,9 @@ START_LIMIT_S = 10.0
 
 EXEC_LIMIT_S = 2.0
 """After this long a live process is taken to be the trainer, though its environment cannot be read."""
+
+LEAVE_S = 0.5
+"""What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
 
 LEFTOVERS_GRACE_S = 5.0
 """Between SIGTERM and SIGKILL for what a trainer that has ended left behind."""
@@ -39,6 +42,8 @@ class Attempt:
         self.directory = directory
         self.exit: Optional[Ending] = None
         """Once the trainer has ended."""
+        self.left_behind: List[Left] = []
+        """What was still there when it had ended by itself, and is ended now."""
         self.oom_kills_before = machine.oom_kills()
         """Of the whole host, when the attempt was first seen."""
         self._seen_since = now
@@ -46,12 +51,18 @@ class Attempt:
         self._damage: Optional[paths.Damaged] = None
         """What is wrong with start.json."""
         self._ladder: Optional[processes.Ladder] = None
+        self._leaving_since: Optional[float] = None
         self._samples = Samples(directory)
 
     @property
     def ending(self) -> bool:
         """Some of its processes are being ended."""
-        return self._ladder is not None
+        return self._ladder is not None or self._leaving_since is not None
+
+    @property
+    def killed_after_s(self) -> Optional[float]:
+        """The grace period that some of its processes have not heeded; None while none was killed."""
+        return self._ladder.killed_after_s if self._ladder is not None else None
 
     @property
     def start(self) -> Optional[Start]:
@@ -107,12 +118,24 @@ class Attempt:
 
     def cleared(self, asked: bool, grace_s: float, now: float) -> bool:
         """Ends what a trainer that has ended left behind; True when nothing is left."""
+        if self._ladder is None and self._leaves(now):
+            return False
         if self._ladder is None:
             leftovers_s = min(LEFTOVERS_GRACE_S, grace_s)
             self._ladder = processes.Ladder(self.trainer, [self.key], leftovers_s, now)
         elif asked:
             self._ladder.grace_s = grace_s
         return self._ladder.step(now)
+
+    def _leaves(self, now: float) -> bool:
+        """Whether what the trainer has left behind may still end by itself; notes what does not."""
+        there = processes.tree(self.trainer, [self.key])
+        if there and self._leaving_since is None:
+            self._leaving_since = now
+        if there and now - (self._leaving_since or now) < LEAVE_S:
+            return True
+        self.left_behind = [{"pid": each.pid, "command": processes.command(each.pid)} for each in there[:MOST_LEFT]]
+        return False
 
     def _find_exit(self, now: float, wall: float) -> Optional[Ending]:
         start = self.start

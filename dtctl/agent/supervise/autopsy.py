@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
     from ..host.secrets import Masks
     from ..records.reasons import Fact
-    from ..records.run_state import Ending
+    from ..records.run_state import Ending, Left
     from ..records.spec import RecoverySpec
     from .attempt import Attempt
+
+_MOST_NAMED = 3
+_LONGEST_COMMAND = 200
+"""Processes, and characters of their commands, that a reason names; state.json has them all."""
 
 
 class Autopsy:
@@ -47,3 +51,12 @@ def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[
     if killed > 0:
         found.append(fact("out_of_memory", count=killed))
     return found
+
+
+def left_behind(left: List[Left]) -> List[Fact]:
+    """What a trainer went away from, as one does that puts itself into the background."""
+    if not left:
+        return []
+    named = ["pid %d, %s" % (each["pid"], each["command"][:_LONGEST_COMMAND]) for each in left[:_MOST_NAMED]]
+    more = ["and %d more" % (len(left) - _MOST_NAMED)] if len(left) > _MOST_NAMED else []
+    return [fact("and"), fact("left_behind", count=len(left), text="; ".join([*named, *more]))]

@@ -9,8 +9,9 @@ import time
 from contextlib import suppress
 
 from ..coordinate.role import take_role
-from ..host import fifo, log, paths, processes
+from ..host import claims, fifo, log, paths, processes
 from ..records.reasons import because, fact, said
+from ..records.spec import ports_of
 from ..run import intents
 from ..run.runfiles import RunFiles
 from . import rebuilding
@@ -39,6 +40,7 @@ class Supervisor:
     def __init__(self, files: RunFiles) -> None:
         self._files = files
         self._spec = files.spec()
+        self._claims = claims.hold(ports_of(self._spec))
         self._wake = -1
         self._changes = True
         self._progress = False

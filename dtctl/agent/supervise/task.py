@@ -206,7 +206,9 @@ class Task:
         verdict = exits.Verdict(True) if entry["state"] == "stalled" else found.verdict
         if ending["code"] != 0 and not entry["asked"]:
             verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
-        entry["exit"] = exits.told(ending, verdict, found.tail)
+        verdict.beside += autopsy.left_behind(attempt.left_behind)
+        verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
+        entry["exit"] = exits.told(ending, verdict, found.tail, attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,

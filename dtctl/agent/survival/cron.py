@@ -37,8 +37,8 @@ def with_line(table: bytes, words: Sequence[str], mark: str) -> bytes:
     return others + line(words, mark)
 
 
-def install(words: Sequence[str], mark: str) -> None:
-    """Raises Lacking where it would not be heeded."""
+def install(words: Sequence[str], mark: str) -> bool:
+    """False if the line was there already. Raises Lacking where it would not be heeded."""
     for word in words:
         if not {"\n", "\r", "\\"}.isdisjoint(word):  # what becomes of a backslash depends on whose cron it is
             raise Lacking("%r cannot be written into a crontab" % word)
@@ -50,6 +50,7 @@ def install(words: Sequence[str], mark: str) -> None:
         _write(wanted)
     if line(words, mark) not in _read():
         raise Lacking("crontab has not kept the line")
+    return before != wanted
 
 
 def remove(mark: str) -> None:

@@ -1,8 +1,8 @@
 """What brings the agents of a root back after a restart of the machine, where the host allows it.
 
 There is one entry for a root: a unit of the user's systemd, else an `@reboot` line of cron. It is made when a run is
-kept that is to come back, and removed with the files of the last such run: until then `restart` may give a run that
-has ended new life.
+kept that is to come back, or comes back to life, and removed when the last such run has ended here: by its agent, or by
+the next `down` or `gc` if that was killed.
 """
 
 from __future__ import annotations
@@ -11,54 +11,69 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from ..host import locks, machine, paths, programs
+from ..host import daemon, locks, machine, paths, programs
 from ..host.machine import Lacking
 from ..run.runfiles import RunFiles
 from . import cron, revival, user_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Tuple
+    from typing import Iterator, List, Literal, Optional, Tuple
+
+    Kind = Literal["systemd", "cron"]
 
 
-def offer(root: str) -> Tuple[Optional[str], str]:
-    """Makes the entry and says which kind it is (systemd or cron), or None and why there is none."""
+def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
+    """Makes the entry and says which kind it is (systemd or cron), or None and why there is none; and if it is new."""
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
         with _alone():
-            kind = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
+            kind, new = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
     except (Lacking, OSError) as error:  # the run is kept all the same
-        return None, str(error)
-    return kind, ""
+        return None, str(error), False
+    return kind, "", new
 
 
-def _install(root: str, words: List[str]) -> str:
+def _install(root: str, words: List[str]) -> Tuple[Kind, bool]:
     try:
-        user_unit.install(_unit(root), user_unit.text(words, machine.machine_id()))
-        return "systemd"
+        return "systemd", user_unit.install(_unit(root), user_unit.text(words, machine.machine_id()))
     except Lacking as no_unit:
         try:
-            cron.install(words, _mark(root))
-            return "cron"
+            return "cron", cron.install(words, _mark(root))
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
 
 def withdraw(root: str) -> None:
-    """Removes the entry when no run that it could bring back has files here any more."""
+    """Removes the entry when there is no run any more that it could bring back."""
     if not programs.has_current(root) or not machine.home_is_the_accounts():
         return
     with suppress(Lacking, OSError), _alone():
-        if not any(_comes_back(files) for files in revival.every(root)):
+        waiting = [files for files in revival.every(root) if _waits(files)]
+        if not any(files.is_of_this_machine() for files in waiting):
             user_unit.remove(_unit(root))
             cron.remove(_mark(root))
+        if not waiting:  # other machines that share the home directory begin with the same program
             programs.forget_current(root)
 
 
-def _comes_back(files: RunFiles) -> bool:
+def withdraw_later(root: str) -> None:
+    """The same by a process of its own, for an agent that is about to end: nobody is to wait for a crontab."""
+    if programs.has_current(root) and machine.home_is_the_accounts():
+        daemon.detached(lambda: _withdraw_alone(root))
+
+
+def _withdraw_alone(root: str) -> None:
+    daemon.close_descriptors(but=programs.held())  # above all the lock of the agent, which is to end now
+    os.chdir("/")
+    withdraw(root)
+
+
+def _waits(files: RunFiles) -> bool:
+    """Whether a restart of its machine would have to bring the run back."""
     try:
-        return revival.comes_back(files)
+        return files.spec()["recovery"]["reboot"] == "auto" and not revival.is_over(files)
     except (OSError, paths.Damaged):
         return False
 

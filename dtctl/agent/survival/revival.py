@@ -47,11 +47,17 @@ def take_up(files: RunFiles) -> None:
 def is_orphaned(files: RunFiles) -> bool:
     """True for a run that has something to do here, and nobody who does it."""
     try:
-        return not fifo.is_read(files.wake_path) and not is_retired(files) and not files.state()["finished"]
-    except paths.Damaged:
-        return True  # an agent writes it anew
+        return not fifo.is_read(files.wake_path) and not is_over(files)
     except OSError:
         return False  # removed
+
+
+def is_over(files: RunFiles) -> bool:
+    """True for a run that has nothing to do here any more, unless somebody asks. Raises RunRemoved."""
+    try:
+        return is_retired(files) or files.state()["finished"]
+    except paths.Damaged:
+        return False  # an agent writes it anew
 
 
 def every(root: str) -> Iterator[RunFiles]:

@@ -43,13 +43,14 @@ def _quoted(word: str) -> str:
     return '"%s"' % escaped.replace("%", "%%").replace("$", "$$")
 
 
-def install(name: str, content: str) -> None:
-    """Raises Lacking where it would not be heeded, OSError."""
+def install(name: str, content: str) -> bool:
+    """False if it was there already. Raises Lacking where it would not be heeded, OSError."""
     problem = systemd.problem()
     if problem:
         raise Lacking(problem)
     path = _path(name)
-    if paths.read_text(path) != content.strip():
+    new = paths.read_text(path) != content.strip()
+    if new:
         paths.make_directory(os.path.dirname(path))
         paths.write_text(path, content)
         systemd.ask("systemctl", "--user", "daemon-reload")
@@ -57,6 +58,7 @@ def install(name: str, content: str) -> None:
         systemd.ask("systemctl", "--user", "--quiet", "enable", name)
         if not _is_enabled(name):
             raise Lacking("systemctl --user enable does not work here")
+    return new
 
 
 def remove(name: str) -> None:

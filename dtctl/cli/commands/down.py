@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.commands.stop import Grace
+from dtctl.cli.announcing import announced, facts
+from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import Scope, on_run
-from dtctl.errors import UsageError
+from dtctl.errors import DtctlError, UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.stop import DownResult
 
 
 @on_run
@@ -21,28 +26,51 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
+    from dtctl.operations.asking.ending import Ending
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import down as take_down
-    from dtctl.render import errors, result
+    from dtctl.render.stopping import StopProgress
     from dtctl.render.terminal import console
-    from dtctl.render.terminal.safe import one_line
     from dtctl.render.words import fold
 
     record = scope.record()
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
-        console.confirm(f"Stop {record.cluster} and remove its logs on {fold(record.hosts)}?")
-    by = controller_name()
-    outcome = take_down(record, scope.transport, StopOrder(by, seconds(grace) if grace else None, "taken_down"))
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
+    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None, "taken_down")
+    announce = announced(scope, record, "stopping", say=yes)
+
+    def before(found: Ending) -> None:
+        announce(found)
+        if not yes:
+            stop = f"Stop {facts(found)}," if found.run and found.tasks else f"Clear away {record.cluster}"
+            console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
+
+    progress = StopProgress()
+    with (
+        scope.left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"),
+        progress,
+    ):
+        outcome = take_down(record, scope.transport, order, progress, before)
+    with scope.left("the run has been taken down", "dtctl runs    shows what is left of it"):
+        _tell(scope, record, outcome)
+
+
+def _tell(scope: Scope, record: RunRecord, outcome: DownResult) -> None:
+    """Shows what has become of it, and forgets what was removed."""
+    from dtctl.render import errors, result
+    from dtctl.render.words import fold
+
     result.show_stop(outcome.stop)
-    for host, files in outcome.kept.items():
-        errors.show_warning(f"{host}: kept what a trainer wrote beside its code", hint="\n".join(map(one_line, files)))
+    result.show_without_run(record, outcome.stop.without_run)
     runs = {run for removed in outcome.removed.values() for run in removed}
     for run in sorted(runs):
         errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
+    result.show_kept(outcome.kept)
     if not outcome.stop.errors and not outcome.stop.survivors:
-        scope.memory.forget_removed(record.cluster, outcome.removed)
+        try:
+            scope.memory.forget_removed(record.cluster, outcome.removed)
+        except DtctlError as error:
+            errors.show_warning(f"{error.summary}: {error.detail}", "it is gone from the hosts all the same")
     if code := result.stop_exit_code(outcome.stop):
         raise typer.Exit(code)

@@ -64,4 +64,8 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
             else:
                 errors.note(f"{told.host} can be reached again")
     except KeyboardInterrupt:
+        if not scope.transport.reached:
+            raise
+        errors.below()
+        errors.note("detached: the run continues", "dtctl events -f    follows it again")
         raise typer.Exit(ExitCode.INTERRUPTED) from None

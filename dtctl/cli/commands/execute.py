@@ -33,8 +33,9 @@ def execute(
     where, command = _split(words)
     places = _places(scope, record, where)
     printer = OutputPrinter([place.name for place in places], raw=raw)
-    outcome = run(record, scope.transport, places, command, printer.print, cwd="home" if home else "code")
-    printer.finish()
+    with scope.left("the hosts end what was started there"):
+        outcome = run(record, scope.transport, places, command, printer.print, cwd="home" if home else "code")
+        printer.finish()
     errors.show_host_errors(outcome.errors)
     codes = [128 + done.signal if done.signal else done.code or 0 for done in outcome.finished.values()]
     exit_for(outcome.errors, others=outcome.finished)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,9 @@ def gc(
     scope: Scope,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Include every cluster on these hosts.")] = False,
+    written: Annotated[
+        bool, typer.Option("--written", help="Remove what trainers wrote, too, of clusters without a run.")
+    ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     output: OutputOption = "text",
 ) -> None:
@@ -32,10 +36,16 @@ def gc(
     from dtctl.render.remains import show_remains
 
     record = _inventory(scope)
-    found = collect(record, scope.transport, dry_run=dry_run or not yes, every_cluster=every)
+    look = partial(collect, record, scope.transport, every_cluster=every, written=written)
+    if dry_run or not yes:
+        found = look(dry_run=True)
     if not (dry_run or yes):
         _ask(found)
-        found = collect(record, scope.transport, dry_run=False, every_cluster=every)
+    if not dry_run:
+        with scope.left(
+            "hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"
+        ):
+            found = look(dry_run=False)
     if output == "json":
         document.print_json("Gc", document.gc(found, dry_run=dry_run))
     else:
@@ -45,26 +55,20 @@ def gc(
 
 
 def _inventory(scope: Scope) -> RunRecord:
-    """Includes hosts without a task; without a cluster file only the hosts of the last run."""
-    from dtctl.operations.starting.prepare import make_local
-
+    """Includes hosts without a task."""
     record = scope.record()
-    try:
-        cluster = scope.cluster()
-    except UsageError:
-        return record
-    there = make_local(cluster).hosts if record.is_local else cluster.hosts
-    return dataclasses.replace(record, hosts={**there, **record.hosts})
+    return dataclasses.replace(record, hosts={**record.others, **record.hosts})
 
 
 def _ask(found: GcResult) -> None:
-    """Files of dead runs go without a question; processes do not."""
+    """Files of dead runs go without a question; processes, and what trainers wrote, do not."""
     from dtctl.render.remains import show_remains
     from dtctl.render.terminal import console
 
-    if not found.processes:
+    if not (found.processes or found.written):
         return
+    does = "removes what trainers wrote" if found.written else "ends processes"
     if not sys.stdin.isatty():
-        raise UsageError("gc ends processes, so it asks first", hint="dtctl gc --dry-run    or dtctl gc --yes")
+        raise UsageError(f"gc {does}, so it asks first", hint="dtctl gc --dry-run    or dtctl gc --yes")
     show_remains(found, dry_run=True)
-    console.confirm("End these processes and remove the files?")
+    console.confirm("End these processes and remove the files?" if found.processes else "Remove these files?")

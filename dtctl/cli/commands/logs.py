@@ -44,13 +44,13 @@ def logs(
     wanted = LogRequest(
         tasks=some,
         lines=_lines(tail, since, follow=follow),
-        since=seconds_ago(since, time.time()) if since else None,
+        since=seconds_ago(since, time.time()) if since is not None else None,
         grep=_pattern(grep),
         previous=previous,
     )
     printer = LogPrinter(some, prefix=not no_prefix and len(some) > 1, timestamps=timestamps, raw=raw)
     if follow:
-        finish(watch(scope, record, wanted, printer))
+        finish(watch(scope, record, wanted, printer), printer)
     found = read_logs(record, scope.transport, wanted, printer.print)
     errors.show_host_errors(found.errors)
     exit_for(found.errors, others=found.answered)
@@ -71,5 +71,8 @@ def _pattern(text: str | None) -> str | None:
         try:
             re.compile(text)
         except re.error as error:
-            raise UsageError(f"--grep {text!r} is not a regular expression: {error}") from error
+            raise UsageError(
+                f"--grep {text!r} is not a regular expression: {error}",
+                hint="put a backslash before each of [ ( ) * + ? . that stands for itself",
+            ) from error
     return text

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.metrics import Point, Series
+    from dtctl.operations.scalars.reading import Point, Series
     from dtctl.operations.status import RunStatus
 
     Print = Callable[[Series, Point], None]
@@ -65,11 +65,11 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
-    from dtctl.operations.metrics import read_metrics
+    from dtctl.operations.scalars.reading import read_metrics
     from dtctl.render import errors
-    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
+    from dtctl.render.scalars import shown
 
     found = read_metrics(record, scope.transport, tags, points=points)
     if tags and found.run and not found.series:
@@ -97,7 +97,7 @@ def _show(
 
 def _refuse_tags(scope: Scope, record: RunRecord, tags: list[str]) -> None:
     """Raises UsageError where there are others."""
-    from dtctl.operations.metrics import read_metrics
+    from dtctl.operations.scalars.reading import read_metrics
 
     others = sorted({one.tag for one in read_metrics(record, scope.transport, [], points=1).series})
     if others:
@@ -115,9 +115,9 @@ def _status(scope: Scope, record: RunRecord) -> RunStatus | None:
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
-    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
+    from dtctl.render.scalars import shown
 
     if as_csv:
         return shown.put_csv
@@ -128,9 +128,9 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     from dtctl.operations.asking.streams import Away, Back
-    from dtctl.operations.metrics import follow_metrics
+    from dtctl.operations.scalars.following import follow_metrics
     from dtctl.render import errors
-    from dtctl.render import metrics as shown
+    from dtctl.render.scalars import shown
 
     if head:
         shown.put_csv_head()

@@ -33,7 +33,8 @@ def push(
     record = record_of(plan_roster(make_local(cluster) if local else cluster))
     bundle = scan_code(cluster)
     show_left_out(bundle)
-    with UpProgress(record.hosts, quiet=quiet) as progress:
+    kept = "nothing was started; the hosts keep what has arrived"
+    with scope.left(kept, "dtctl push    sends the rest"), UpProgress(record.hosts, quiet=quiet) as progress:
         outcome = bring(record, bundle, scope.transport, progress)
     alike: dict[int, list[str]] = {}
     for host, sent in outcome.sent_files.items():

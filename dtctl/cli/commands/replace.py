@@ -6,16 +6,18 @@ import dataclasses
 import os
 import sys
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.announcing import announce_replaced
 from dtctl.cli.options import Overrides, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
+
+LOOK = "dtctl status    shows what is left"
 
 
 @on_cluster
@@ -32,11 +34,13 @@ def replace(
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
     from dtctl.operations.replace import check_same, plan_replacement
+    from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.status import status
     from dtctl.operations.up import up
-    from dtctl.render import errors, left_out, result
+    from dtctl.render import left_out, result
+    from dtctl.render.interrupted import show_interrupted
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(None, overrides)
@@ -51,30 +55,29 @@ def replace(
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
+
+    def consent(runs: Collection[str]) -> None:
+        announce_replaced(scope, launch.record, runs)
+        if not yes:
+            _ask(exchange, runs)
+
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-
-            def consent(runs: Collection[str]) -> None:
-                if not yes:
-                    _ask(exchange, runs, progress.paused())
-
-            outcome = up(launch, scope.transport, progress, scope.memory.save, consent, scope.memory.take_back)
-    except KeyboardInterrupt:
-        errors.note(
-            "interrupted", "dtctl status    shows whether the old run is still live", "dtctl up        starts it again"
-        )
+            outcome = up(launch, scope.transport, progress, scope.memory, consent)
+    except Interrupted as interrupted:
+        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    left_out.show_unremembered(outcome)
-    result.show_started(outcome, launch.plan)
-    result.show_replacement(exchange)
+    with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
+        left_out.show_unremembered(outcome)
+        result.show_started(outcome, launch.plan)
+        result.show_replacement(exchange)
 
 
-def _ask(exchange: Replacement, runs: Collection[str], quietly: AbstractContextManager[None]) -> None:
+def _ask(exchange: Replacement, runs: Collection[str]) -> None:
     from dtctl.render.terminal import console
 
     if not sys.stdin.isatty():
         raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
     moved = ", ".join(map(str, exchange.tasks))
     what = f"stop {', '.join(runs)} and start again" if runs else "start again"
-    with quietly:
-        console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")
+    console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.announcing import announced
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import Scope, on_run
@@ -26,12 +27,10 @@ def restart(
     from dtctl.render.result import show_away, show_restarted
 
     record = scope.record()
-    try:
-        outcome = start_again(record, scope.transport, chosen(record, tasks), by=controller_name())
-    except KeyboardInterrupt:
-        errors.note("interrupted: the hosts start again what they were asked to", "dtctl status    shows how far it is")
-        raise
-    show_restarted(outcome)
-    show_away(outcome)
-    errors.show_host_errors(outcome.errors)
+    some, before = chosen(record, tasks), announced(scope, record, "restarting")
+    with scope.left("the hosts start again what they were asked to", "dtctl status    shows how far it is"):
+        outcome = start_again(record, scope.transport, some, by=controller_name(), before=before)
+        show_restarted(outcome)
+        show_away(outcome)
+        errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.tasks)

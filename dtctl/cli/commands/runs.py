@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.cli.options import OutputOption, Scope, on_cluster
 
 
-@on_run
+@on_cluster
 def runs(scope: Scope, output: OutputOption = "text") -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs

@@ -32,14 +32,15 @@ def status(
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
-    _show(ask(record, scope.transport), output)
+    found = ask(record, scope.transport)
+    scope.remember_end(found)
+    _show(found, output)
 
 
 def _show(found: RunStatus, output: OutputOption) -> None:
     from dtctl.render import errors, result
     from dtctl.render import status as shown
     from dtctl.render.machine import document, status
-    from dtctl.render.words import fold
 
     if output == "json" and found.time:
         document.print_json("RunStatus", status.run_status(found))
@@ -50,8 +51,7 @@ def _show(found: RunStatus, output: OutputOption) -> None:
             tasks = ", ".join(map(str, found.going_on_after_the_end))
             errors.note(f"still running: {tasks}", "dtctl stop    ends them")
     errors.show_host_errors(found.errors)
-    if found.without_run:
-        errors.note(f"no run of {found.record.cluster} on {fold(found.without_run)}")
+    result.show_without_run(found.record, found.without_run)
     exit_for(found.errors, others=found.time)
     if not found.time:
         errors.note("  dtctl up    starts one")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.announcing import announced
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen
 from dtctl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from dtctl.render.stopping import StopProgress
+
+LOOK = "dtctl status    shows what is left"
 
 Grace = Annotated[
     str | None,
@@ -23,27 +29,32 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
-    from dtctl.render import errors, result
+    from dtctl.render import result
     from dtctl.render.machine import document
-    from dtctl.render.words import fold
+    from dtctl.render.stopping import StopProgress
 
     record = scope.record()
-    by = controller_name()
-    order = StopOrder(by, seconds(grace) if grace else None)
-    try:
-        outcome = end(record, scope.transport, chosen(record, tasks), order)
-    except KeyboardInterrupt:
-        errors.note(
-            "interrupted: requests that have reached the hosts are still carried out there",
-            "dtctl status    shows what is left",
-        )
-        raise
-    if output == "json":
-        document.print_json("Stop", document.stop(outcome))
-    else:
-        result.show_stop(outcome)
-        if outcome.without_run:
-            errors.note(f"no run of {record.cluster} on {fold(outcome.without_run)}")
+    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
+    some = chosen(record, tasks)
+    before = announced(scope, record, "stopping", say=output == "text")
+    progress = StopProgress(quiet=output == "json")
+    with scope.left(lambda: still_stopping(progress), LOOK):
+        with progress:
+            outcome = end(record, scope.transport, some, order, progress, before)
+        if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
+            scope.memory.change(outcome.known, outcome="Stopped")
+        if output == "json":
+            document.print_json("Stop", document.stop(outcome))
+        else:
+            result.show_stop(outcome)
+            result.show_without_run(record, outcome.without_run)
     if code := result.stop_exit_code(outcome):
         raise typer.Exit(code)
     raise typer.Exit(ExitCode.OK)
+
+
+def still_stopping(progress: StopProgress) -> str:
+    """What an interrupt leaves to the hosts."""
+    if progress.heard:
+        return "the hosts have been asked to end the tasks; that is still carried out there"
+    return "requests that have reached the hosts are still carried out there"

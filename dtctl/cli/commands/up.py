@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
 
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Raw, Scope, on_cluster
+from dtctl.cli.announcing import announce_replaced
+from dtctl.cli.interrupts import left
+from dtctl.cli.options import (
+    ClusterFile,
+    Local,
+    OutputOption,
+    Overrides,
+    PortsFrom,
+    Raw,
+    Scope,
+    on_cluster,
+    with_ports_from,
+)
 from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
 
@@ -20,50 +33,67 @@ def up(
     local: Local = False,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs; end with the run's result.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Stop a live run that differs, then start.")] = False,
+    ports_from: PortsFrom = None,
+    adopt_output: Annotated[
+        bool, typer.Option("--adopt-output", help="Continue in an output directory that another cluster has written.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     raw: Raw = False,
     output: OutputOption = "text",
 ) -> None:
     """Push the code and start every task."""
+    overrides = with_ports_from(overrides, ports_from)
     if dry_run:
         from dtctl.cli.commands.file import plan
 
-        return plan.show(scope, cluster_file, overrides, local=local, output=output)
-    from dtctl.operations.starting.prepare import prepare_launch
+        return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+    from dtctl.operations.starting.interrupts import Interrupted
+    from dtctl.operations.starting.prepare import prepare_launch, scan_code
+    from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out, result
+    from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
-    cluster = scope.cluster(cluster_file, overrides)
-    launch = prepare_launch(cluster, scope.transport.hostname, os.environ, local=local, replace=replace)
+    checked = scope.checked(cluster_file, overrides)
+    cluster, bundle = checked.cluster, scan_code(checked.cluster)
+    errors.show_doubts(review(checked, bundle, os.environ, local=local))
+    launch = prepare_launch(
+        cluster,
+        scope.transport.hostname,
+        os.environ,
+        bundle,
+        local=local,
+        replace=replace,
+        adopt_output=adopt_output,
+    )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
     try:
         with UpProgress(launch.record.hosts, quiet=quiet) as progress:
-            outcome = start(launch, scope.transport, progress, scope.memory.save, forget=scope.memory.take_back)
+
+            def consent(runs: Collection[str]) -> None:
+                announce_replaced(scope, launch.record, runs, say=output == "text")
+
+            outcome = start(launch, scope.transport, progress, scope.memory, consent)
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 
         for old, new in taken_places(error, launch.record, scope.transport).items():
             errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
         raise
-    except KeyboardInterrupt:
-        kept = scope.memory.current_id() == launch.record.run
-        if kept:
-            errors.note(
-                f"interrupted, but {launch.record.run} had started completely and continues", "dtctl stop    ends it"
-            )
-        else:
-            errors.note("interrupted: what had been started was taken back")
+    except Interrupted as interrupted:
+        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-    left_out.show_unremembered(outcome)
-    if output == "json":
-        document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
-    else:
-        result.show_started(outcome, launch.plan)
+    with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
+        left_out.show_unremembered(outcome)
+        if output == "json":
+            document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
+        else:
+            result.show_started(outcome, launch.plan)
     broken = any(task.state.value == "failed" for task in outcome.started.values())
     if follow:
         import dataclasses

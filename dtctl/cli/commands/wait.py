@@ -22,4 +22,4 @@ def wait(
     from dtctl.operations.logs import LogRequest
 
     record = scope.record()
-    finish(watch(scope, record, LogRequest(()), None, timeout_s=seconds(timeout) if timeout else None))
+    finish(watch(scope, record, LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None))

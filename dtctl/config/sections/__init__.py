@@ -76,7 +76,8 @@ class CoordinatorEntry(Section):
 
     port: v.Port = Field(
         default=2221,
-        description="where it listens on the lead task's host; the other hosts must be able to reach it",
+        description="where it listens on the lead task's host; the other hosts must be able to reach it. If it is left "
+        "out, `ports` may say otherwise",
         examples=["3221"],
     )
 
@@ -96,6 +97,14 @@ class ClusterFile(Section):
     hosts: dict[v.HostNames, HostEntry] = Field(default={}, description="the machines", json_schema_extra=REQUIRED)
     jobs: dict[v.JobName, JobEntry] = Field(
         default={}, description="the groups of tasks, in the order of the trainers' flags", json_schema_extra=REQUIRED
+    )
+    ports: v.FirstPort | None = Field(
+        default=None,
+        description="where the ports begin that nothing else says: that of the coordinator and those of jobs without "
+        "`port`, so that every task takes the first one that no other task of its machine has; `auto`: free ones that "
+        "each host chooses before the start, outside of those that its system hands out to outgoing connections. If it "
+        "is left out, the coordinator takes 2221, and tasks count from 2222",
+        examples=["auto"],
     )
     trainer: TrainerEntry = Field(default=TrainerEntry(), description="the training program")
     dirs: DirsEntry = Field(default=DirsEntry(), description="directories on the hosts")

@@ -71,7 +71,7 @@ class JobEntry(LaunchKeys):
     port: v.Port | None = Field(
         default=None,
         description="where its first task on a machine listens; its next task there takes the next port. If left out, "
-        "each task takes the first port from 2222 on that no other task of the machine has",
+        "each task takes the first port from `ports` on that no other task of the machine has",
         examples=["2222"],
     )
     gpus_per_task: v.Gpus | None = Field(
@@ -106,7 +106,8 @@ class TrainerEntry(LaunchKeys):
     )
     python: v.Text | None = Field(
         default=None,
-        description="interpreter for a leading `python` in `command`; `python3` if neither it nor `venv` is set",
+        description="interpreter for a leading `python` in `command`; if neither it nor `venv` is set, `python3` on "
+        "the hosts, and with `--local` that of the active virtual environment, or else the one that runs dtctl",
         examples=["/opt/venv/bin/python"],
     )
     venv: v.HostPath | None = Field(default=None, description="a virtual environment on the hosts", examples=["~/venv"])

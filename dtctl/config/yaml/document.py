@@ -87,14 +87,25 @@ class Findings:
     def __init__(self, document: Document) -> None:
         self.document = document
         self._problems = list(document.problems)
+        self._doubts: list[Problem] = []
         self._spoiled: set[Path] = set()
 
     def add(self, path: Path, summary: str, hint: str = "", *, at_key: bool = False) -> None:
-        place = self.document.key_place(path) if at_key else self.document.value_place(path)
-        self._problems.append(Problem(place, summary, hint))
+        self._problems.append(Problem(self._place(path, at_key), summary, hint))
         self._spoiled.add(path)
         if len(self._problems) >= MOST_PROBLEMS:
             self.or_raise()
+
+    def doubt(self, path: Path, summary: str, hint: str = "", *, at_key: bool = False) -> None:
+        """Something that can be meant as it stands, but is more likely a slip."""
+        self._doubts.append(Problem(self._place(path, at_key), summary, hint))
+
+    @property
+    def doubts(self) -> tuple[Problem, ...]:
+        return tuple(sorted(set(self._doubts)))[:MOST_PROBLEMS]
+
+    def _place(self, path: Path, at_key: bool) -> Place:
+        return self.document.key_place(path) if at_key else self.document.value_place(path)
 
     def has(self, *path: str | int) -> bool:
         """Something at `path` or inside it is wrong already, so that later checks would blame it unjustly."""
@@ -119,7 +130,7 @@ class Findings:
 
     def or_raise(self) -> None:
         if self._problems:
-            raise ConfigError(list(dict.fromkeys(self._problems)))
+            raise ConfigError(list(dict.fromkeys(self._problems)), self.doubts)
 
 
 def in_words(data: Any) -> str:

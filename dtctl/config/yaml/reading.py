@@ -7,10 +7,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from dtctl.config.checks import EXAMPLES
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
+from dtctl.config.sections.base import Section
 from dtctl.config.suggest import did_you_mean
 from dtctl.config.values import ARGS_MAPPING
-from dtctl.config.yaml.document import Document, Findings, Path, dotted, in_words
+from dtctl.config.yaml.document import Document, Findings, Path, Scalar, dotted, in_words
 
 _TYPES = {
     "model_type": "a mapping (lines of KEY: VALUE)",
@@ -38,7 +40,7 @@ def _report(details: ErrorDetails, path: Path, findings: Findings) -> None:
         findings.add(path, f"{dotted(path)} is not a key here", _hint(str(path[-1]), siblings), at_key=True)
         return
     facts = details.get("ctx", {})
-    expected, hint = facts.get("expected") or _expected(details), facts.get("hint", "")
+    expected, hint = facts.get("expected") or _expected(details), facts.get("hint") or _example(path, details["input"])
     if details["loc"][-1] == "[key]":
         owner = dotted(path[:-1])
         findings.add(path, f"{owner} has the key {str(path[-1])!r}, expected {expected}", hint, at_key=True)
@@ -66,10 +68,27 @@ def _hint(key: str, siblings: list[str]) -> str:
 
 
 def _keys_at(path: Path) -> list[str]:
+    section = _section_at(path)
+    return section.keys_in_order() if section is not None else []
+
+
+def _section_at(path: Path) -> type[Section] | None:
     where = ".".join(
         "NAME" if depth == 1 and path[0] in ("hosts", "jobs") else str(step) for depth, step in enumerate(path)
     )
-    return next((section.keys_in_order() for section in SECTIONS if section.where == (where or ClusterFile.where)), [])
+    return next((section for section in SECTIONS if section.where == (where or ClusterFile.where)), None)
+
+
+def _example(path: Path, found: Any) -> str:
+    """How the innermost key on the way to `path` may be written that has an example."""
+    if isinstance(found, Scalar) and isinstance(found.value, str) and found.text.isdecimal():
+        return f"write it without quotes: {found.text}"
+    for depth in range(len(path), 0, -1):
+        section, key = _section_at(path[: depth - 1]), path[depth - 1]
+        field = section.model_fields.get(str(key)) if section is not None else None
+        if field is not None and field.examples:
+            return f"write, for example, {key}: {field.examples[0]}"
+    return EXAMPLES.get(str(path[0]), "") if path else ""
 
 
 def _without(data: Any, path: Path) -> Any:

@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 
 import yaml
+from yaml.parser import ParserError
 from yaml.reader import ReaderError
 
 from dtctl.errors import ConfigError, Place, Problem
 
-START = "dtctl init    writes a cluster.yaml to start from; docs/cluster-yaml.md explains every key"
+START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    tells about every key"
 
 NEAR = 200
 """Characters of a line to each side of a mistake; to look through longer ones takes time with their square."""
@@ -32,13 +33,13 @@ _WORDINGS = (
     _Wording(
         "mapping values are not allowed here",
         "a ':' where no key can stand",
-        "indent as the line above, and put a value that holds ': ' in quotes",
+        "indent as the line above, which needs a blank behind its own ':'; put a value that holds ': ' in quotes",
     ),
     _Wording("could not find expected ':'", "a line without ':'", "write KEY: VALUE", at_start=True),
     _Wording(
         "expected <block end>",
         "this does not line up with what stands above it",
-        "keys of one mapping and dashes of one list start in the same column",
+        "keys of one mapping and dashes of one list start in the same column, and a quote further up may not be closed",
     ),
     _Wording("expected ',' or ']', but got '<stream end>'", "this list in [...] does not end", "close it with ]", True),
     _Wording(
@@ -49,8 +50,13 @@ _WORDINGS = (
     _Wording(
         "found unexpected end of stream", "a quoted text does not end", "close it with the quote it began with", True
     ),
-    _Wording("expected the node content", "a value is missing here"),
-    _Wording("found unexpected document separator", "a quoted text does not end before the document does"),
+    _Wording("expected the node content", "a value is missing here", "write one, or take the key out"),
+    _Wording(
+        "found unexpected document separator",
+        "a quoted text does not end before the document does",
+        "close it with the quote it began with",
+    ),
+    _Wording("found incompatible YAML document", "a %YAML line of another version", "take the line out"),
     _Wording("found undefined alias", "this alias has no anchor", "write &name at the value that *name stands for"),
     _Wording(
         "found unknown escape character", "an unknown escape after \\", "use single quotes: they take \\ as it is"
@@ -65,16 +71,22 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool)
     line, column = _position(error, text, at_start=wording.at_start)
     place = Place(name, line, column) if places else Place(name)
     if isinstance(error, ReaderError):
-        return Problem(place, f"this is not text: it holds the character {_code(error)}", START)
+        return Problem(place, f"this is not text: it holds the character {_code(error)}", "take it out")
     tab = _tab(text, line, column)
     if tab is not None:
         where = Place(name, *tab) if places else place
         return Problem(where, "a tab where YAML takes spaces only", "replace each tab outside of quotes with spaces")
     lines = text.splitlines()
     near = lines[line - 1][max(0, column - NEAR) : column + NEAR] if 0 < line <= len(lines) else ""
-    if complaint.startswith("expected ','") and (unquoted := _RANGE_IN_BRACKETS.search(near)):
+    if _in_brackets(error, text) and (unquoted := _RANGE_IN_BRACKETS.search(near)):
         return Problem(place, "a range inside [...] or {...} needs quotes", f'write "{unquoted[0]}"')
     return Problem(place, f"this is not YAML: {wording.summary}", wording.hint)
+
+
+def _in_brackets(error: yaml.YAMLError, text: str) -> bool:
+    """What PyYAML was reading when it gave up began with a bracket."""
+    began = getattr(error, "context_mark", None)
+    return isinstance(error, ParserError) and began is not None and text[began.index : began.index + 1] in ("[", "{")
 
 
 def second_document(place: Place) -> ConfigError:

@@ -17,7 +17,7 @@ from yaml.events import StreamEndEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from dtctl.config.yaml.document import MOST_PROBLEMS, Document, Marks, Path, Scalar, dotted
-from dtctl.config.yaml.syntax import second_document, syntax_problem
+from dtctl.config.yaml.syntax import START, second_document, syntax_problem
 from dtctl.errors import ConfigError, Place, Problem
 
 MOST_VALUES = 20_000
@@ -31,6 +31,7 @@ LONGEST_NUMBER = 100
 """Digits. Longer ones are text: Python refuses to convert thousands, and no setting is such a number."""
 
 _TOO_DEEP = "brackets or mappings are nested too deeply"
+_NO_ALIAS = "write the value itself in place of *name"
 _TAG = "tag:yaml.org,2002:"
 _NULL, _BOOL, _INT, _FLOAT, _STR, _MERGE = (_TAG + name for name in ("null", "bool", "int", "float", "str", "merge"))
 _PATTERNS = (
@@ -94,7 +95,7 @@ def parse(text: str, name: str, *, places: bool = True) -> Document:
         reader = _Reader(name, places=places)
         return Document(reader.read(node, ()), reader.marks, reader.problems)
     except _TooMuch as error:
-        raise ConfigError([Problem(_place(name, error.mark, places=places), str(error))]) from error
+        raise ConfigError([Problem(_place(name, error.mark, places=places), str(error), START)]) from error
     except yaml.YAMLError as error:
         raise ConfigError([syntax_problem(error, text, name, places=places)]) from error
 
@@ -122,7 +123,7 @@ class _Reader:
         if len(path) > MOST_DEPTH:
             raise self._too_much(node, _TOO_DEEP)
         if id(node) in self._open:
-            self._report(node, "an alias stands inside what it stands for")
+            self._report(node, "an alias stands inside what it stands for", _NO_ALIAS)
             return None
         if not isinstance(node, ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
             self._report(node, f"the tag {_shown(node.tag)} is not known here", "leave the tag out")
@@ -176,7 +177,7 @@ class _Reader:
             if not isinstance(source, MappingNode):
                 self._report(source, "'<<' takes an alias of a mapping, or a list of such", "write <<: *name")
             elif id(source) in self._open:
-                self._report(source, "an alias stands inside what it stands for")
+                self._report(source, "an alias stands inside what it stands for", _NO_ALIAS)
             else:
                 self._open.add(id(source))
                 pairs = self._pairs(source, path)

@@ -51,7 +51,8 @@ def silent(progress: Progress) -> None:
 class Request(Generic[R]):
     """What is asked of each host, and what its answer has to be.
 
-    `check` raises Wrong for an answer that is not about what this host was asked.
+    `check` raises Wrong for an answer that is not about what this host was asked. `heard`: the frames that may come
+    before it, and who hears them, from the thread of their host.
     """
 
     kind: str
@@ -59,15 +60,19 @@ class Request(Generic[R]):
     fields: Callable[[Host], Fields] = lambda host: {}
     check: Callable[[Host, R], None] = lambda host, answer: None
     within_s: float | None = PATIENCE_S
+    heard: Mapping[str, Callable[[Host, Message], None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert EXCHANGES[self.kind].result is self.record
 
     def put(self, run: RunRecord, session: Session) -> R:
-        """Asks one host. Raises as `result`."""
+        """Asks one host. Raises as `said` and `final`."""
         host = session.host
         session.send({**request(run, host, self.kind), **self.fields(host)})
-        return result(session, self.kind, self.record, lambda answer: self.check(host, answer), within_s=self.within_s)
+        for message in said(session, *self.heard, within_s=self.within_s):
+            if message.type != "result":
+                self.heard[message.type](host, message)
+        return final(session, self.kind, message, self.record, lambda answer: self.check(host, answer))
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
@@ -169,20 +174,6 @@ def said(
         yield message
         if message.type == "result":
             return
-
-
-def result(
-    session: Session,
-    kind: str,
-    record: type[R],
-    check: Callable[[R], None] = lambda answer: None,
-    *,
-    within_s: float | None = PATIENCE_S,
-) -> R:
-    """The answer to a request that has no other. Raises as `said`, and TransportError when it does not hold."""
-    for message in said(session, within_s=within_s):
-        return final(session, kind, message, record, check)
-    raise AssertionError("what is said ends with a result")
 
 
 def final(

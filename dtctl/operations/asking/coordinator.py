@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.operations.asking.conversation import Request
 from dtctl.operations.memory.record import RunRecord
-from dtctl.transport.seam import Transport
+from dtctl.transport.seam import Session, Transport
 
 Answer = StatusResult | StopResult | RestartResult
 R = TypeVar("R", StatusResult, StopResult, RestartResult)
@@ -54,13 +54,17 @@ class CoordinatorAway(DtctlError):
         return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
 
 
-def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R]) -> R:
+First = Callable[[RunRecord, Session], RunRecord]
+"""Asks something else in the same conversation before; the record that it gives back is what is asked about."""
+
+
+def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R], first: First | None = None) -> R:
     """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
     host = record.coordinator
     try:
         session = transport.open(record.way_to(host))
         try:
-            answer = wanted.put(record, session)
+            answer = wanted.put(first(record, session) if first else record, session)
         finally:
             session.close()
     except DtctlError as error:

@@ -22,6 +22,14 @@ class Exit:
 
 
 @dataclass(frozen=True)
+class LeftBehind:
+    """A process that its trainer left behind."""
+
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True)
 class TaskStatus:
     """One moment of a task; times are in epoch seconds of its host."""
 
@@ -46,6 +54,10 @@ class TaskStatus:
     asked: bool = False
     tail: str = field(default="", repr=False)
     """The end of its log, once it has ended."""
+    left_behind: tuple[LeftBehind, ...] = ()
+    """Processes that it went away from, and that were ended then."""
+    killed_after_s: float | None = None
+    """The grace period after which it was killed; None if it was not."""
     left: int = 0
     """How many of its processes outlived SIGKILL."""
     history: tuple[Exit, ...] = field(default=(), repr=False)
@@ -73,6 +85,8 @@ class TaskStatus:
             signal=end["signal"] if end else None,
             asked=entry["asked"],
             tail=end["tail"] if end else "",
+            left_behind=tuple(LeftBehind(one["pid"], one["command"]) for one in end["left_behind"]) if end else (),
+            killed_after_s=end["killed_after_s"] if end else None,
             left=len(entry["left"]),
             history=tuple(
                 Exit(past["attempt"], past["started"], past["ended"], past["code"], past["signal"], past["asked"])

@@ -48,17 +48,33 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Writes 0600 and all at once: a reader sees the old text or the new, and a full disk leaves the old one."""
+    """Writes 0600 and all at once: a reader sees the old text or the new, and a full disk leaves the old one.
+
+    When it returns the text is on the disk, whatever becomes of this machine.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             os.fchmod(descriptor, 0o600)  # mkstemp minds the umask
             stream.write(text)
+            stream.flush()
+            os.fsync(descriptor)  # some file systems tell only now that there is no room, or no quota
         Path(temporary).replace(path)
+        _settle(path.parent)
     except BaseException:
         with suppress(OSError):
             Path(temporary).unlink()
         raise
+
+
+def _settle(directory: Path) -> None:
+    """The name of the new file is on the disk too; where directories cannot be synced, soon."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _is_consistent(record: RunRecord) -> bool:

@@ -40,6 +40,16 @@ class RunRecord:
     others: Mapping[str, Host] = field(default_factory=dict)
     """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
     grace_s: float = 30.0
+    addresses: Mapping[TaskId, str] = field(default_factory=dict)
+    """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
+    file_sha256: str = ""
+    """Of the cluster file that `hosts` and `others` were taken from; empty in records of earlier versions."""
+    as_written: Mapping[str, Reach] = field(default_factory=dict)
+    """Host -> how that file has it reached, where the command line of `up` said otherwise."""
+    begun: bool = True
+    """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
+    outcome: str = ""
+    """How the run has ended, if this machine has heard of it."""
     target_step: int | None = None
     """As a host of the run tells it."""
 
@@ -101,6 +111,9 @@ class RunRecord:
             success=inventory["success"],
             created=inventory["created"],
             replaced=inventory["replaced"],
+            addresses={
+                TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
+            },
             target_step=inventory["target_step"],
         )
 
@@ -129,6 +142,10 @@ class RunRecord:
             "replaced": dict(self.replaced),
             "others": [_told(host) for host in self.others.values()],
             "grace_s": self.grace_s,
+            "file_sha256": self.file_sha256,
+            "as_written": {name: _told_reach(reach) for name, reach in self.as_written.items()},
+            "begun": self.begun,
+            "outcome": self.outcome,
         }
 
     @classmethod
@@ -148,6 +165,10 @@ class RunRecord:
             replaced=data["replaced"],
             others={host.name: host for host in others},
             grace_s=data["grace_s"],
+            file_sha256=data.get("file_sha256", ""),
+            as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
+            begun=data.get("begun", True),
+            outcome=data.get("outcome", ""),
         )
 
 
@@ -165,12 +186,17 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
         created=created,
         others={name: host for name, host in hosts.items() if name not in plan.hosts},
         grace_s=plan.cluster.grace_s,
+        file_sha256=plan.cluster.file_sha256,
+        as_written=plan.cluster.as_written,
     )
 
 
 def _told(host: Host) -> dict[str, Any]:
-    told = dataclasses.asdict(host)
-    return {**told, "reach": {**told["reach"], "transport": host.reach.transport}}
+    return {**dataclasses.asdict(host), "reach": _told_reach(host.reach)}
+
+
+def _told_reach(reach: Reach) -> dict[str, Any]:
+    return {**dataclasses.asdict(reach), "transport": reach.transport}
 
 
 def _host(entry: Mapping[str, Any]) -> Host:

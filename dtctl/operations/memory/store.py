@@ -6,9 +6,11 @@ import dataclasses
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.memory.files import DamagedRecord, read_record, replace_text, write_record
@@ -37,39 +39,69 @@ class Memory:
         self._report = report
         self._before: str | None = None
 
+    def begin(self, record: RunRecord) -> None:
+        """Writes down a run that is about to start, so that it is found again whatever becomes of this process.
+
+        Raises DtctlError when that cannot be written.
+        """
+        assert record.run is not None
+        with _told(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
+            write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=False))
+
     def save(self, record: RunRecord) -> None:
         """Remembers a run and makes it the current one. Raises DtctlError when that cannot be written."""
         assert record.run is not None
         self._before = self.current_id()
-        with _told(f"run {record.run} cannot be remembered in {self._directory}"):
-            write_record(self._file(record.run, make=True), record)
+        with _told(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
+            write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=True))
             self.make_current(record.run)
 
     def take_back(self, record: RunRecord) -> None:
-        """Forgets a run that was just saved here and came to nothing."""
+        """Forgets a run that was begun or saved here and came to nothing."""
         assert record.run is not None
-        with _told(f"run {record.run} cannot be forgotten in {self._directory}"):
-            self._file(record.run).unlink(missing_ok=True)
+        file = self._file(record.run)
+        with _told(f"run {record.run} came to nothing, but is still in {self._directory}", hint=_by_hand(file)):
+            file.unlink(missing_ok=True)
+            if self.current_id() != record.run:
+                return
             if self._before is not None:
                 self.make_current(self._before)
             else:
                 self._current.unlink(missing_ok=True)
+
+    def change(self, record: RunRecord, **fields: Any) -> None:
+        """Notes what has been learnt of a run that is remembered here; where it cannot be written nothing is lost."""
+        if record.run is None:
+            return
+        with suppress(OSError, UsageError):
+            file = self._file(record.run)
+            before = self.load(record.run)
+            if before is not None and (after := dataclasses.replace(before, **fields)) != before:
+                write_record(file, after)
 
     def make_current(self, run: str) -> None:
         replace_text(self._current, checked_run(run) + "\n")
 
     def forget(self, run: str) -> None:
         """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""
-        with _told(f"run {run} cannot be forgotten in {self._directory}"):
-            if (record := self.load(run)) and record.file:
-                place = self._place_of(record.file)
-                place.unlink(missing_ok=True)
-                if record.is_local:
-                    make_private(self._places)
-                    write_record(place, dataclasses.replace(record, run=None))
-            self._file(run).unlink(missing_ok=True)
+        file = self._file(run)
+        record = self.load(run)
+        with _told(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
+            file.unlink(missing_ok=True)
             if self.current_id() == run:
                 self._current.unlink(missing_ok=True)
+        if record and record.file:
+            self._keep_place(record, record.file)
+
+    def _keep_place(self, record: RunRecord, file: Path) -> None:
+        place = self._place_of(file)
+        try:
+            place.unlink(missing_ok=True)
+            if record.is_local:
+                make_private(self._places)
+                write_record(place, dataclasses.replace(record, run=None))
+        except OSError as error:  # of a run that is gone there is little to know
+            self._report(f"{place} cannot be written: {error.strerror}")
 
     def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:
         """`removed`: host -> the runs that it says it has removed. It is believed of runs of the cluster on itself."""
@@ -101,15 +133,16 @@ class Memory:
         return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
     def newest_of(self, file: Path) -> RunRecord | None:
-        """The newest run that was started from the file."""
-        return next((record for record in self.runs() if record.file == file), None)
+        """The newest run that was started from the file, by whatever path that was named."""
+        real = os.path.realpath(file)
+        return next((one for one in self.runs() if one.file and os.path.realpath(one.file) == real), None)
 
     def place_of(self, file: Path) -> RunRecord | None:
         """Where the file's last run was, if that was on this machine and it was taken down."""
         return self._read(self._place_of(file))
 
     def _place_of(self, file: Path) -> Path:
-        return self._places / f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}.json"
+        return self._places / f"{hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]}.json"
 
     def _file(self, run: str, *, make: bool = False) -> Path:
         name = checked_run(run)
@@ -137,11 +170,18 @@ def checked_run(run: str) -> str:
     return run
 
 
+def _way_to(record: RunRecord) -> str:
+    """How a run is found of which this machine has no record."""
+    return f"its hosts know it: dtctl status -c {shlex.quote(str(record.file))}" if record.file else ""
+
+
+def _by_hand(file: Path) -> str:
+    return f"rm {shlex.quote(str(file))}    as soon as it can be written to"
+
+
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _told(what: str, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DtctlError(
-            what, detail=str(error.strerror), hint="the hosts know it: dtctl status -c CLUSTER_FILE"
-        ) from error
+        raise DtctlError(what, detail=str(error.strerror or error).lower(), hint=hint) from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 from dtctl.model import Cluster
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.interpreter import local_python
+from dtctl.operations.starting.local_ports import LocalPorts
+from dtctl.operations.starting.needs import check_needs
 from dtctl.operations.starting.secrets import find_secrets
-from dtctl.operations.up import Start
+from dtctl.operations.starting.start import Start
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
@@ -29,36 +32,45 @@ Hostname = Callable[[SshSettings], str]
 """The name that SSH would connect to, by its own configuration."""
 
 
+_PORTS = LocalPorts()
+
+
 def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
     names = {
         host.name: hostname(host.reach)
         for host in cluster.hosts.values()
         if isinstance(host.reach, SshSettings) and not host.address
     }
-    return plan_run(cluster, names, local_python=sys.executable)
+    return plan_run(cluster, names, local_python=local_python(os.environ))
 
 
 def make_local(cluster: Cluster) -> Cluster:
     """The cluster on this machine, on ports that are free here now."""
-    return on_this_machine(cluster, _is_free)
+    return on_this_machine(cluster, _PORTS.is_free)
 
 
 def prepare_launch(
     cluster: Cluster,
     hostname: Hostname,
     environ: Mapping[str, str],
+    bundle: Bundle | None = None,
     *,
     local: bool = False,
     replace: bool = False,
+    adopt_output: bool = False,
 ) -> Start:
-    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found."""
+    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
+
+    `bundle`: that of the code, where it has been looked at already.
+    """
     found = find_secrets(cluster, environ)
-    bundle = scan_code(cluster)
+    bundle = bundle or scan_code(cluster)
     said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
     record = record_of(plan, run, created)
+    check_needs(plan)
     return Start(
         plan=plan,
         record=record,
@@ -68,6 +80,8 @@ def prepare_launch(
         secrets=found,
         authority=Authority(run) if len(record.hosts) > 1 else None,
         replace=replace,
+        replan=lambda cluster: make_plan(cluster, hostname),
+        adopt_output=adopt_output,
     )
 
 
@@ -93,13 +107,3 @@ def run_id(cluster: str, now: float) -> str:
 def controller_name() -> str:
     """user@host of the person who types here."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-        return True

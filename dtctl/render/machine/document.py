@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.bundle import Bundle
-from dtctl.errors import ConfigError, DtctlError
+from dtctl.errors import DtctlError, Problem
+from dtctl.model import TaskId
+from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
@@ -44,6 +46,8 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "run": outcome.run,
         "unchanged": not outcome.started,
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
+        "comesBackBy": dict(outcome.revival),
+        "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
 
 
@@ -52,7 +56,8 @@ def not_pushed(bundle: Bundle) -> dict[str, Any]:
     return {"notPushed": [*bundle.withheld, *bundle.twins]}
 
 
-def plan(value: RunPlan) -> dict[str, Any]:
+def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any]:
+    """With these of its tasks; None: all."""
     return {
         "cluster": value.cluster.name,
         "lead": str(value.lead),
@@ -88,6 +93,7 @@ def plan(value: RunPlan) -> dict[str, Any]:
                 "ready": task.ready,
             }
             for task in value.tasks
+            if tasks is None or task.id in tasks
         ],
     }
 
@@ -118,6 +124,8 @@ def known_run(run: KnownRun) -> dict[str, Any]:
         "cluster": run.cluster,
         "created": iso_utc(run.created),
         "live": run.live,
+        "result": run.verdict.outcome.value if run.verdict else None,
+        "reason": sentence(run.verdict.why) if run.verdict else None,
         "hosts": list(run.hosts),
         "tasks": {str(task): state.value for task, state in run.tasks.items()},
     }
@@ -126,6 +134,7 @@ def known_run(run: KnownRun) -> dict[str, Any]:
 def stop(result: StopResult) -> dict[str, Any]:
     return {
         "stopped": [str(task) for task in result.stopped],
+        "killed": [{"task": str(task), "afterSeconds": seconds} for task, seconds in result.killed.items()],
         "already": [str(task) for task in result.already],
         "survivors": [
             {"task": one.task, "host": one.host, "pid": one.pid, "command": one.command} for one in result.survivors
@@ -159,25 +168,36 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
             {
                 "host": host,
                 "processes": [{"pid": one.pid, "command": one.command, "run": one.run} for one in found.processes],
-                "runs": [{"run": one.run, "cluster": one.cluster, "reason": one.reason} for one in found.runs],
+                "runs": [
+                    {"run": one.run, "cluster": one.cluster, "reason": one.reason, "sizeBytes": one.size_bytes}
+                    for one in found.runs
+                ],
                 "bundles": list(found.bundles),
                 "files": list(found.files),
                 "freedBytes": found.freed_bytes,
             }
             for host, found in result.remains.items()
         ],
+        "written": [_written(one) for one in result.written],
+        "kept": [_written(one) for one in result.kept],
         "errors": errors(result.errors),
     }
 
 
 def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
     return [
-        {"host": host, "error": error.summary, "detail": error.detail, "hint": error.hint}
+        {
+            "host": host,
+            "code": getattr(error, "code", None),
+            "error": error.summary,
+            "detail": error.detail,
+            "hint": error.hint,
+        }
         for host, error in found.items()
     ]
 
 
-def problems(error: ConfigError) -> list[dict[str, Any]]:
+def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
     return [
         {
             "file": problem.place.file,
@@ -186,7 +206,7 @@ def problems(error: ConfigError) -> list[dict[str, Any]]:
             "problem": problem.summary,
             "hint": problem.hint,
         }
-        for problem in error.problems
+        for problem in found
     ]
 
 
@@ -201,6 +221,17 @@ def _valid(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value
+
+
+def _written(one: Written) -> dict[str, Any]:
+    return {
+        "cluster": one.cluster,
+        "path": one.path,
+        "files": one.files,
+        "sizeBytes": one.size_bytes,
+        "hosts": list(one.hosts),
+        "directories": one.directories,
+    }
 
 
 def _checkpoint(found: Checkpoint) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dtctl.operations.metrics import Metrics, Point, Series
+from dtctl.operations.scalars.reading import Metrics, Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.render.machine import document
 from dtctl.render.words import iso_utc

@@ -28,7 +28,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         **_cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
         "progress": _progress(status.progress),
-        "tasks": [task_status(task) for task in tasks],
+        "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
     }
@@ -54,6 +54,8 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         "exitCode": task.code,
         "signal": task.signal,
         "askedToEnd": task.asked,
+        "killedAfterSeconds": task.killed_after_s,
+        "leftBehind": [{"pid": one.pid, "command": one.command} for one in task.left_behind],
         "history": [
             {
                 "attempt": past.attempt,

@@ -5,6 +5,7 @@ Whatever dtctl writes is written here, so that text from outside reaches no term
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 ColorChoice = Literal["auto", "always", "never"]
 
 _choice: ColorChoice = "auto"
+
+_PLAIN = {"\u00b7": "-", "\u2026": "..."}
+"""The middle dot and the ellipsis."""
 
 
 def choose_color(choice: ColorChoice) -> None:
@@ -71,18 +75,37 @@ def pass_on(data: bytes, *, stderr: bool = False) -> None:
         reader_gone(stderr=stderr)
 
 
-def confirm(question: str) -> None:
-    """Asks on stderr; raises typer.Abort unless the answer is yes."""
+def confirm(question: str, otherwise: str = "nothing was changed") -> None:
+    """Asks on stderr; raises typer.Exit unless the answer is yes, and says what that leaves: `otherwise`."""
     import typer
 
-    typer.confirm(one_line(question), abort=True, err=True)
+    from dtctl.render.terminal.moving import still
+
+    try:
+        with still():
+            if typer.confirm(one_line(question), err=True):
+                return
+    except typer.Abort as end:
+        tell("")  # below the question
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+    tell(otherwise)
+    raise typer.Exit(ExitCode.RUN_FAILED)
 
 
 def show_whatever_comes() -> None:
     """For the whole process: a character that a stream cannot encode becomes a mark instead of an exception."""
+    codecs.register_error("dtctl", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="dtctl")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """dtctl's own separators have another form; what is not dtctl's own is shown as what it is."""
+    if isinstance(error, UnicodeEncodeError) and (plain := _PLAIN.get(error.object[error.start])):
+        return plain, error.start + 1
+    return codecs.backslashreplace_errors(error)
 
 
 def reader_gone(*, stderr: bool) -> None:

@@ -9,6 +9,7 @@ from dtctl.operations.status import RunStatus
 from dtctl.render.errors import show_host_errors
 from dtctl.render.status import more_lines, show_status, status_table, summary
 from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import moving
 
 
 @contextmanager
@@ -18,7 +19,8 @@ def redrawn() -> Iterator[Callable[[RunStatus], None]]:
     if not out.is_terminal:
 
         def print_it(status: RunStatus) -> None:
-            show_status(status)
+            if status.time:
+                show_status(status)
             show_host_errors(status.errors)
 
         yield print_it
@@ -26,10 +28,15 @@ def redrawn() -> Iterator[Callable[[RunStatus], None]]:
     from rich.console import Group
     from rich.live import Live
 
-    with Live(console=out, auto_refresh=False) as live:
+    live = Live(console=out, auto_refresh=False)
+    with moving(live):
 
         def draw(status: RunStatus) -> None:
             away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
-            live.update(Group(summary(status), status_table(status), *more_lines(status), *away), refresh=True)
+            if status.time:
+                shown = Group(summary(status), status_table(status), *more_lines(status), *away)
+            else:
+                shown = Group(*away)
+            live.update(shown, refresh=True)
 
         yield draw

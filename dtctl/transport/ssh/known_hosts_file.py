@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dtctl.config.known_hosts import is_named_so, is_of_ssh, why_not_written
-from dtctl.errors import TransportError
+from dtctl.errors import ExitCode, TransportError
 from dtctl.transport.ssh.hostkeys import is_known_hosts_line, parse_known_hosts
 
 MOST_BYTES = 16_000_000
@@ -62,14 +63,14 @@ def locked(file: Path) -> Iterator[int]:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(real, flags, 0o600)
     except OSError as error:
-        raise _unwritable(file, _reason(error)) from error
+        raise _not_added_to(file, error) from error
     try:
         _check_ownership(descriptor, file)
         _lock(descriptor, file)
         _check_lines(_text(descriptor, file), file)
         yield descriptor
     except OSError as error:
-        raise _unwritable(file, _reason(error)) from error
+        raise _not_added_to(file, error) from error
     finally:
         os.close(descriptor)
 
@@ -77,6 +78,8 @@ def locked(file: Path) -> Iterator[int]:
 def append(descriptor: int, lines: Sequence[str]) -> None:
     """All lines or none, in one write, so that nobody ever reads half a line. Raises OSError, and TransportError for
     a host whose name makes the line mean something else to others: `no-pty ssh-ed25519 ...` lets a key log in.
+
+    In place and not by a new file of the same name: ssh itself adds to the file at any time, and has no lock.
     """
     for line in lines:
         if not is_known_hosts_line(line):
@@ -90,6 +93,7 @@ def append(descriptor: int, lines: Sequence[str]) -> None:
     try:
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)  # some file systems tell only now that there is no room, or no quota
     except OSError:
         os.ftruncate(descriptor, size)
         raise
@@ -145,6 +149,21 @@ def _check_lines(text: str, file: Path) -> None:
 
 def _unwritable(file: Path, reason: str, *, hint: str = "") -> TransportError:
     return TransportError(f"cannot write {file}: {reason}", hint=hint)
+
+
+def _not_added_to(file: Path, error: OSError) -> TransportError:
+    """The file is as it was; what was to be pinned is not."""
+    told = _unwritable(file, _reason(error))
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        told = TransportError(
+            f"host keys cannot be kept: the disk of {file} is full",
+            detail=f"{_reason(error)}; what is pinned in it already is as it was",
+            hint=f"df {shlex.quote(str(file.parent))}    shows it; free some space, then try again",
+        )
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
+        told.hint = "known_hosts: FILE    under ssh: in the cluster file names another one"
+    told.exit_code = ExitCode.PREFLIGHT
+    return told
 
 
 def _reason(error: Exception) -> str:

@@ -8,19 +8,26 @@ import getpass
 import os
 import termios
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 
-def terminal_passphrase(shown: Callable[[str], str] = str) -> Callable[[str], str | None] | None:
+def terminal_passphrase(
+    shown: Callable[[str], str] = str, still: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Callable[[str], str | None] | None:
     """For `Transports`: asks on the terminal, wherever input and output lead; None where there is no terminal.
 
-    `shown` makes the key's path, which a cluster file may name, safe for it.
+    `shown` makes the key's path, which a cluster file may name, safe for it; nothing moves on the screen while `still`.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
         return None
-    return lambda path: _ask(shown(path))
+
+    def ask(path: str) -> str | None:
+        with still():
+            return _ask(shown(path))
+
+    return ask
 
 
 def _ask(path: str) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dtctl.agent.bundles import store
+from dtctl.agent.bundles import store, working
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +18,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     yield
     for base in [lock.removesuffix(".lock") for lock in store._in_use]:
         store._release(base)
+    while working._claimed:
+        os.close(working._claimed.popitem()[1])
 
 
 @pytest.fixture

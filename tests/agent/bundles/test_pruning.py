@@ -30,8 +30,12 @@ def test_prune_keeps_a_bundle_in_which_a_trainer_wrote(code: Path, root: Path) -
     (tree / "output" / "model.ckpt-1").write_text("hours of work")
     with (tree / "train.py").open("a") as file:
         file.write("# changed on the host\n")
-    assert store.prune(str(root), set()) == [str(tree / "output" / "model.ckpt-1"), str(tree / "train.py")]
+    (kept,) = store.prune(str(root), set())
+    assert (kept["path"], kept["files"]) == (str(tree), 2)
+    assert kept["size_bytes"] >= 8192
     assert (tree / "output" / "model.ckpt-1").exists()
+    assert store.prune(str(root), set(), lambda written: written["id"] == kept["id"]) == []
+    assert left_in(root) == set()
 
 
 def test_prune_does_not_take_what_the_setup_made_for_a_trainers_work(code: Path, root: Path) -> None:

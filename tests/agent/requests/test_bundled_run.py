@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from dtctl.bundle import Bundle, Sender, scan
 from dtctl.model import Host
 from dtctl.reach import Local
 from dtctl.transport.seam import Message
-from tests.agent.host import AgentHost, Conversation, Fields, shell, task
+from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, shell, task
 from tests.waiting import eventually
 
 
@@ -50,7 +50,8 @@ def start(host: AgentHost, spec: Fields, bundle: Bundle) -> int:
     """up; the number of files that were sent."""
     sent = 0
     with host.open() as talk, Sender(bundle) as sender:
-        talk.send("up", **host.about({"spec": spec, "bundle": bundle.id, "secrets": {}, "replace": False}))
+        about = host.about({"spec": spec, "cluster": spec["cluster"], "bundle": bundle.id})
+        talk.send("up", **about, secrets={}, replace=False)
         while (frame := talk.receive())["type"] != "prepared":
             if frame["type"] == "need":
                 sent += sender.serve(Sending(talk), Message(frame))
@@ -99,6 +100,118 @@ def test_a_bundle_goes_with_the_last_run_that_uses_it(host: AgentHost, bundle: B
     assert tree.exists()
     host.ask("down", cluster="other", grace_s=0, by="")
     assert not tree.exists()
+
+
+TRAINS = """#!/bin/sh
+pwd; cat data.txt
+mkdir -p model
+echo "begins at $(cat model/step 2>/dev/null || echo 0)"
+echo 100 > model/step
+"""
+
+
+@pytest.fixture
+def trains(bundle: Bundle, tmp_path: Path) -> Callable[[str], Bundle]:
+    """The bundle of a program that continues from what it wrote, with this comment in it."""
+
+    def make(comment: str) -> Bundle:
+        (tmp_path / "code" / "train.sh").write_text(TRAINS + comment)
+        return scan(tmp_path / "code", cluster="c")
+
+    return make
+
+
+def trained(host: AgentHost, bundle: Bundle, **fields: Any) -> Fields:
+    """The spec of a run that has ended well, in the cluster's working directory."""
+    job = {**shell("worker:0", ""), "argv": ["./train.sh"], "code": True}
+    spec = host.spec(job, bundle=bundle.id, copied=True, **fields)
+    start(host, spec, bundle)
+    eventually(lambda: host.state(spec)["finished"])
+    assert host.state(spec)["tasks"]["worker:0"]["state"] == "succeeded"
+    return spec
+
+
+def test_a_trainer_continues_from_what_it_wrote_after_a_change_of_its_code(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
+    tree = host.root / "work" / "c" / "tree"
+    first = trained(host, trains("# first"))
+    assert host.log(first, "worker:0") == f"{tree}\ndigits\nbegins at 0\n"
+    second = trained(host, trains("# second"))
+    assert host.log(second, "worker:0") == f"{tree}\ndigits\nbegins at 100\n"
+
+
+def test_down_tells_what_trainers_wrote_and_everything_else_goes(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
+    other = trained(host, trains("# other"), cluster="other")
+    trained(host, trains("# first"))
+    tree = host.root / "work" / "c" / "tree"
+    (kept,) = host.ask("down", grace_s=0, by="")["kept"]
+    assert (kept["cluster"], kept["path"], kept["files"]) == ("c", str(tree), 1)
+    assert [path.name for path in tree.rglob("*")] == ["model", "step"]
+    assert (host.root / "work" / "other" / "tree" / "train.sh").exists()
+    bundles = [path.name for path in (host.root / "bundles").iterdir() if path.suffix != ".lock"]
+    assert bundles == [other["bundle"]]
+
+
+def test_gc_names_what_trainers_wrote_and_removes_it_when_that_is_asked(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
+    trained(host, trains("# first"))
+    host.ask("down", grace_s=0, by="")
+    trained(host, trains("# other"), cluster="other")
+    base = host.root / "work" / "c"
+    told = host.ask("gc", dry_run=False, all=True)
+    assert ([one["cluster"] for one in told["kept"]], told["written"]) == (["c"], [])
+    told = host.ask("gc", dry_run=True, all=True, written=True)
+    assert (told["kept"], [one["path"] for one in told["written"]]) == ([], [str(base / "tree")])
+    assert base.exists()
+    assert host.ask("gc", dry_run=False, all=False, cluster="other", written=True)["written"] == []
+    gone = host.ask("gc", dry_run=False, all=False, written=True)
+    assert gone["written"] == told["written"]
+    assert gone["freed_bytes"] >= told["written"][0]["size_bytes"] > 0
+    assert not base.exists()
+    assert (host.root / "work" / "other" / "tree" / "model" / "step").exists()
+
+
+def test_a_run_of_an_earlier_build_goes_on_in_its_bundle_and_what_it_wrote_is_named(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
+    code = trains("# first")
+    job = {**shell("worker:0", ""), "argv": ["./train.sh"], "code": True}
+    spec = host.spec(job, bundle=code.id)
+    start(host, spec, code)
+    eventually(lambda: host.state(spec)["finished"])
+    tree = host.root / "bundles" / code.id / "tree"
+    assert host.log(spec, "worker:0") == f"{tree}\ndigits\nbegins at 0\n"
+    (kept,) = host.ask("down", grace_s=0, by="")["kept"]
+    assert (kept["cluster"], kept["path"], kept["files"]) == ("c", str(tree), 1)
+    told = host.ask("gc", dry_run=False, all=True)
+    assert [one["path"] for one in told["kept"]] == [str(tree)]
+    told = host.ask("gc", dry_run=False, all=True, written=True)
+    assert [one["path"] for one in told["written"]] == [str(tree)]
+    assert not tree.exists()
+
+
+def test_a_start_that_is_taken_back_leaves_no_working_directory(
+    host: AgentHost, trains: Callable[[str], Bundle]
+) -> None:
+    code = trains("")
+    job = {**shell("worker:0", "sleep 1000"), "code": True}
+    spec = host.spec(job, bundle=code.id, copied=True)
+    with host.open() as talk, Sender(code) as sender:
+        talk.send("up", **host.about({"spec": spec, "bundle": code.id, "secrets": {}, "replace": False}))
+        while (frame := talk.receive())["type"] != "prepared":
+            if frame["type"] == "need":
+                sender.serve(Sending(talk), Message(frame))
+        talk.send("start")
+        talk.await_type("started")
+        assert (host.root / "work" / "c" / "tree" / "train.sh").exists()
+        talk.send("abort")
+        with pytest.raises(AgentRefused, match="rolled_back"):
+            talk.await_type("result")
+    assert not (host.root / "work" / "c").exists()
 
 
 def test_push_sends_only_what_is_missing(host: AgentHost, bundle: Bundle) -> None:

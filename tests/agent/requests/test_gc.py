@@ -50,6 +50,8 @@ def test_a_live_run_and_all_that_is_its_own_stay(host: AgentHost) -> None:
         "runs": [],
         "bundles": [],
         "files": [],
+        "written": [],
+        "kept": [],
         "omitted": 0,
         "freed_bytes": 0,
     }

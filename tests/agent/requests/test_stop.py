@@ -50,6 +50,7 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     told = stop(host)
     assert (told["run"], told["stopped"], told["already"], told["waiting"]) == (spec["run"], ["worker:0"], [], [])
     assert (told["survivors"], told["omitted"], told["unreached"], told["away"]) == ([], 0, [], None)
+    assert told["killed"] == {}
     assert told["coordination"]["condition"]["type"] == "Stopped"
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]
@@ -63,7 +64,8 @@ def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", IGNORES_SIGTERM))
     host.up(spec)
     ready(host, spec)
-    assert stop(host, grace_s=0.5)["stopped"] == ["worker:0"]
+    told = stop(host, grace_s=0.5)
+    assert (told["stopped"], told["killed"]) == (["worker:0"], {"worker:0": 0.5})
     assert host.state(spec)["tasks"]["worker:0"]["exit"]["signal"] == signal.SIGKILL
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -155,10 +157,14 @@ def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> 
         late.wait()
 
 
-def test_what_a_finished_trainer_left_behind_is_ended(host: AgentHost) -> None:
+def test_what_a_finished_trainer_left_behind_is_ended_and_told(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
     host.up(spec)
-    host.wait_state(spec, "worker:0", "succeeded")
+    entry = host.wait_state(spec, "worker:0", "succeeded")
+    assert [one["command"] for one in entry["exit"]["left_behind"]] == ["sleep 1000"] * 2
+    first, second = (one["pid"] for one in entry["exit"]["left_behind"])
+    named = f"pid {first}, sleep 1000; pid {second}, sleep 1000"
+    assert entry["reason"] == f"exit code 0; left 2 processes behind ({named}), which were ended"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
@@ -232,3 +238,41 @@ def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: 
     finally:
         innocent.kill()
         innocent.wait()
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["coordinated", "host by host"])
+def test_a_stop_tells_who_still_saves_and_what_had_to_be_killed(host: AgentHost, alone: bool) -> None:
+    """Frames before the result: what has changed, and nothing of a task whose news were told."""
+    if alone:
+        host.up_by_order(spec := host.led_from_elsewhere(shell("worker:0", IGNORES_SIGTERM)))
+    else:
+        host.up(spec := host.spec(shell("worker:0", IGNORES_SIGTERM)))
+    ready(host, spec)
+    told: list[Fields] = []
+    with host.open() as talk:
+        order = {"tasks": None, "grace_s": 2.0, "why": [{"kind": "stopped_by", "by": "ada"}], "by": "ada@laptop"}
+        talk.send("stop", **host.about(order))
+        while (frame := talk.receive())["type"] != "result":
+            if frame["type"] == "stopping":
+                told.append(frame)
+    assert frame["stopped"] == ["worker:0"]
+    assert {one["grace_s"] for one in told} == {2.0}
+    first, last = told[0]["tasks"]["worker:0"], told[-1]["tasks"]["worker:0"]
+    assert (first["way"], first["signal"]) == ("saving", None)
+    assert 0.0 <= first["for_s"] <= 2.5
+    assert (last["way"], last["signal"]) == ("ended", int(signal.SIGKILL))
+    assert last["for_s"] >= 1.9
+    assert len(told) == len({(one["tasks"]["worker:0"]["way"], one["tasks"]["worker:0"]["signal"]) for one in told})
+
+
+def test_a_stop_that_is_quickly_over_has_nothing_to_tell_but_its_result(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", "echo ready; exec sleep 1000"))
+    host.up(spec)
+    ready(host, spec)
+    with host.open() as talk:
+        talk.send("stop", **host.about({"tasks": None, "grace_s": 60.0, "why": [], "by": "ada@laptop"}))
+        frames = []
+        while (frame := talk.receive())["type"] != "result":
+            frames.append(frame)
+    assert frame["stopped"] == ["worker:0"]
+    assert all(one["tasks"]["worker:0"]["way"] != "ended" for one in frames if one["type"] == "stopping")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, AgentRefused, alive, command, environment, kill, python_task, shell, task
+from tests.hosts.ports import free_port
 from tests.waiting import eventually
 
 SLEEP = ("sleep", "1000")
@@ -213,6 +214,73 @@ def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
     assert f"pid {os.getpid()} (" in refused.value.frame["detail"]
     assert not host.run_directory(spec).exists()
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"  # now it is free
+
+
+def test_ports_that_are_taken_are_told_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with host.open() as talk:
+            prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)))
+            talk.send("abort")
+    (told,) = prepared["taken"]
+    assert (told["port"], told["whose"]) == (port, "worker:0")
+    assert told["holder"].startswith(f"pid {os.getpid()} (")
+    assert prepared["free_from"]
+
+
+def test_the_ports_of_a_run_that_is_replaced_are_not_taken(host: AgentHost) -> None:
+    port = free_port()
+    listen = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(1000)"
+    old = host.spec(task("worker:0", "python3", "-c", listen, port=port))
+    host.up(old)
+    eventually(lambda: not _binds(port), what="a trainer that listens")
+    with host.open() as talk:
+        prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)), replace=True)
+        talk.send("abort")
+    assert prepared["replaces"] == old["run"]
+    assert prepared["taken"] == []
+
+
+def _binds(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_chosen_ports_are_kept_until_the_start_and_a_live_run_keeps_its_own(host: AgentHost) -> None:
+    with host.open() as talk:
+        chosen = talk.ask("ports", **host.about({"tasks": ["worker:0", "worker:1"], "coordinator": False}))
+        first, second = (chosen["tasks"][name] for name in ("worker:0", "worker:1"))
+        assert first != second
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("0.0.0.0", first))  # with SO_REUSEADDR, as trainers' servers
+        spec = host.spec(task("worker:0", *SLEEP, port=first), task("worker:1", *SLEEP, port=second))
+        assert host.prepare(talk, spec)["taken"] == []
+        talk.send("start")
+        assert talk.await_type("started")["tasks"].keys() == {"worker:0", "worker:1"}
+        talk.send("keep")
+        talk.await_type("result")
+    again = host.ask("ports", tasks=["worker:0", "worker:9"])["tasks"]
+    assert again["worker:0"] == first
+    assert again["worker:9"] not in (first, second)
+
+
+def test_an_output_directory_is_told_with_its_last_owner(host: AgentHost) -> None:
+    said = {"file": "/home/ada/digits/cluster.yaml", "outputs": ["\0HOME/out"]}
+    spec = host.spec(task("worker:0", "sh", "-c", "echo > $HOME/out/model; sleep 1000"), dirs=["\0HOME/out"])
+    with host.open() as talk:
+        assert host.prepare(talk, spec, **said)["outputs"] == []
+        talk.send("abort")
+    assert not (host.root / "outputs").exists()
+    host.up(spec, **said)
+    eventually(lambda: (host.home / "out" / "model").exists(), what="what the trainer writes")
+    with host.open() as talk:
+        other = host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"], cluster="other")
+        (mark,) = host.prepare(talk, other, **said)["outputs"]
+        talk.send("abort")
+    assert (mark["path"], mark["cluster"], mark["run"]) == (str(host.home / "out"), spec["cluster"], spec["run"])
+    assert (mark["file"], mark["controller"]) == (said["file"], spec["controller"])
 
 
 def test_a_port_that_a_server_has_just_left_is_free(host: AgentHost) -> None:

@@ -50,4 +50,6 @@ def test_it_ends_soon_after_its_grace_period(host: AgentHost, frozen: bool) -> N
     assert "SIGTERM caught" in host.log(spec, "worker:0")
     entry = host.state(spec)["tasks"]["worker:0"]
     assert (entry["exit"]["signal"], entry["left"]) == (signal.SIGKILL, [])
+    assert (result["killed"], entry["exit"]["killed_after_s"]) == ({"worker:0": GRACE_S}, GRACE_S)
+    assert entry["reason"] == "killed after 1 s: stopped by ada"
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")

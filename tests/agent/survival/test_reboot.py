@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -77,7 +78,7 @@ class Account:
         return Path(files.directory)
 
     def offer(self) -> tuple[str | None, str]:
-        return reboot.offer(str(self.root))
+        return reboot.offer(str(self.root))[:2]
 
 
 @pytest.fixture
@@ -218,7 +219,66 @@ def test_the_entry_goes_with_the_files_of_the_last_run_that_needs_it(account: Ac
     assert account.units == []
     assert account.table is None
     assert not list(account.home.glob("enabled-*"))
+    assert (account.root / "agent" / "current").is_symlink()  # the other machine's entry begins with it
+    shutil.rmtree(elsewhere)
+    reboot.withdraw(str(account.root))
     assert not (account.root / "agent" / "current").is_symlink()
+
+
+def finish(directory: Path, finished: bool = True) -> None:
+    path = directory / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "finished": finished}))
+
+
+@pytest.mark.parametrize("kind", ["systemd", "cron"])
+def test_the_entry_goes_when_the_last_run_that_needs_it_has_ended(account: Account, kind: str) -> None:
+    """Whichever of them has made it, and whichever agent ends last."""
+    if kind == "systemd":
+        (account.home / "has-systemd").touch()
+        account.lingers("yes")
+    mine = "MAILTO=ada\n17 4 * * * true # my own\n"
+    (account.home / "table").write_text(mine)
+    first, second = account.keep_run("r1"), account.keep_run("r2")
+    account.offer()
+    finish(first)
+    reboot.withdraw(str(account.root))
+    assert account.units or "@reboot" in (account.table or "")
+    finish(second)
+    reboot.withdraw(str(account.root))
+    assert account.units == []
+    assert account.table == mine
+    assert first.exists()
+    assert not (account.root / "agent" / "current").is_symlink()
+
+
+def test_a_run_that_came_back_to_life_needs_it_again(account: Account) -> None:
+    run = account.keep_run("r1")
+    account.offer()
+    finish(run)
+    reboot.withdraw(str(account.root))
+    assert account.table is None
+    finish(run, finished=False)
+    assert reboot.offer(str(account.root)) == ("cron", "", True)
+    assert reboot.offer(str(account.root)) == ("cron", "", False)
+    reboot.withdraw(str(account.root))
+    assert account.table is not None
+
+
+def test_a_damaged_state_counts_as_one_that_goes_on(account: Account) -> None:
+    run = account.keep_run("r1")
+    account.offer()
+    (run / "state.json").write_text("{")
+    reboot.withdraw(str(account.root))
+    assert account.table is not None
+
+
+def test_another_machine_that_shares_the_home_directory_keeps_its_program(account: Account) -> None:
+    elsewhere = account.keep_run("r1")
+    (elsewhere / "machine").write_text("of another machine\n")
+    account.offer()
+    reboot.withdraw(str(account.root))
+    assert account.table is None
+    assert (account.root / "agent" / "current").is_symlink()
 
 
 def test_roots_of_one_user_have_entries_of_their_own(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,8 @@ def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_o
         "error": "cannot run it",
         "ended": 1.0,
         "retry": False,
+        "left_behind": [],
+        "killed_after_s": None,
         "tail": "last words",
     }
     assert told(killed(9), Verdict(retry=True), "")["signal"] == 9

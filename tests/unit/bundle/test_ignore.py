@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from dtctl.bundle import scan
+from dtctl.bundle.ignore import _parse
 from dtctl.errors import PreflightError
+from tests.fuzz import cases
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +118,34 @@ def test_a_line_that_is_no_pattern_is_named(tmp_path: Path) -> None:
     code = write(tmp_path / "code", {"train.py": "", ".gitignore": "fine\n***\n!\n"})
     with pytest.raises(PreflightError, match=r"\.gitignore:3: not a valid ignore pattern"):
         scan(code)
+
+
+def test_dozens_of_stars_take_no_longer_than_one(tmp_path: Path) -> None:
+    """Tried one after the other at each place, they would take until the end of the world."""
+    name = "a" * 120
+    write(tmp_path, {name: "", f"{name}b": "", f"d/{name}c": "", ".dtctlignore": f"{'*a' * 30}*b\n{'?*' * 30}c\n"})
+    assert sent(tmp_path) == {name, ".dtctlignore"}
+
+
+def test_a_pattern_of_more_deep_stars_than_paths_have_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"a": "", ".dtctlignore": f"x\n{'**/a/' * 17}b\n"})
+    with pytest.raises(PreflightError, match=":2: not a valid ignore pattern") as caught:
+        scan(tmp_path)
+    assert "more than 16 `**`" in caught.value.detail
+
+
+@given(
+    pattern=st.text("ab*?/", min_size=1, max_size=12).filter(lambda text: not text.endswith("/")),
+    path=st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=3).map("/".join),
+)
+@cases
+def test_a_bounded_pattern_means_what_it_meant(pattern: str, path: str) -> None:
+    try:
+        (meant,) = GitIgnoreSpec.from_lines([pattern]).patterns
+    except ValueError:
+        return
+    if meant.include is None:
+        return
+    found = meant.match_file(path)
+    (rule,) = _parse(pattern, "x")
+    assert rule.decides(path) is (found is not None and not any(found.match.groups()))

@@ -53,6 +53,22 @@ def test_the_nearest_file_in_the_repository_is_taken(below: Path) -> None:
     assert find_cluster_file(None, {}, below) == below.parent / "cluster.yaml", "a directory is no cluster file"
 
 
+def test_a_directory_of_the_name_is_taken_where_there_is_no_file_to_be_told_as_what_it_is(below: Path) -> None:
+    (below / "cluster.yaml").mkdir()
+    assert find_cluster_file(None, {}, below) == below / "cluster.yaml"
+
+
+def test_a_file_of_the_other_ending_is_named_and_not_taken(below: Path) -> None:
+    other = below.parent / "cluster.yml"
+    other.touch()
+    with pytest.raises(UsageError) as caught:
+        find_cluster_file(None, {}, below)
+    assert caught.value.summary == "there is no cluster.yaml here, but a cluster.yml"
+    assert caught.value.hint.startswith(f"mv {other} {below.parent / 'cluster.yaml'}    or name it")
+    (below / "cluster.yaml").touch()
+    assert find_cluster_file(None, {}, below) == below / "cluster.yaml"
+
+
 def test_nothing_above_the_repository_is_taken(below: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_cluster_file(None, {}, below)

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Inventory
-from dtctl.cli import options
+from dtctl.cli import scope
 from dtctl.cli.options import Scope
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
@@ -88,5 +88,5 @@ def test_the_file_is_not_read_where_the_run_is_where_it_was(project: Path, monke
 
 
 def test_a_silent_host_is_told_of_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    options._tell_of_silence("gpu-3", 10.0, 30.0)
+    scope._tell_of_silence("gpu-3", 10.0, 30.0)
     assert capsys.readouterr() == ("", "waiting for gpu-3: silent for 10 s, given up after 30 s\n")

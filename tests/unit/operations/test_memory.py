@@ -309,7 +309,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch:
     monkeypatch.setattr("dtctl.operations.memory.files.os.fchmod", full)
     with pytest.raises(DtctlError, match="run digits-1 cannot be remembered in") as error:
         memory.save(newer)
-    assert error.value.detail == "No space left on device"
+    assert error.value.detail == "no space left on device"
     assert (state / "runs" / "digits-1.json").read_text() == old
     assert not list((state / "runs").glob(".*"))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.errors import AgentError, TransportError
+from dtctl.errors import AgentError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.ending import Ending
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.restart import restart
@@ -115,6 +117,44 @@ def test_stop_asks_the_coordinator_alone() -> None:
     assert transport.opened == ["c"]
     assert len(result.stopped) == 4
     assert agents.asked[0][2]["tasks"] is None
+
+
+def test_what_is_about_to_end_is_found_out_in_the_same_conversation_and_is_what_ends() -> None:
+    agents = Agents(told(tasks={"worker:1": entry("succeeded")}))
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0")]
+    transport = FakeTransport(agents)
+    heard: list[Ending] = []
+    stop(record(run=None), transport, ALL, ORDER, before=heard.append)  # type: ignore[arg-type]
+    assert transport.opened == ["c"]
+    assert [(one.run, [*map(str, one.tasks)], one.hosts) for one in heard] == [
+        ("digits-1", ["ps:0", "ps:1", "worker:0"], ("a", "b", "c"))
+    ]
+    assert [(kind, fields["run"]) for _, kind, fields in agents.asked] == [("status", None), ("stop", "digits-1")]
+
+
+def refuse(found: Ending) -> None:
+    raise UsageError(f"not {found.run}")
+
+
+ENDS: list[Callable[[FakeTransport], object]] = [
+    lambda transport: stop(record(), transport, (TaskId("worker", 0),), ORDER, before=refuse),
+    lambda transport: restart(record(), transport, (TaskId("worker", 0),), by="me", before=refuse),
+    lambda transport: down(record(), transport, ORDER, before=refuse),
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_word_against_it_leaves_everything_as_it_is(end: Callable[[FakeTransport], object]) -> None:
+    for agents, unreachable in ((Agents(told()), {}), (Agents(), {"c": GONE})):
+        with pytest.raises(UsageError, match="not digits-1"):
+            end(FakeTransport(agents, unreachable))
+        assert {kind for _, kind, _ in agents.asked} == {"status"}
+
+
+def test_without_a_coordinator_what_is_about_to_end_is_told_once() -> None:
+    heard: list[Ending] = []
+    down(record(), FakeTransport(Agents(), {"c": GONE}), ORDER, before=heard.append)
+    assert [(one.run, len(one.tasks)) for one in heard] == [("digits-1", 4)]
 
 
 def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +16,9 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError,
 from dtctl.operations.asking.conversation import Progress, silent
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
-from dtctl.operations.up import Start, up
+from dtctl.operations.starting.interrupts import Interrupted
+from dtctl.operations.starting.start import Start
+from dtctl.operations.up import up
 from dtctl.plan.run import plan_run
 from dtctl.reach import Local
 from tests.unit.clusters import cluster
@@ -52,6 +55,30 @@ def launch(tmp_path: Path) -> Start:
     )
 
 
+class Notes:
+    """A memory that notes what it is told; `full`: what cannot be written."""
+
+    def __init__(self, *full: str, order: list[str] | None = None) -> None:
+        self.order: list[str] = [] if order is None else order
+        self.records: list[RunRecord] = []
+        self._full = full
+
+    def begin(self, record: RunRecord) -> None:
+        self._note("begin", record)
+
+    def save(self, record: RunRecord) -> None:
+        self._note("save", record)
+
+    def take_back(self, record: RunRecord) -> None:
+        self._note("take_back", record)
+
+    def _note(self, what: str, record: RunRecord) -> None:
+        self.order.append(what)
+        if what in self._full:
+            raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
+        self.records.append(record)
+
+
 def entry(task: str) -> dict[str, Any]:
     return {
         "state": "running", "attempt": 1, "restarts": 0, "pid": 1, "since": 1.0, "next_start": None, "reason": "",
@@ -74,8 +101,8 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
 
 
 def started(launch: Start, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
-    remembered: list[RunRecord] = []
-    return up(launch, transport, silent, remembered.append), remembered
+    notes = Notes()
+    return up(launch, transport, silent, notes), [one for one in notes.records if "save" in notes.order]
 
 
 def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) -> None:
@@ -86,7 +113,7 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) ->
         name: ["up", "start", "keep"] for name in "abcd"
     }
     assert all(session.closed for session in transport.sessions.values())
-    assert remembered == [launch.record]
+    assert remembered == [launch.record] * 2
 
 
 def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
@@ -244,7 +271,7 @@ def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: St
         return said
 
     reported: list[Progress] = []
-    up(launch, FakeTransport(talkative), reported.append, lambda record: None)
+    up(launch, FakeTransport(talkative), reported.append, Notes())
     told = [(one.phase, one.text or one.tasks) for one in reported if one.host == "a"]
     assert told == [
         ("connect", {}),
@@ -275,7 +302,7 @@ def told(launch: Start, lost: str = "", deaf: str = "") -> tuple[list[str], Fake
     order: list[str] = []
 
     def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] in ("keep", "down"):
+        if fields["type"] in ("up", "start", "keep", "down"):
             order.append(fields["type"])
         if (fields["type"], session.host.name) in (("keep", lost), ("down", deaf)):
             return [ConnectionLost(f"{session.host.name} has gone")]
@@ -283,53 +310,119 @@ def told(launch: Start, lost: str = "", deaf: str = "") -> tuple[list[str], Fake
 
     transport = FakeTransport(noting)
     try:
-        result = up(
-            launch,
-            transport,
-            silent,
-            lambda record: order.append("remember"),
-            forget=lambda record: order.append("forget"),
-        )
+        result = up(launch, transport, silent, Notes(order=order))
     except DtctlError as error:
         return order, transport, error
     return order, transport, result
 
 
-def test_the_run_is_remembered_before_any_host_is_told_to_keep_it(launch: Start) -> None:
+def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_told_to_keep_it(
+    launch: Start,
+) -> None:
     order, _, result = told(launch)
-    assert order == ["remember", "keep", "keep", "keep", "keep"]
+    assert order == ["begin", "up", "up", "up", "up", "start", "start", "start", "start", "save", *["keep"] * 4]
     assert result.unremembered is None
 
 
 def test_a_run_that_was_taken_back_is_forgotten(launch: Start) -> None:
     order, _, error = told(launch, lost="b")
     assert isinstance(error, DtctlError)
-    assert (order[0], order[-1], order.count("down")) == ("remember", "forget", 3)
+    assert order.count("down") == 3
+    assert "take_back" not in order, "b may go on: nobody has heard that it has rolled back"
+
+
+@pytest.mark.parametrize(
+    ("code", "then"),
+    [("port_taken", ["begin", "take_back"]), ("disk_full", ["begin"]), ("internal", ["begin"])],
+)
+def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
+    launch: Start, code: str, then: list[str]
+) -> None:
+    """A host with a full disk, say, may not have been able to."""
+
+    def refused(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "start" and session.host.name == "d":
+            return [AgentError(code, "no")]
+        return willing(session, fields)
+
+    notes = Notes()
+    with pytest.raises(DtctlError):
+        up(launch, FakeTransport(refused), silent, notes)
+    assert notes.order == then
 
 
 def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
     order, _, error = told(launch, lost="b", deaf="c")
     assert "take back the start" in error.summary
-    assert "forget" not in order
+    assert "take_back" not in order
+
+
+def test_a_start_that_finds_the_run_there_is_not_remembered_as_another(launch: Start) -> None:
+    def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        answers = going_on(session, fields)
+        return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
+
+    notes = Notes()
+    up(launch, FakeTransport(everywhere), silent, notes)
+    assert notes.order == ["begin", "take_back"]
 
 
 def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:
-    def full(record: RunRecord) -> None:
-        raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
-
     transport = FakeTransport(willing)
-    result = up(launch, transport, silent, full)
+    result = up(launch, transport, silent, Notes("begin", "save", "take_back"))
     assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
     assert result.unremembered is not None
     assert result.unremembered.detail == "No space left on device"
 
 
-def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_taken_back(launch: Start) -> None:
-    def full(record: RunRecord) -> None:
-        raise DtctlError("run digits-1 cannot be remembered", detail="No space left on device")
+def test_a_disk_that_fills_up_during_the_start_has_the_record_of_its_beginning(launch: Start) -> None:
+    assert up(launch, FakeTransport(willing), silent, Notes("save")).unremembered is None
 
+
+def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_not_begun(launch: Start) -> None:
     hosts = {name: replace(host, reach=Local()) for name, host in launch.record.hosts.items()}
     transport = FakeTransport(willing)
     with pytest.raises(PreflightError, match="cannot be remembered"):
-        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, full)
-    assert all(session.received[-1] == "abort" for session in transport.sessions.values())
+        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, Notes("begin"))
+    assert transport.opened == []
+
+
+def interrupted_at(launch: Start, kind: str, deaf: str = "", notes: Notes | None = None) -> Interrupted:
+    """Ctrl-C when b is told this; the host `deaf` gives no answer to an abort any more."""
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == kind and session.host.name == "b":
+            raise KeyboardInterrupt
+        if fields["type"] == "abort" and session.host.name == deaf:
+            return [ConnectionLost(f"{deaf} has gone")]
+        return willing(session, fields)
+
+    with pytest.raises(Interrupted) as caught:
+        up(launch, FakeTransport(answer), silent, notes or Notes())
+    return caught.value
+
+
+def test_an_interrupt_before_the_start_has_left_nothing(launch: Start) -> None:
+    notes = Notes()
+    left = interrupted_at(launch, "up", notes=notes).left
+    assert (left.kept, left.started, left.unclear) == (False, False, ())
+    assert notes.order == ["begin", "take_back"]
+
+
+def test_an_interrupted_start_names_the_hosts_that_did_not_say_that_they_took_it_back(launch: Start) -> None:
+    notes = Notes()
+    left = interrupted_at(launch, "start", deaf="c", notes=notes).left
+    assert (left.kept, left.started, left.unclear) == (False, True, ("c",))
+    assert notes.order == ["begin"], "what may go on is found again"
+
+
+def test_an_interrupt_while_hosts_are_told_to_keep_comes_when_all_have_been_told(launch: Start) -> None:
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "keep" and session.host.name == "a":
+            signal.raise_signal(signal.SIGINT)
+        return willing(session, fields)
+
+    with pytest.raises(Interrupted) as caught:
+        up(launch, FakeTransport(answer), silent, Notes("begin", "save"))
+    assert caught.value.left.kept
+    assert caught.value.left.unremembered is not None

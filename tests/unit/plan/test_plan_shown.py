@@ -1,11 +1,20 @@
-"""What `plan` and `up --dry-run` tell of how the run is looked after."""
+"""What `plan` and `up --dry-run` tell: of the tasks, and of how the run is looked after."""
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.config import load_cluster
+from dtctl.model import TaskId
+from dtctl.plan import neighbours
 from dtctl.plan.run import plan_run
 from dtctl.plan.values import RunPlan
 from dtctl.render.machine import document
-from dtctl.render.tables import order_lines
+from dtctl.render.plan import order_lines, show_plan, show_whole_tasks
 from tests.unit.clusters import cluster, job
 
 NAMES = {name: name for name in "abcd"}
@@ -42,3 +51,120 @@ def test_the_machine_form_has_the_same_and_what_follows() -> None:
         "evaluator:0": "task",
     }
     assert (told["needsCheckpoint"], told["settleSeconds"], told["targetStep"]) == (True, 150.0, None)
+
+
+LARGE = """\
+name: large
+hosts:
+  "gpu-[1-8]": {ssh: "10.0.0.2[1-8]", gpus: 4}
+  "x-[1-2]": {gpus: 4, env: {OMP: 1}, dirs: {data: /ssd}}
+jobs:
+  ps: {hosts: "gpu-[1-8]"}
+  worker: {hosts: ["gpu-[1-8]", "x-[1-2]"], tasks_per_host: 4}
+dirs: {data: /d, output: out}
+trainer: {command: [python, train.py], args: {me: "{address}", steps: 100}, env: {LEVEL: 2}, secrets: [KEY]}
+"""
+LARGE_SHOWN = """\
+large: 48 tasks on gpu-[1-8],x-[1-2], lead worker:0
+code from {code}
+trains as async-ps; coordinator on gpu-1, 10.0.0.21:2221
+starts ps:[0-7], worker:0 after ps:[0-7], worker:[1-39] after ps:[0-7] and worker:0
+a loss of ps:[0-7],worker:[0-39] restarts it alone
+
+TASK          HOST       ADDRESS                     GPU     NOTE
+ps:0-7        gpu-[1-8]  10.0.0.[21-28]:2222         none
+worker:0-31   gpu-[1-8]  10.0.0.[21-28]:[2223-2226]  1 each
+worker:32-39  x-[1-2]    :2222-2225                  1 each  OMP=1, data /ssd
+
+each task runs python3 train.py --me=... --steps=100 --ps_hosts=... --worker_hosts=... --job_name=... --task_index=...
+  with PYTHONUNBUFFERED=1 PYTHONFAULTHANDLER=1 LEVEL=2 TF_CONFIG=...
+secrets: KEY
+directories: data /d, output ~/dtctl/large/out
+TF_CONFIG's cluster: the addresses above, by job and in the order of the tasks
+dtctl plan worker:0    shows one task as a whole, --all every one
+"""
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> RunPlan:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(LARGE)
+    names = {**{f"gpu-{number}": f"10.0.0.2{number}" for number in range(1, 9)}, "x-1": "x-1", "x-2": "x-2"}
+    return plan_run(load_cluster(file), names, local_python="python3")
+
+
+def test_a_plan_of_48_tasks_fits_a_screen(large: RunPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(large)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert "\n".join(lines) + "\n" == LARGE_SHOWN.format(code=large.cluster.trainer.code)
+
+
+def test_a_small_plan_has_a_line_for_each_task_and_the_cluster_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(plan("sync-ps"))
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines() if line.startswith("worker")] == [
+        ["worker:0", "c", "c:2222", "all"],
+        ["worker:1", "d", "d:2222", "all"],
+    ]
+    cluster_of_tf_config = '{"chief": ["a:2222"], "ps": ["b:2222"], "worker": ["c:2222", "d:2222"]}'
+    assert f"TF_CONFIG's cluster: {cluster_of_tf_config}" in shown
+
+
+def test_jobs_with_programs_of_their_own_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    value = cluster()
+    ps = value.jobs["ps"]
+    own = dataclasses.replace(ps, launch=dataclasses.replace(ps.launch, command=("./serve",)))
+    show_plan(plan_run(dataclasses.replace(value, jobs={**value.jobs, "ps": own}), NAMES, local_python="python3"))
+    shown = capsys.readouterr().out
+    assert "ps runs ./serve --ps_hosts=... " in shown
+    assert "worker runs python3 train.py --ps_hosts=... " in shown
+
+
+def test_one_task_is_shown_with_all_that_it_is_given(large: RunPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    show_whole_tasks(large, [TaskId("worker", 33)])
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert lines[0] == "worker:33 on x-1, x-1:2223, GPU 1"
+    assert "  OMP=1" in lines
+    assert "  KEY=***" in lines
+    assert "  directories: data /ssd, output ~/dtctl/large/out" in lines
+    assert "--task_index=33" in shown
+    assert shown.count("10.0.0.28:2226") == 2  # in the flags and in TF_CONFIG
+
+
+def test_every_task_can_be_shown_as_a_whole(large: RunPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    show_whole_tasks(large, None)
+    shown = capsys.readouterr().out
+    assert shown.startswith("large: 48 tasks on ")
+    assert all(f"\n\n{task.id} on {task.host}, " in shown for task in large.tasks)
+
+
+def test_the_machine_form_may_be_of_some_tasks(large: RunPlan) -> None:
+    assert [task["task"] for task in document.plan(large, [TaskId("ps", 3)])["tasks"]] == ["ps:3"]
+    assert len(document.plan(large)["tasks"]) == 48
+
+
+def test_a_port_that_its_host_is_to_choose_is_auto(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(LARGE + "ports: auto\n")
+    names = {f"gpu-{number}": f"gpu-{number}" for number in range(1, 9)} | {"x-1": "x-1", "x-2": "x-2"}
+    show_plan(plan_run(load_cluster(file), names, local_python="python3"))
+    shown = capsys.readouterr().out
+    assert "coordinator on gpu-1, gpu-1:auto" in shown
+    assert "worker:0-31   gpu-[1-8]  :auto" in shown
+
+
+def test_who_trains_beside_whom_is_found_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+    of = neighbours.Neighbourhood.of
+
+    def counted(*given: Any) -> neighbours.Neighbourhood:
+        found.append(given)
+        return of(*given)
+
+    monkeypatch.setattr(neighbours.Neighbourhood, "of", counted)
+    launch = dataclasses.replace(cluster().jobs["worker"].launch, dialect="pytorch")
+    value = cluster(job("worker", ["a"] * 40, list(range(2222, 2262)), launch=launch))
+    tasks = plan_run(value, NAMES, local_python="python3").tasks
+    assert [task.env["RANK"] for task in tasks] == [str(rank) for rank in range(40)]
+    assert len(found) == 1

@@ -53,6 +53,11 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("frozen", {"seconds": 60.0}, "stalled: frozen (stopped by a signal) for 60 s"),
     ("still_silent", {}, "still no sign of progress after its restart"),
     ("port_held", {"port": 2222, "text": "pid 7 (nc)"}, "exit code 1; port 2222 is held by pid 7 (nc)"),
+    (
+        "left_behind",
+        {"count": 1, "text": "pid 123, python serve.py"},
+        "left 1 process behind (pid 123, python serve.py), which was ended",
+    ),
     ("cause", {"text": "ImportError: no tensors"}, "exit code 1 (ImportError: no tensors)"),
     (
         "out_of_memory",
@@ -74,6 +79,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("stopped", {}, "stopped"),
     ("stopped_by", {"by": "ann@desk"}, "stopped by ann@desk"),
+    ("killed_after", {"seconds": 30.0}, "killed after 30 s: exit code 1"),
     ("taken_down", {"by": "ann@desk"}, "taken down by ann@desk"),
     ("restart", {}, "restart"),
     ("replaced", {"run": "digits-2"}, "replaced by run digits-2"),

@@ -33,7 +33,8 @@ from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
+from dtctl.operations.asking.written import Written
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -41,12 +42,14 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
+from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, left_out, remains, result, status, tables
+from dtctl.render import checkpoints, errors, interrupted, left_out, remains, result, status, tables
+from dtctl.render import plan as plans
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
@@ -99,7 +102,9 @@ SAID = tuple(said("reason"))
 CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
 BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
 FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
-FAILED = TaskStatus(TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left=1)
+FAILED = TaskStatus(
+    TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left_behind=(LeftBehind(1, "cmd"),), left=1
+)
 WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, why=SAID, step=3)
 LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, why=SAID)
 TOLD = told(
@@ -124,14 +129,30 @@ def plan() -> Any:
 
 
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
-UP = UpResult("run", {TASK: FAILED}, (), {"old": STOP}, FOUND, {"a": "no crontab"})
+UP = UpResult(
+    "run",
+    {TASK: FAILED},
+    (),
+    {"old": STOP},
+    FOUND,
+    {"a": "no crontab"},
+    revival={"b": "cron", "c": "systemd"},
+    new_revival={"b": "cron", "c": "systemd"},
+    aside={"a": ("/path",)},
+)
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
+KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
 LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
-RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING})
+RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
+WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a", "b"), 2))
 REMAINS = GcResult(
-    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)}, {}
+    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)},
+    {},
+    WRITTEN,
+    WRITTEN,
 )
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
@@ -182,7 +203,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
-    "show_plan": lambda: tables.show_plan(poisoned(plan())),
+    "show_plan": lambda: plans.show_plan(poisoned(plan())),
+    "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
+    "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
     "show_runs": lambda: tables.show_runs([poisoned(RUN)]),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
     "show_remains": lambda: remains.show_remains(poisoned(REMAINS), dry_run=True),
@@ -192,10 +215,14 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_started again": lambda: result.show_started(poisoned(SAME), poisoned(plan())),
     "show_restarted": lambda: result.show_restarted(poisoned(AGAIN)),
     "show_replacement": lambda: result.show_replacement(poisoned(EXCHANGE)),
+    "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
+    "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
+    "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "redrawn": draw,
     "narrator": narrate,
@@ -203,7 +230,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "trust": trust_line,
     "events": tell_events,
 }
-HARMLESS = {"show_next_steps", "show_trace", "show_whatever_comes"}
+HARMLESS = {"show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """They have nothing to show that comes from outside, or show nothing."""
 
 
@@ -252,7 +279,7 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         document.gc(poisoned(REMAINS), dry_run=True),
         document.known_run(dataclasses.replace(RUN, created=1e300)),
         document.happening(poisoned(dataclasses.replace(happenings()[0], time=float("nan")))),
-        {"problems": document.problems(poisoned_mistakes())},
+        {"problems": document.problems(poisoned_mistakes().problems)},
         {"nan": float("nan"), "far": [float("inf"), (-float("inf"),)], BAD: "half \ud800 whole \ud83d\ude00"},
     ]
     for body in bodies:

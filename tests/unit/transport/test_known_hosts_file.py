@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from dtctl.config import load_cluster
 from dtctl.config.known_hosts import why_not_written
-from dtctl.errors import ConfigError, HostKeyError, TransportError, UsageError
+from dtctl.errors import ConfigError, ExitCode, HostKeyError, TransportError, UsageError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.ssh import known_hosts_file
@@ -302,6 +303,32 @@ except TransportError as error:
 """
 
 
+@pytest.mark.parametrize("call", ["write", "fsync", "open"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_in_words_and_with_what_to_do(
+    project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project / "known_hosts"
+    file.write_text(line("gpu-b") + "\n")
+    before = file.read_bytes()
+    pinned = KnownHosts()
+
+    def full(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    if call == "open":
+        (project / "known_hosts").unlink()
+        before = b""
+    monkeypatch.setattr(f"dtctl.transport.ssh.known_hosts_file.os.{call}", full)
+    for learn in (lambda: pinned.pin("gpu-a", [key(1)], file), lambda: pinned.learn("gpu-a", key(1), file)):
+        with pytest.raises(TransportError, match=r"host keys cannot be kept: the disk of .* is full") as error:
+            learn()
+        assert error.value.exit_code == ExitCode.PREFLIGHT
+        assert error.value.hint.startswith(f"df {project}")
+    monkeypatch.undo()
+    assert (file.read_bytes() if file.exists() else b"") == before
+
+
 @pytest.mark.parametrize("room", [0, 1, 50])
 def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(project: Path, room: int) -> None:
     """Of what is written only `room` bytes fit, so that the kernel takes a part of it."""
@@ -310,7 +337,8 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(project: Path, room
     before = file.read_bytes()
     script = [sys.executable, "-c", FULL_DISK, str(file), str(len(before) + room)]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"cannot write {file}: "), done.stderr
+    words = f"host keys cannot be kept: the disk of {file} is full" if room else f"cannot write {file}: "
+    assert done.stdout.startswith(words), done.stderr
     assert file.read_bytes() == before
 
 

@@ -13,6 +13,9 @@ def init(
         Path, typer.Argument(metavar="[DIR]", help="Where to write; this directory if omitted.")
     ] = Path(),
     template: Annotated[str, typer.Option("--template", metavar="NAME", help="Which trainer.")] = "ps-async",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The cluster's name; that of the directory if omitted.")
+    ] = None,
     helper: Annotated[
         bool,
         typer.Option("--helper", help="Write only graceful.py, with which a trainer of your own saves on SIGTERM."),
@@ -20,13 +23,21 @@ def init(
     show: Annotated[bool, typer.Option("--list", help="Show the templates, and when to choose which.")] = False,
 ) -> None:
     """Write a trainer and a cluster.yaml that works at once; nothing if one of the files is there already."""
-    from dtctl.operations.init import about_template, requirements, template_names, write_helper, write_template
+    from dtctl.operations.init import (
+        about_template,
+        cluster_name,
+        requirements,
+        template_names,
+        write_helper,
+        write_template,
+    )
     from dtctl.render import errors, tables
 
     if show:
         tables.show_templates({name: about_template(name) for name in template_names()})
         return
-    written = write_helper(directory) if helper else write_template(template, directory)
+    cluster = cluster_name(directory, name)
+    written = write_helper(directory) if helper else write_template(template, directory, cluster)
     for path in written:
         errors.note(f"wrote {path}")
     if helper:

@@ -2,33 +2,88 @@
 
 from __future__ import annotations
 
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.options import (
+    ClusterFile,
+    Local,
+    OutputOption,
+    Overrides,
+    PortsFrom,
+    Scope,
+    Tasks,
+    on_cluster,
+    with_ports_from,
+)
+
+_TASK = re.compile(r"@.+|[A-Za-z][A-Za-z0-9_]*(:[0-9,-]+)?")
 
 
 @on_cluster
 def plan(
     scope: Scope,
     cluster_file: ClusterFile = None,
+    tasks: Tasks = None,
     overrides: Overrides = None,
     local: Local = False,
+    ports_from: PortsFrom = None,
+    every: Annotated[bool, typer.Option("--all", help="Every task as a whole, as -v does.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Print what `up` would run and where; nothing is contacted."""
-    show(scope, cluster_file, overrides, local=local, output=output)
+    """Print what `up` would run and where, or tasks as a whole: `dtctl plan worker:1`; nothing is contacted."""
+    words = list(tasks or [])
+    if cluster_file is not None and _means_tasks(cluster_file):
+        cluster_file, words = None, [str(cluster_file), *words]
+    show(
+        scope,
+        cluster_file,
+        with_ports_from(overrides, ports_from),
+        words,
+        local=local,
+        every=every or scope.verbose,
+        output=output,
+    )
 
 
-def show(scope: Scope, cluster_file: ClusterFile, overrides: Overrides, *, local: bool, output: OutputOption) -> None:
+def _means_tasks(word: Path) -> bool:
+    """A file that is there is meant as one."""
+    return _TASK.fullmatch(str(word)) is not None and not word.exists()
+
+
+def show(
+    scope: Scope,
+    cluster_file: ClusterFile,
+    overrides: Overrides,
+    words: list[str],
+    *,
+    local: bool,
+    every: bool,
+    output: OutputOption,
+) -> None:
+    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.selection import select_tasks
     from dtctl.operations.starting.prepare import make_local, make_plan, scan_code
     from dtctl.operations.starting.secrets import exposure
-    from dtctl.render import left_out, tables
+    from dtctl.render import errors, left_out
+    from dtctl.render import plan as render
     from dtctl.render.machine import document
 
-    cluster = scope.cluster(cluster_file, overrides)
+    checked = scope.checked(cluster_file, overrides)
+    checked.findings.or_raise()
+    cluster = checked.cluster
+    errors.show_doubts(checked.findings.doubts)
     planned = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    chosen = select_tasks(record_of(planned), words) if words else None
     bundle = scan_code(cluster)
     if output == "json":
-        document.print_json("Plan", {**document.plan(planned), **document.not_pushed(bundle)})
+        document.print_json("Plan", {**document.plan(planned, chosen), **document.not_pushed(bundle)})
+    elif chosen is not None or every:
+        render.show_whole_tasks(planned, chosen)
     else:
-        tables.show_plan(planned)
+        render.show_plan(planned)
     left_out.show_left_out(bundle)
     left_out.show_exposure(exposure(cluster))

@@ -31,6 +31,8 @@ class SimAttempt:
         """Does not end when it is asked to."""
         self.ending = False
         self._asked = False
+        self.left_behind: list[Any] = []
+        self.killed_after_s: float | None = None
 
     def look(self, now: float, wall: float) -> None:
         if self.start is None:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.operations.metrics import Metrics, Point, Series
+from dtctl.operations.scalars.reading import Metrics, Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.render import errors
-from dtctl.render.plot import STYLES, Curve, mark, plot, sparkline
+from dtctl.render.scalars.plot import STYLES, Curve, mark, plot, sparkline
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, local_time, size

@@ -1,0 +1,98 @@
+"""Types README and the quick start on two hosts over SSH, writes what the commands print into them, and the picture.
+
+python docs/screens.py            all of it; needs root and TensorFlow
+python docs/screens.py --picture  docs/images/demo.svg alone
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.documents.blocks import ROOT
+from tests.documents.reader import Reader, Seen
+from tests.documents.screens import shortened
+from tests.hosts.fleet import Fleet
+
+PAGES = ("README.md", "docs/quickstart.md")
+PICTURE = ROOT / "docs" / "images" / "demo.svg"
+COLUMNS = 110
+_TRIES = 3
+
+
+def write_screens(page: str) -> None:
+    """In the order of the page, whose lines move with each screen that is written."""
+    with tempfile.TemporaryDirectory() as directory, Fleet(2) as fleet:
+        reader = Reader(Path(directory, "home"), fleet, python=sys.executable)
+        seen = []
+        for one in reader.reads(page):
+            print(f"{one.typed}: {one.code}", flush=True)
+            seen.append(one)
+        home = str(reader.shell.home)
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    for one in reversed(seen):
+        _write_screen(lines, one, home)
+    (ROOT / page).write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _write_screen(lines: list[str], seen: Seen, home: str) -> None:
+    screen = seen.typed.screen
+    if screen is None:
+        return
+    printed = [line.replace(home, "~").rstrip() for line in seen.printed]
+    first = seen.typed.line
+    lines[first : first + len(screen)] = shortened(screen, printed)
+
+
+def write_picture() -> None:
+    """`dtctl up --local -f` of the first template, in colours."""
+    from rich.console import Console
+    from rich.text import Text
+
+    for _ in range(_TRIES):
+        lines = _seen()
+        if any("worker:1" in line and "  loss " in line for line in lines):
+            break  # on a busy machine the second worker comes too late to be worth a picture
+    console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
+    for line in lines:
+        console.print(Text.from_ansi(line[: 4 * COLUMNS]), overflow="ellipsis", no_wrap=True)
+    svg = console.export_svg(title="dtctl", unique_id="demo", font_aspect_ratio=0.61)
+    PICTURE.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", "utf-8")
+
+
+def _seen() -> list[str]:
+    """The lines of the picture, from a home of their own."""
+    with tempfile.TemporaryDirectory() as directory:
+        dtctl = [sys.executable, "-m", "dtctl", "--color", "always"]
+        environment = {"HOME": directory, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "COLUMNS": str(COLUMNS)}
+        _printed([*dtctl, "init", "digits"], directory, environment)
+        printed = _printed([*dtctl, "up", "--local", "-f"], f"{directory}/digits", environment)
+        status = _printed([*dtctl, "status"], f"{directory}/digits", environment)
+        _printed([*dtctl, "down", "--yes"], f"{directory}/digits", environment)
+        lines = ["$ dtctl init digits && cd digits", "$ dtctl up --local -f", *_worth_seeing(printed)]
+        return [line.replace(directory, "~") for line in [*lines, "$ dtctl status", *status]]
+
+
+def _worth_seeing(lines: Sequence[str]) -> list[str]:
+    """Without what TensorFlow says of this machine's processor, and with every second step."""
+    noise = ("WARNING:", "I0000", "E0000", "W0000", "cuda", "oneDNN")
+    kept = [line for line in lines if not any(word in line for word in noise)]
+    return [line for number, line in enumerate(kept) if not ("  loss " in line and number % 2)]
+
+
+def _printed(words: Sequence[str], directory: str, environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        words, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+if __name__ == "__main__":
+    if "--picture" not in sys.argv:
+        for name in PAGES:
+            write_screens(name)
+    write_picture()

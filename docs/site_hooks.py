@@ -1,0 +1,45 @@
+"""The site's own steps of mkdocs: README, CONTRIBUTING and CHANGELOG are pages too, and links are mended."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""Files above `docs`, and the pages that they are."""
+
+_PICTURE = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
+"""Drawn by docs/pictures.py."""
+
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)((?:#[^)]*)?)\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    for name, page in BESIDE.items():
+        files.append(File.generated(config, page, content=(ROOT / name).read_text("utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links that are right in a checkout become right in the site; of those to code the words stay."""
+    start = "" if page.file.src_uri in BESIDE.values() else "docs"
+    name = page.file.src_uri.removesuffix(".md")
+    numbers = itertools.count(1)
+    markdown = _PICTURE.sub(lambda _: f"![{page.title}](images/{name}-{next(numbers)}.svg)", markdown)
+    return _LINK.sub(lambda found: _mended(found, start), markdown)
+
+
+def _mended(found: re.Match[str], start: str) -> str:
+    words, target, anchor = found.groups()
+    if "://" in target:
+        return found[0]
+    inside = posixpath.normpath(posixpath.join(start, target))
+    if inside in BESIDE:
+        return f"[{words}]({BESIDE[inside]}{anchor})"
+    return f"[{words}]({inside.removeprefix('docs/')}{anchor})" if inside.startswith("docs/") else words

@@ -1,0 +1,83 @@
+"""Which cluster has last written to an output directory: a mark for each directory, in the agent's own home.
+
+Not in the directory itself, where trainers look for checkpoints, and some will only begin in an empty one; nor beside
+it, where the user may not write. A directory is known by its path and its inode: one that was removed and made anew
+has never been written to. Hosts that share a directory and not a home have a mark each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+
+from ..records.answers import OutputMark
+from . import paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Optional, Tuple
+
+MOST_MARKS = 1000
+"""Those of older dates are forgotten."""
+_MARK_BYTES = 65536
+
+
+def found(root: str, directories: Iterable[str]) -> List[OutputMark]:
+    """The marks of those directories that hold something."""
+    marks = [_mark(root, directory) for directory in directories if _holds_something(directory)]
+    return [mark for mark in marks if mark is not None]
+
+
+def write(
+    root: str, directories: Iterable[str], cluster: str, run: str, controller: str, file: str, now: float
+) -> None:
+    """Marks them all as written by this run. Where that cannot be, they have no mark."""
+    for directory in directories:
+        with suppress(OSError):
+            place, inode, path = _place(root, directory)
+            mark: OutputMark = {
+                "path": path,
+                "inode": inode,
+                "cluster": cluster,
+                "run": run,
+                "controller": controller,
+                "file": file,
+                "time": now,
+            }
+            paths.make_directory(os.path.dirname(place))
+            paths.write_json(place, mark)
+    _forget_old(os.path.join(root, "outputs"))
+
+
+def _mark(root: str, directory: str) -> Optional[OutputMark]:
+    """None where nobody has left one, or nobody can read it."""
+    try:
+        place, inode, path = _place(root, directory)
+        mark = paths.read_record(place, OutputMark, _MARK_BYTES)
+    except (OSError, paths.Damaged):
+        return None
+    return mark if mark is not None and (mark["path"], mark["inode"]) == (path, inode) else None
+
+
+def _place(root: str, directory: str) -> Tuple[str, str, str]:
+    """The mark's file, and the inode and path that it is for."""
+    path = os.path.realpath(directory)
+    inode = str(os.stat(path).st_ino)
+    name = hashlib.sha256(("%s %s" % (path, inode)).encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(root, "outputs", name[:32] + ".json"), inode, path
+
+
+def _holds_something(directory: str) -> bool:
+    try:
+        with os.scandir(directory) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+def _forget_old(directory: str) -> None:
+    marks = [os.path.join(directory, name) for name in paths.entries(directory)]
+    for mark in sorted(marks, key=paths.modified)[:-MOST_MARKS]:
+        with suppress(OSError):
+            os.unlink(mark)

@@ -1,0 +1,25 @@
+"""What Ctrl-C, or SIGTERM, has left how: each command says it for each of its phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from dtctl.errors import ExitCode
+
+
+@contextmanager
+def left(what: str | Callable[[], str], *next_steps: str) -> Iterator[None]:
+    """Says `what` an interrupt leaves, and what to type next; then the command ends.
+
+    What is interrupted within another `left` is said by the inner one alone.
+    """
+    from dtctl.render import errors
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.interrupted(what if isinstance(what, str) else what(), *next_steps)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None

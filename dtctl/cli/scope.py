@@ -1,0 +1,248 @@
+"""What the options that many commands share lead to: a cluster, a run of it, and a way to its hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtctl.cli import which
+from dtctl.cli.effects import may_guess
+from dtctl.cli.interrupts import left
+from dtctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from dtctl.config.load import Checked
+    from dtctl.model import Cluster, Host
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.memory.store import Memory
+    from dtctl.operations.status import RunStatus
+    from dtctl.transport.connect import Transports
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which run a command is about and how its hosts are reached, as the options say."""
+
+    command: str = ""
+    """Its name in `dtctl --help`."""
+    config: Path | None = None
+    named: str | None = None
+    run: str | None = None
+    user: str | None = None
+    identity: Path | None = None
+    jump: str | None = None
+    ssh_config: Path | None = None
+    verbose: bool = False
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        from dtctl.operations.memory.store import Memory
+
+        def report(line: str) -> None:
+            from dtctl.render.errors import note
+
+            note(line)
+
+        return Memory(report)
+
+    @functools.cached_property
+    def transport(self) -> Transports:
+        from dtctl.render.terminal.moving import still
+        from dtctl.render.terminal.safe import one_line
+        from dtctl.transport.connect import Transports
+        from dtctl.transport.ssh.passphrase import terminal_passphrase
+
+        passphrase = terminal_passphrase(one_line, still)
+        return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
+
+    def left(self, what: str | Callable[[], str], *next_steps: str) -> AbstractContextManager[None]:
+        """As `interrupts.left`, once a host was reached; before that nothing can have changed."""
+
+        def said() -> str:
+            if not self.transport.reached:
+                return "no host had been reached, so nothing was changed"
+            return what if isinstance(what, str) else what()
+
+        return left(said, *next_steps)
+
+    def file(self, argument: Path | None = None) -> Path:
+        """The cluster file that is meant; raises when there is none, or when two are named."""
+        from dtctl.config import find_cluster_file
+
+        given = which.one_file(argument, self.config, self.named)
+        if self.named is not None:
+            return self._of_name(self.named).file or Path()
+        return find_cluster_file(given, os.environ, Path.cwd())
+
+    def cluster(self, argument: Path | None = None, overrides: list[str] | None = None) -> Cluster:
+        from dtctl.config import load_cluster
+
+        return self._with_reach(load_cluster(self.file(argument), overrides=overrides or []))
+
+    def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
+        """The same for one who is about to start it: the findings are still to be raised."""
+        from dtctl.config import check_cluster
+
+        checked = check_cluster(self.file(argument), overrides=overrides or [])
+        return dataclasses.replace(checked, cluster=self._with_reach(checked.cluster))
+
+    def _with_reach(self, cluster: Cluster) -> Cluster:
+        """What the command line says of SSH stands over what the file says."""
+        reached = {name: self._reached(host) for name, host in cluster.hosts.items()}
+        said = {name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach}
+        return dataclasses.replace(cluster, hosts=reached, as_written=said)
+
+    def record(self, *, for_its_hosts: bool = False) -> RunRecord:
+        """The run that is meant: --run, or the current run of the cluster that is named or whose file lies here.
+
+        Commands that only look fall back to the run that was started last, and say so; see effects.py.
+        `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
+        """
+        from dtctl.operations.memory.record import record_of
+        from dtctl.plan.roster import plan_roster
+
+        if self.run is not None:
+            return self._of_run(self.run) or self._run_of_others(self.run)
+        record = self._of_name(self.named) if self.named else None
+        file = record.file if record else self._file_here()
+        if record is None:
+            record = self.memory.newest_of(file) if file else self._last()
+        if record is None and file and not for_its_hosts:
+            record = self.memory.place_of(file)
+        if record is None and file:
+            return record_of(plan_roster(self.cluster()))
+        if record is None:
+            self.file()  # raises, and says what there is
+            raise AssertionError("no file here, and one is found")
+        # Without --run hosts are asked for their current run: somebody else may have started another since.
+        return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
+
+    def refuse_others(self, record: RunRecord, run: str | None) -> None:
+        """Raises UsageError for a run that this machine has started from another directory, by the same name."""
+        other = self.memory.load(run) if run and run != self.run else None
+        if other is None or other.file is None or record.file is None or which.same_file(other.file, record.file):
+            return
+        if other.file.exists():
+            raise which.of_other_directory(other.run or "", other.file, record.file)
+
+    def remember_end(self, found: RunStatus) -> None:
+        """How the run has ended, for whoever is told about it without asking its hosts."""
+        outcome = found.verdict.outcome
+        if outcome.decided and found.record.outcome != outcome.value:
+            self.memory.change(found.record, outcome=outcome.value)
+
+    def _of_run(self, run: str) -> RunRecord | None:
+        """None for a run that was not started here."""
+        record = self.memory.load(run)
+        if record is None:
+            return None
+        if self.named not in (None, record.cluster):
+            raise UsageError(f"{run} is a run of {record.cluster}, not of {self.named}", hint="leave one of them out")
+        if self.config is not None and not (record.file and which.same_file(self.config, record.file)):
+            record = dataclasses.replace(record, file=self.config.absolute(), file_sha256="")
+        return self._with_own_access(self._followed(record))
+
+    def _run_of_others(self, run: str) -> RunRecord:
+        """One that this machine has not started: the cluster file says which hosts may know it."""
+        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.runs import check_known, unknown
+        from dtctl.plan.roster import plan_roster
+
+        remembered = [str(record.run) for record in self.memory.runs()]
+        try:
+            file = self.file()
+        except UsageError as error:
+            why = "this machine remembers no such run, and there is no cluster file whose hosts could be asked"
+            raise unknown(run, why, remembered) from error
+        record = self.memory.newest_of(file) or self.memory.place_of(file) or record_of(plan_roster(self.cluster()))
+        record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
+        check_known(record, self.transport, remembered)
+        return record
+
+    def _of_name(self, name: str) -> RunRecord:
+        """The newest run of the cluster of this name."""
+        from dtctl.config import find_cluster_file
+
+        try:
+            here: Path | None = find_cluster_file(None, os.environ, Path.cwd())
+        except UsageError:
+            here = None
+        return which.of_name(self.memory.runs(), name, here)
+
+    def _last(self) -> RunRecord | None:
+        """What a command means that names no cluster, in a directory without one. Raises UsageError if it may not."""
+        if not may_guess(self.command) and (runs := self.memory.runs()):
+            raise which.not_named(self.command, runs)
+        record = self.memory.current() if may_guess(self.command) else None
+        if record is not None:
+            from dtctl.render.errors import note
+
+            place = f" in {record.file.parent}" if record.file else ""
+            note(f"no cluster.yaml here: this is {record.cluster}{place}, started last from this machine")
+        return record
+
+    def _file_here(self) -> Path | None:
+        """None: nothing was named and nothing lies here."""
+        if self.config is not None or os.environ.get("DTCTL_CONFIG"):
+            return self.file()
+        try:
+            return self.file()
+        except UsageError:
+            return None
+
+    def _with_own_access(self, record: RunRecord) -> RunRecord:
+        """As the options of this very command say, over file and memory."""
+        return dataclasses.replace(
+            record,
+            hosts={name: self._reached(host) for name, host in record.hosts.items()},
+            others={name: self._reached(host) for name, host in record.others.items()},
+        )
+
+    def _followed(self, record: RunRecord) -> RunRecord:
+        """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
+        from dtctl.config import load_cluster
+        from dtctl.operations.memory.following import follow_file
+
+        followed = follow_file(record, load_cluster)
+        now = followed.record
+        if followed.problem is not None:
+            from dtctl.render.errors import note
+
+            note(
+                f"{which.first_problem(followed.problem)}: hosts are reached as remembered of {record.run}",
+                f"dtctl validate {record.file}    tells more",
+            )
+        elif now is not record:
+            self.memory.change(
+                now, hosts=now.hosts, others=now.others, file_sha256=now.file_sha256, as_written=now.as_written
+            )
+        return now
+
+    def _reached(self, host: Host) -> Host:
+        """The host with what the command line says of SSH over what the file says. Raises UsageError."""
+        from dtctl.config.names import check_names
+        from dtctl.reach import SshSettings
+
+        own: dict[str, Any] = {
+            "user": self.user,
+            "identity_file": str(self.identity) if self.identity else None,
+            "jump": self.jump,
+        }
+        check_names(own)
+        given = {name: value for name, value in own.items() if value is not None}
+        if not given or not isinstance(host.reach, SshSettings):
+            return host
+        return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
+
+
+def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
+    """Shown with -q and -o json too: it is on stderr, and nothing else says why nothing happens."""
+    from dtctl.render import errors
+
+    errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")

@@ -1,0 +1,312 @@
+"""The conversations of one start: what every host is told, and what it has to answer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dtctl.agent.records import answers
+from dtctl.bundle import Bundle, Sender
+from dtctl.errors import AgentError, DtctlError
+from dtctl.model import Cluster, Host, TaskId
+from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.starting.interrupts import Left
+from dtctl.operations.starting.ports import ports_request, with_chosen
+from dtctl.operations.starting.readying import converse
+from dtctl.operations.stop import StopOrder, StopResult, stop
+from dtctl.plan.directories import output_directories
+from dtctl.plan.spec import host_spec
+from dtctl.plan.values import RunPlan
+from dtctl.transport.fanout import Outcomes, fan_out
+from dtctl.transport.seam import Session, Transport
+
+R = TypeVar("R")
+
+_NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
+_ROLLBACK_S = 60.0
+"""Rolling back kills what was started, without a grace period."""
+_NEWS_S = 1.0
+_UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
+"""What an agent may also say when it could not take back all."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What one `up` is to start."""
+
+    plan: RunPlan
+    record: RunRecord
+    bundle: Bundle
+    digest: str
+    controller: str
+    """user@host, for those who find the run later."""
+    secrets: Mapping[str, str]
+    authority: Authority | None
+    """By which the run's agents know each other; None where there is only one."""
+    replace: bool
+    replan: Callable[[Cluster], RunPlan] | None = None
+    """Makes the plan when the hosts have chosen ports; None: they choose none."""
+    adopt_output: bool = False
+    """Output directories are taken over from other clusters."""
+
+    @property
+    def expects_revival(self) -> bool:
+        """Hosts are to bring the agents back by themselves when they have been restarted."""
+        return not self.record.is_local and self.plan.cluster.recovery.reboot == "auto"
+
+
+class Starting:
+    """The conversations of one `up`. A context manager: left by an exception, it takes back what was begun."""
+
+    def __init__(self, launch: Start, transport: Transport, report: Report) -> None:
+        self.launch = launch
+        self._transport = transport
+        self._report = report
+        self._hosts = tuple(launch.record.hosts.values())
+        self._sessions: dict[str, Session] = {}
+        self._sender = Sender(launch.bundle)
+        self._runs: dict[str, str] = {}
+        """Host -> the run that it has prepared, or has already."""
+        self._told_to_start = False
+        self._kept = False
+        self._back: set[str] = set()
+        """Hosts that have said that nothing of the start is left there."""
+        self._news = threading.Condition()
+        self._replaced: list[str] = []
+
+    def __enter__(self) -> Starting:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._abort()
+            self._wait_for_the_end()
+        for session in self._sessions.values():
+            session.close()
+        self._sender.close()
+
+    def left(self, unremembered: DtctlError | None) -> Left:
+        """What is certain when the start has been given up."""
+        assert self.launch.record.run is not None
+        begun = [host.name for host in self._hosts if self._told_to_start and host.name in self._sessions]
+        return Left(
+            run=self.launch.record.run,
+            kept=self._kept,
+            started=self._told_to_start,
+            unclear=tuple(host for host in begun if not self._kept and host not in self._back),
+            ended=tuple(self._replaced),
+            unremembered=unremembered,
+        )
+
+    def replace(self, old: str) -> StopResult:
+        """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
+        launch = self.launch
+        record = dataclasses.replace(launch.record, run=old)
+        self._replaced.append(old)
+        return stop(
+            record,
+            self._transport,
+            tuple(record.roster),
+            StopOrder(launch.controller, why="replaced", run=launch.record.run),
+        )
+
+    def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:
+        """The answers of all hosts; one that fails is an error of the whole."""
+        return fan_out(self._hosts, work, cancel=self._abort).or_raise(doing)
+
+    def choose_ports(self) -> None:
+        """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
+        cluster = self.launch.plan.cluster
+        if cluster.hosts_choose_ports and self.launch.replan is not None:
+            chosen = self.everywhere("choose ports", lambda host: self._ports_of(host, cluster))
+            self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
+
+    def _ports_of(self, host: Host, cluster: Cluster) -> answers.PortsResult:
+        return ports_request(cluster, host.name).put(self.launch.record, self._session(host))
+
+    def _session(self, host: Host) -> Session:
+        if host.name not in self._sessions:
+            self._report(Progress(host.name, "connect"))
+            self._sessions[host.name] = self._transport.open(host)
+        return self._sessions[host.name]
+
+    def prepare(self, host: Host) -> answers.Prepared:
+        session = self._session(host)
+        session.send(_request(self.launch, host))
+        answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
+        with about(host.name, "sent an invalid `prepared`"):
+            _check_prepared(self.launch.record, answer)
+        self._runs[host.name] = answer["run"]
+        self._report(Progress(host.name, "prepared"))
+        return answer
+
+    def start_everywhere(self) -> dict[str, answers.Started]:
+        """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""
+        self._told_to_start = True
+        for session in self._sessions.values():
+            session.send({"type": "start"})
+        hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
+        return _causes(hearing).or_raise("start")
+
+    def _hear_of_the_start(self, host: Host) -> answers.Started:
+        try:
+            answer = self._started(host)
+        except DtctlError as error:
+            if isinstance(error, AgentError):
+                self._heard(host.name, error)
+            self._abort()  # or the other hosts would wait for this one
+            raise
+        self._report(Progress(host.name, "started"))
+        return answer
+
+    def _started(self, host: Host) -> answers.Started:
+        session = self._sessions[host.name]
+        answer = converse(session, None, self._report, until="started").of(answers.Started)
+        with about(host.name, "sent an invalid `started`"):
+            _check_started(self.launch.record, self._runs[host.name], host.name, answer)
+        return answer
+
+    def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
+        """The run's final tasks, and all tasks of a host where it does not continue."""
+        hosts = [host for host in self._hosts if prepared[host.name]["unchanged"]]
+        started = fan_out(hosts, self._start).or_raise("look")
+        roster = self.launch.record.roster
+        there = statuses({task: host for task, host in roster.items() if host in started}, started)
+        return tuple(task for task in roster if task not in there or there[task].state.final)
+
+    def _start(self, host: Host) -> answers.Started:
+        self._sessions[host.name].send({"type": "start"})
+        return self._started(host)
+
+    def keep_everywhere(self) -> dict[str, answers.UpResult]:
+        """A host that is lost at this very moment rolls back by itself; the others must not continue without it."""
+        kept = fan_out(self._hosts, self._keep)
+        if kept.errors:
+            goes_on = [host for host in self._hosts if host.name in kept.results]
+            back = fan_out(goes_on, self._take_back)
+            self._back |= back.results.keys()
+            back.or_raise("take back the start")
+        self._kept = not kept.errors
+        return kept.or_raise("keep what was started")
+
+    def _keep(self, host: Host) -> answers.UpResult:
+        session = self._sessions[host.name]
+        session.send({"type": "keep"})
+        message = converse(session, None, self._report, until="result")
+        run = self._runs[host.name]
+        return final(
+            session,
+            "up",
+            message,
+            answers.UpResult,
+            lambda answer: check_run(self.launch.record.cluster, run, answer["run"]),
+        )
+
+    def _take_back(self, host: Host) -> answers.DownResult:
+        session = self._sessions[host.name]
+        ending = {"grace_s": 0, "by": "dtctl up"}
+        session.send({**request(self.launch.record, host, "down"), **ending})
+        return final(session, "down", converse(session, None, self._report, until="result"), answers.DownResult)
+
+    def _heard(self, host: str, error: DtctlError) -> None:
+        """An agent tells why it gives up when it has taken back what it had started."""
+        with self._news:
+            if isinstance(error, AgentError):
+                self._back.update([host] if error.code not in _UNSURE else [])
+                self._news.notify_all()
+            elif self._told_to_start:  # a thread that was listening when all was given up may have heard it just now
+                self._news.wait_for(lambda: host in self._back, _NEWS_S)
+
+    def _abort(self) -> None:
+        for session in list(self._sessions.values()):
+            with contextlib.suppress(DtctlError):
+                session.send({"type": "abort"})
+
+    def _wait_for_the_end(self) -> None:
+        """Until each agent has said that it has rolled back, or cannot say so any more."""
+
+        def drain(session: Session) -> None:
+            deadline = time.monotonic() + _ROLLBACK_S
+            try:
+                while (remaining := deadline - time.monotonic()) > 0:
+                    session.receive(remaining)
+            except TimeoutError:
+                return
+            except DtctlError as error:
+                self._heard(session.host.name, error)
+
+        fan_out(list(self._sessions.values()), drain, name=lambda session: session.host.name)
+
+
+def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
+    """Leaves out hosts that only gave up because another one had failed."""
+    given_up = [host for host, error in outcomes.errors.items() if getattr(error, "code", "") == "rolled_back"]
+    if len(given_up) == len(outcomes.errors):
+        return outcomes
+    results = {**outcomes.results, **dict.fromkeys(given_up, _NOTHING_STARTED)}
+    return Outcomes(results, {host: error for host, error in outcomes.errors.items() if host not in given_up})
+
+
+def _check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
+    """Raises Wrong. A run that is replaced, or continues, must be one of this cluster."""
+    check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
+    for name in (answer["current"], answer["replaces"]):
+        if name is not None:
+            check_run(record.cluster, None, name, "replaces")
+
+
+def _check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
+    """Raises Wrong. The answer must have each task of the host, and no other."""
+    own = record.names_on(host)
+    check_run(record.cluster, run, answer["run"])
+    check_tasks("tasks", answer["tasks"], own)
+    for task in own:
+        if task not in answer["tasks"]:
+            raise wrong(f"tasks.{task}", "a task of this name", None)
+
+
+def _request(launch: Start, host: Host) -> dict[str, Any]:
+    record = launch.record
+    assert record.run is not None
+    spec = host_spec(
+        launch.plan,
+        host.name,
+        run=record.run,
+        digest=launch.digest,
+        bundle=launch.bundle.id,
+        created=record.created,
+        controller=launch.controller,
+        replaced=record.replaced,
+    )
+    return {
+        **request(record, host, "up"),
+        "spec": spec,
+        "bundle": launch.bundle.id,
+        "secrets": launch.secrets,
+        "credentials": _credentials(launch, host),
+        "replace": launch.replace,
+        "file": os.path.realpath(launch.plan.cluster.file),
+        "outputs": list(output_directories(launch.plan.dirs[host.name], launch.plan.checkpoint_dirs[host.name])),
+    }
+
+
+def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
+    """Of a run on one host nobody dials anybody."""
+    if launch.authority is None:
+        return None
+    coordinates = launch.record.coordinator == host.name
+    return dataclasses.asdict(launch.authority.issue(host.name, coordinates=coordinates))
+
+
+def statuses(roster: Mapping[TaskId, str], started: Mapping[str, answers.Started]) -> dict[TaskId, TaskStatus]:
+    return {task: TaskStatus.of(task, host, started[host]["tasks"][str(task)]) for task, host in roster.items()}

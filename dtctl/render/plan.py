@@ -1,0 +1,242 @@
+"""A plan: all tasks in a table that fits a screen, or some of them as a whole."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dtctl.model import Host, TaskId
+from dtctl.plan.marks import shown
+from dtctl.plan.values import RunPlan, TaskPlan
+from dtctl.render.tables import print_table, table
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import lines_of
+from dtctl.render.words import count, fold
+
+_ROWS = 10
+"""So many tasks have a line each; of more, those that are alike share one."""
+_LONGEST_CLUSTER = 300
+"""Characters of TF_CONFIG's cluster that are shown beside a table, which has the same addresses."""
+_LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
+
+
+def show_plan(plan: RunPlan) -> None:
+    """What is the same for all tasks is said once, and what differs beside the tasks that it is so for."""
+    _show_head(plan, all_of_setup=False)
+    out = console.out()
+    out.print()
+    _show_table(plan)
+    out.print()
+    for line in _command_lines(plan):
+        out.print(line)
+    out.print(f"dtctl plan {plan.lead}    shows one task as a whole, --all every one")
+
+
+def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None) -> None:
+    """Each with its environment, its command and its directories; None: all of them, below what they have in common."""
+    out = console.out()
+    if tasks is None:
+        _show_head(plan, all_of_setup=True)
+    chosen = [task for task in plan.tasks if tasks is None or task.id in tasks]
+    for number, task in enumerate(chosen):
+        if number or tasks is None:
+            out.print()
+        _show_whole(plan, task)
+
+
+def _show_head(plan: RunPlan, *, all_of_setup: bool) -> None:
+    out = console.out()
+    cluster = plan.cluster
+    out.print(f"{cluster.name}: {count(len(plan.tasks), 'task')} on {fold(plan.hosts)}, lead {plan.lead}")
+    out.print(f"code from {cluster.trainer.code}")
+    if cluster.trainer.setup:
+        first, *more = lines_of(cluster.trainer.setup)
+        rest = f" (and {count(len(more), 'line')} more)" if more and not all_of_setup else ""
+        out.print(f"setup, once per host and content: {first}{rest}")
+        for line in more if all_of_setup else ():
+            out.print(f"  {line}")
+    for line in order_lines(plan):
+        out.print(line)
+
+
+def order_lines(plan: RunPlan) -> list[str]:
+    """Who starts after whom, what a loss restarts, and who decides all that."""
+    steps = [_stage_words(index, plan) for index in range(len(plan.stages))]
+    tasks: dict[str, list[str]] = {}
+    for task in plan.tasks:
+        tasks.setdefault(task.scope, []).append(str(task.id))
+    losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
+    return [
+        f"trains as {plan.way.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
+        f"starts {', '.join(steps)}",
+        f"a loss of {'; of '.join(losses)}",
+    ]
+
+
+def _stage_words(index: int, plan: RunPlan) -> str:
+    stage = plan.stages[index]
+    after = [fold(map(str, plan.stages[other].tasks)) for other in stage.after]
+    return fold(map(str, stage.tasks)) + (f" after {' and '.join(after)}" if after else "")
+
+
+def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
+    from dtctl.render.terminal.rich_console import text
+
+    out = console.out()
+    gpus = "" if task.gpus is None else f", GPU {','.join(map(str, task.gpus))}" if task.gpus else ", no GPU"
+    out.print(text((str(task.id), "bold"), f" on {task.host}, {task.address}{gpus}"))
+    for name, value in task.env.items():
+        out.print(f"  {name}={shlex.quote(shown(value))}")
+    for name in task.secrets:
+        out.print(f"  {name}=***")
+    out.print("  " + _words(task.argv))
+    if plan.dirs[task.host]:
+        out.print(f"  directories: {_directories(plan.dirs[task.host])}")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Tasks of one job that are alike."""
+
+    tasks: tuple[TaskPlan, ...]
+    differs: str
+    """What their hosts have of their own."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.tasks[0].id.job}:{_spans(sorted(task.id.index for task in self.tasks))}"
+
+    @property
+    def hosts(self) -> str:
+        return fold({task.host for task in self.tasks})
+
+    @property
+    def addresses(self) -> str:
+        """Ports alone where the addresses are the hosts' names."""
+        if len(self.tasks) == 1:
+            return self.tasks[0].address
+        if all(task.address.rpartition(":")[0] == task.host for task in self.tasks):
+            ports = {task.address.rpartition(":")[2] for task in self.tasks}
+            known = sorted(int(port) for port in ports if port.isdecimal())
+            return f":{_spans(known)}" if known else f":{min(ports)}"
+        return fold({task.address for task in self.tasks})
+
+    @property
+    def gpus(self) -> str:
+        seen = {task.gpus for task in self.tasks}
+        first = self.tasks[0].gpus
+        if first is None:
+            return "all"
+        if len(seen) > 1:
+            return f"{len(first)} each"
+        return ",".join(map(str, first)) or "none"
+
+
+def _show_table(plan: RunPlan) -> None:
+    rows = _rows(plan)
+    differs = any(row.differs for row in rows)
+    grid = table("TASK", "HOST", "ADDRESS", "GPU", *["NOTE"] * differs)
+    for row in rows:
+        grid.add_row(row.name, row.hosts, row.addresses, row.gpus, *[row.differs] * differs)
+    print_table(grid)
+
+
+def _rows(plan: RunPlan) -> list[_Row]:
+    differs = {name: _own(plan.cluster.hosts[name]) for name in plan.hosts}
+    if len(plan.tasks) <= _ROWS:
+        return [_Row((task,), differs[task.host]) for task in plan.tasks]
+    alike: dict[tuple[str, int | None, str], list[TaskPlan]] = {}
+    for task in plan.tasks:
+        share = None if task.gpus is None else len(task.gpus)
+        alike.setdefault((task.id.job, share, differs[task.host]), []).append(task)
+    return [_Row(tuple(tasks), own) for (_, _, own), tasks in alike.items()]
+
+
+def _own(host: Host) -> str:
+    """What the file says of the host alone."""
+    said = [f"python {host.python}"] if host.python else []
+    said += [f"{name}={value}" for name, value in host.env.items()]
+    said += [f"{name} {path}" for name, path in host.dirs.items()]
+    return ", ".join(said)
+
+
+def _command_lines(plan: RunPlan) -> list[str]:
+    told = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in plan.cluster.jobs:
+        tasks = [task for task in plan.tasks if task.id.job == name]
+        alike.setdefault((_program(tasks), _environment(tasks, told)), []).append(name)
+    lines = []
+    for (program, environment), jobs in alike.items():
+        whose = "each task" if len(alike) == 1 else ", ".join(jobs)
+        lines += [f"{whose} runs {program}", f"  with {environment}"]
+    if plan.cluster.trainer.secrets:
+        lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
+    directories = plan.dirs[plan.coordinator.host]
+    if directories:
+        lines.append(f"directories: {_directories(directories)}")
+    return lines + _tf_config(plan)
+
+
+def _program(tasks: Sequence[TaskPlan]) -> str:
+    """The first task's, with the names alone of what tells a task its place."""
+    first = tasks[0]
+    own = [task.argv[: len(task.argv) - task.placed] for task in tasks]
+    words = [word if all(row[index : index + 1] == (word,) for row in own) else _without_value(word)
+             for index, word in enumerate(own[0])]  # fmt: skip
+    placed = [_without_value(word) for word in first.argv[len(own[0]) :]]
+    return " ".join([_words(words), *placed])
+
+
+def _without_value(word: str) -> str:
+    name, equals, _ = word.partition("=")
+    return f"{name}=..." if equals else "..."
+
+
+def _environment(tasks: Sequence[TaskPlan], told: Container[str]) -> str:
+    """What all of them have, and the names of what each has in its own way, less what the table has `told`."""
+    first = {name: value for name, value in tasks[0].env.items() if name not in told}
+    common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
+    common.pop("TF_CONFIG", None)  # even that of the only task
+    own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in told)
+    said = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
+    return " ".join([*said, *(f"{name}=..." for name in own)])
+
+
+def _tf_config(plan: RunPlan) -> list[str]:
+    """Its cluster, once: as the lead sees it, who sees them all."""
+    value = next((task.env.get("TF_CONFIG") for task in plan.tasks if task.id == plan.lead), None)
+    try:
+        cluster = json.loads(value or "")["cluster"]
+    except (ValueError, KeyError, TypeError):  # of the user's own making
+        return []
+    text = json.dumps(cluster)
+    if len(text) > _LONGEST_CLUSTER:
+        text = "the addresses above, by job and in the order of the tasks"
+    return [f"TF_CONFIG's cluster: {text}"]
+
+
+def _directories(named: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {shown(path)}" for name, path in named.items())
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """0-3,5, as commands take the indexes of tasks."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    return ",".join("-".join(map(str, span)) for span in spans)
+
+
+def _words(words: Iterable[str]) -> str:
+    return " ".join(_quoted(shown(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """Quoted for reading; a ~ of the host stays as it is."""
+    return word if word.startswith("~/") and shlex.quote(word[2:]) == word[2:] else shlex.quote(word)

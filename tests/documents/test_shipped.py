@@ -1,0 +1,60 @@
+"""What the wheel brings along in `share`: the manual page, and completion as shells load it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dtctl.cli.app import ORDER
+from tests.documents.blocks import ROOT
+
+SHARE = ROOT / "share"
+PAGE = SHARE / "man" / "man1" / "dtctl.1"
+
+
+def test_the_manual_page_has_every_command() -> None:
+    shown = re.findall(r"^\.SS dtctl (\w+)", PAGE.read_text(), re.MULTILINE)
+    assert len(shown) >= len(ORDER)
+    assert {"up", "explain", "exec"} <= set(shown)
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="there is no man here")
+def test_man_has_nothing_to_say_about_the_page() -> None:
+    done = subprocess.run(["man", "--warnings", "-l", str(PAGE)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "EXIT STATUS" in done.stdout
+
+
+def test_bash_completes_with_the_script_alone(tmp_path: Path) -> None:
+    script = f"""
+        source {SHARE}/bash-completion/completions/dtctl
+        COMP_WORDS=(dtctl explain trainer.com) COMP_CWORD=2 COMP_LINE='dtctl explain trainer.com' COMP_POINT=25
+        $(complete -p dtctl | sed 's/.*-F \\([^ ]*\\).*/\\1/') dtctl
+        echo "${{COMPREPLY[*]}}"
+    """
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "trainer.command"
+
+
+@pytest.mark.parametrize(
+    ("shell", "script"),
+    [
+        ("bash", "bash-completion/completions/dtctl"),
+        ("zsh", "zsh/site-functions/_dtctl"),
+        ("fish", "fish/vendor_completions.d/dtctl.fish"),
+    ],
+)
+def test_a_shell_understands_its_script(shell: str, script: str) -> None:
+    if not shutil.which(shell):
+        pytest.skip("there is no such shell here")
+    subprocess.run([shell, "-n", str(SHARE / script)], check=True)
+
+
+def test_the_wheel_takes_share_along() -> None:
+    assert '[tool.hatch.build.targets.wheel.shared-data]\nshare = "share"' in (ROOT / "pyproject.toml").read_text()

@@ -1,0 +1,45 @@
+"""How the pages are typed: all that the tests do otherwise than a reader would, in one place."""
+
+from __future__ import annotations
+
+HOSTS = {"10.0.0.21": "gpu-1", "10.0.0.22": "gpu-2"}
+"""Addresses in the pages, and the hosts that answer there: ~/.ssh/config of the tests says so."""
+
+ANSWERS = {"dtctl trust": "y\n", "dtctl down": "y\n"}
+"""What a person answers to a command's question."""
+
+CTRL_C = {"dtctl logs -f": r"\| step \d+", "dtctl logs worker:1 -f": r"\| step \d+"}
+"""Commands that go on until a person has seen this."""
+
+_ROW = r"{} .*running +\S+ +\d+ +\d+ +\d+[\s\S]*"
+_TRAINS = r"done in .* loss .* checkpoint [\s\S]*" + _ROW.format("worker:0") + _ROW.format("worker:1")
+PATIENCE = {"dtctl status": _TRAINS + r"checkpoint: step \d{3}", "dtctl checkpoints": "complete, newest"}
+"""Commands that a person types again until they have seen this, so that there is something to see."""
+
+STEPS = {"README.md": "6000"}
+"""Of a page's training, in place of 20000: enough to be stopped in its midst, even on a quick machine."""
+
+NOT_TYPED = {
+    ("README.md", "make demo"): "installs TensorFlow: `make nightly PARTS=documents` types it",
+    ("README.md", "make test"): "this is it",
+    ("README.md", "python3 -m venv ~/.venvs/dtctl"): "`make nightly PARTS=documents` types it",
+    ("README.md", ". ~/.venvs/dtctl/bin/activate"): "`make nightly PARTS=documents` types it",
+    ("README.md", "pip install '.[train]'"): "installs TensorFlow: `make nightly PARTS=documents` types it",
+    ("docs/trainers.md", "dtctl init --helper"): "tests/training/test_helper.py types it, and trains with it",
+    ("docs/architecture.md", "sshd ── session"): "a picture",
+}
+"""Commands of pages that are typed, or of others, and why they are not."""
+
+NOT_TYPED_PAGES = {
+    "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
+    "docs/how-to-choose-the-python.md": "tests/templates make an environment in a setup; it needs an index of packages",
+    "docs/how-to-use-gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
+    "docs/how-to-change-the-code.md": "tests/local/test_commands.py replaces a run",
+    "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
+    "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
+    "docs/faults.md": "targets of the Makefile that take hours",
+    "docs/nightly.md": "targets of the Makefile that take hours",
+    "docs/commands.md": "written from the commands themselves",
+    "docs/agent.md": "what dtctl itself runs on a host",
+}
+"""Pages of which no command is typed, and why."""

@@ -1,0 +1,60 @@
+"""A Python that cannot run the trainer is told before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.desk import Desk
+
+FILE = """\
+name: demo
+hosts: {{node-1: }}
+jobs: {{worker: {{hosts: node-1}}}}
+trainer: {{command: [python, train.py], dialect: none{more}}}
+"""
+
+
+def write(home: Desk, text: str, more: str = "") -> None:
+    (home.project / "cluster.yaml").write_text(FILE.format(more=more))
+    (home.project / "train.py").write_text(text)
+
+
+def test_missing_modules_are_named_with_the_command_that_installs_them(home: Desk) -> None:
+    write(home, "import json\nimport no_such_thing\nimport yaml\n")
+    done = home.run("up", "--local")
+    assert done.returncode == 5
+    assert f"error: {sys.executable} cannot run train.py: it lacks no_such_thing\n" in done.stderr
+    assert f"{sys.executable} -m pip install no_such_thing\n" in done.stderr
+    assert "trainer.python" in done.stderr
+    assert not (home.home / ".dtctl").exists()
+
+
+def test_a_list_of_requirements_is_what_to_install(home: Desk) -> None:
+    write(home, "import no_such_thing\n")
+    (home.project / "requirements.txt").write_text("no-such-thing\n")
+    assert f"{sys.executable} -m pip install -r requirements.txt\n" in home.run("up", "--local").stderr
+
+
+def test_a_setup_may_install_what_is_missing(home: Desk) -> None:
+    write(home, "import no_such_thing\n", ", setup: echo 'print(1)' > no_such_thing.py")
+    home.dtctl("up", "--local", "-f")
+
+
+def test_modules_beside_the_program_and_on_its_path_are_there(home: Desk, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "afar.py").touch()
+    (home.project / "near.py").touch()
+    write(home, "import near\nimport afar\n", f", env: {{PYTHONPATH: {tmp_path}/elsewhere}}")
+    home.dtctl("up", "--local", "-f")
+
+
+def test_the_active_environment_trains(home: Desk, tmp_path: Path) -> None:
+    active = tmp_path / "active"
+    (active / "bin").mkdir(parents=True)
+    (active / "bin" / "python").write_text(f'#!/bin/sh\nexport SHOWS_WHO=active\nexec {sys.executable} "$@"\n')
+    (active / "bin" / "python").chmod(0o755)
+    home.env["VIRTUAL_ENV"] = str(active)
+    write(home, "import os\nprint('trained by', os.environ['SHOWS_WHO'])\n")
+    home.dtctl("up", "--local", "-f")
+    assert "trained by active" in home.dtctl("logs", "-n", "all")

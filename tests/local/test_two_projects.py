@@ -1,0 +1,105 @@
+"""Two projects on one machine whose clusters have one name, and plans that cannot work, as their user meets them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+from tests.desk import Desk
+
+CLUSTER = """\
+name: demo
+hosts: {node-1: {transport: local}}
+jobs: {worker: {hosts: node-1PORT}}
+trainer: {command: [python, train.py], args: {out: "{output_dir}"}}
+dirs: {output: out}
+"""
+TRAINER = """\
+import pathlib, sys, time
+out = pathlib.Path(next(word for word in sys.argv if word.startswith("--out=")).removeprefix("--out="))
+(out / "model").write_text("1")
+time.sleep(1000)
+"""
+
+
+def project(home: Desk, name: str, port: int | None = None) -> Path:
+    place = home.home / name
+    place.mkdir()
+    (place / "cluster.yaml").write_text(CLUSTER.replace("PORT", f", port: {port}" if port else ""))
+    (place / "train.py").write_text(TRAINER)
+    return place
+
+
+def test_a_project_stops_before_it_continues_from_anothers_output(home: Desk) -> None:
+    first, second = project(home, "first"), project(home, "second")
+    home.dtctl("up", "-q", cwd=first)
+    home.dtctl("stop", cwd=first)
+    refused = home.run("up", "-q", cwd=second)
+    assert refused.returncode == 5
+    output = home.home / "dtctl" / "demo" / "out"
+    assert f"node-1: {output}, by cluster demo of {first} (" in refused.stderr
+    assert f"this is cluster demo of {second}" in refused.stderr
+    assert "dtctl up --adopt-output" in refused.stderr
+    assert home.run("up", "-q", "--replace", cwd=second).returncode == 5  # not by taking over the run either
+    home.dtctl("up", "-q", cwd=first)  # its own
+    home.dtctl("stop", cwd=first)
+    home.dtctl("up", "-q", "--adopt-output", cwd=second)
+    home.dtctl("stop", cwd=second)
+    assert home.run("up", "-q", cwd=first).returncode == 5
+    assert [path.name for path in output.iterdir()] == ["model"]
+
+
+def test_a_project_that_was_moved_and_an_output_that_was_removed_are_no_hindrance(home: Desk) -> None:
+    first = project(home, "first")
+    home.dtctl("up", "-q", cwd=first)
+    home.dtctl("stop", cwd=first)
+    moved = first.rename(home.home / "moved")
+    home.dtctl("up", "-q", cwd=moved)
+    home.dtctl("down", "-y", cwd=moved)
+    shutil.rmtree(home.home / "dtctl" / "demo" / "out")
+    second = project(home, "second")
+    home.dtctl("up", "-q", cwd=second)
+    home.dtctl("down", "-y", cwd=second)
+
+
+def test_a_port_of_somebody_else_is_told_with_a_command_that_starts_the_run(home: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        place = project(home, "first", port)
+        refused = home.run("up", "-q", cwd=place)
+        assert refused.returncode == 5
+        assert f"node-1: port {port} of worker:0 is held by pid " in refused.stderr
+        line = next(line for line in refused.stderr.splitlines() if "dtctl up --set" in line)
+        home.dtctl(*line.split("hint: dtctl ")[1].split("    ")[0].split(), "-q", cwd=place)
+        home.dtctl("down", "-y", cwd=place)
+
+
+def test_ports_that_the_host_chooses_are_told_by_the_status(home: Desk) -> None:
+    place = project(home, "first")
+    assert "127.0.0.1:auto" in home.dtctl("plan", "--set", "ports=auto", cwd=place)
+    home.dtctl("up", "-q", "--set", "ports=auto", cwd=place)
+    (task,) = json.loads(home.dtctl("status", "-o", "json", cwd=place))["tasks"]
+    assert 10_000 <= int(task["address"].partition(":")[2]) < 65_536
+    assert "has not changed" in home.run("up", "--set", "ports=auto", cwd=place).stderr
+    home.dtctl("down", "-y", cwd=place)
+
+
+def test_a_plan_that_cannot_work_is_refused_by_up_as_by_validate(home: Desk) -> None:
+    place = project(home, "first")
+    (place / "train.py").rename(place / "training.py")
+    for words in (["validate"], ["up", "-q"], ["up", "-q", "--local"]):
+        refused = home.run(*words, cwd=place)
+        assert refused.returncode == 3
+        assert "cluster.yaml:4:29: trainer.command[1]: there is no train.py in the code" in refused.stderr
+        assert "did you mean 'training.py'?" in refused.stderr
+
+
+def test_one_task_of_a_plan_is_named_where_a_file_could_be(home: Desk) -> None:
+    place = project(home, "first")
+    assert home.dtctl("plan", "worker:0", cwd=place).startswith("worker:0 on node-1, 127.0.0.1:2222\n")
+    assert home.dtctl("plan", "cluster.yaml", "worker", cwd=place) == home.dtctl("plan", "worker:0", cwd=place)
+    (place / "worker").write_text((place / "cluster.yaml").read_text().replace("demo", "named"))
+    assert home.dtctl("plan", "worker", cwd=place).startswith("named: 1 task ")
+    assert "there is no job 'wroker' in this cluster" in home.run("plan", "wroker:0", cwd=place).stderr

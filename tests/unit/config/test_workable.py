@@ -1,0 +1,146 @@
+"""What can be read, and still cannot work: found with its place before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import check_cluster, load_cluster
+from dtctl.errors import ConfigError, Problem
+
+FILE = Path("cluster.yaml")
+TEXT = """\
+name: demo
+hosts: {"gpu-[1-2]": {gpus: 2}, cpu: }
+JOBS
+trainer:
+  command: [python, train.py]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def told(problems: tuple[Problem, ...]) -> list[str]:
+    return [f"{one.place.line}:{one.place.column}: {one.summary} | {one.hint}" for one in problems]
+
+
+def look(jobs: str, more: str = "") -> tuple[list[str], list[str]]:
+    """Mistakes and doubts."""
+    FILE.write_text(TEXT.replace("JOBS", jobs) + more)
+    checked = check_cluster(FILE)
+    try:
+        checked.findings.or_raise()
+    except ConfigError as error:
+        return told(error.problems), told(error.doubts)
+    return [], told(checked.findings.doubts)
+
+
+def test_a_run_that_a_ps_would_lead_is_a_mistake_at_the_name_that_was_meant() -> None:
+    mistakes, _ = look("jobs:\n  ps: {hosts: cpu}\n  wrker: {hosts: cpu}")
+    assert mistakes == ["5:3: jobs.wrker: no job leads: ps:0 would, and a ps never ends | did you mean 'worker'?"]
+
+
+def test_a_run_that_a_ps_would_lead_is_a_mistake_whatever_the_others_are_called() -> None:
+    mistakes, _ = look("jobs: {ps: {hosts: cpu}, learner: {hosts: cpu}}")
+    assert mistakes == [
+        "3:8: no job leads: ps:0 would, and a ps never ends | "
+        "call the job that trains worker or chief; or write it first, and its task 0 leads"
+    ]
+
+
+def test_a_single_job_of_any_name_leads_without_a_word() -> None:
+    assert look("jobs: {trainer: {hosts: cpu}}") == ([], [])
+    assert look("jobs: {evaluator: {hosts: cpu}}") == ([], [])
+    assert look("jobs: {chief: {hosts: cpu}, data: {hosts: cpu}}") == ([], [])
+
+
+def test_of_several_jobs_without_a_leading_name_the_first_is_asked_about() -> None:
+    _, doubts = look("jobs: {learner: {hosts: cpu}, actor: {hosts: cpu}}")
+    assert doubts == [
+        "3:8: no job is called worker, chief or master: learner:0, of the first job, leads | "
+        "call the job that leads worker or chief, if it is another"
+    ]
+    _, doubts = look("jobs: {workers: {hosts: cpu}}")
+    assert doubts[0].endswith("| did you mean 'worker'?")
+
+
+def test_a_job_whose_name_is_a_letter_away_is_asked_about_unless_the_right_one_is_there() -> None:
+    _, doubts = look("jobs: {worker: {hosts: cpu}, evaluater: {hosts: cpu}}")
+    assert doubts == [
+        "3:30: jobs.evaluater: dtctl knows no job of this name, so its tasks have no part in the way of training | "
+        "did you mean 'evaluator'?"
+    ]
+    assert look("jobs: {worker: {hosts: cpu}, worker2: {hosts: cpu}}") == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("  args: {out: '{output_dir}'}\n", "6:15: trainer.args.out"),
+        ("  args: ['--out={output_dir}']\n", "6:10: trainer.args[0]"),
+        ("  env: {OUT: '{output_dir}/x'}\n", "6:14: trainer.env.OUT"),
+    ],
+)
+def test_a_directory_that_nothing_is_known_of_stays_literal_and_is_a_mistake(more: str, place: str) -> None:
+    mistakes, doubts = look("jobs: {worker: {hosts: cpu}}", more)
+    assert [line.split(": {")[0] for line in mistakes] == [place]
+    assert "{output_dir} has no value, because dirs.output is not set" in mistakes[0]
+    assert doubts == []
+    assert look("jobs: {worker: {hosts: cpu}}", f"{more}dirs: {{output: out}}\n") == ([], [])
+
+
+def test_a_field_that_is_a_letter_away_is_asked_about_and_other_braces_are_the_users() -> None:
+    _, doubts = look("jobs: {worker: {hosts: cpu}}", "  args: {a: '{task_idx}', b: '{\"x\": 1}', c: '{lr}'}\n")
+    assert doubts == ["6:13: trainer.args.a: {task_idx} is no field, and stays as it is | did you mean '{task_index}'?"]
+    _, doubts = look("jobs: {worker: {hosts: cpu, command: [x, '{worker_hosts|space}']}}")
+    assert doubts == [
+        "3:42: jobs.worker.command[1]: {worker_hosts|space} stays as it is: only `template` joins lists | "
+        "write {worker_hosts} here, or use `template`"
+    ]
+
+
+def test_hosts_with_too_few_gpus_are_told_once_with_the_most_that_fits() -> None:
+    jobs = 'jobs:\n  ps: {hosts: gpu-1}\n  worker: {hosts: "gpu-[1-2]", tasks_per_host: 2, gpus_per_task: 2}'
+    mistakes, _ = look(jobs)
+    assert mistakes == [
+        "5:66: jobs.worker: gpu-[1-2] has 2 GPUs each, too few for its tasks: 2 of worker want 2 each | "
+        "gpus_per_task: 1 is the most for worker there; or place some of its tasks elsewhere"
+    ]
+
+
+def test_tasks_that_share_more_gpus_than_there_are_is_a_mistake_at_the_job() -> None:
+    mistakes, _ = look("jobs: {worker: {hosts: gpu-1, tasks_per_host: 3}}")
+    assert mistakes == [
+        "3:8: jobs.worker: gpu-1 has 2 GPUs, too few for its tasks: 3 of worker share them | "
+        "place its tasks elsewhere, or set gpus_per_task: 0, which hides the GPUs from them"
+    ]
+    assert look("jobs: {worker: {hosts: gpu-1, tasks_per_host: 2}}") == ([], [])
+
+
+def test_gpus_of_a_host_that_says_nothing_of_them_are_asked_about_and_of_one_that_has_none_a_mistake() -> None:
+    jobs = "jobs: {worker: {hosts: cpu, gpus_per_task: 1}}"
+    assert look(jobs)[1] == [
+        "3:44: jobs.worker.gpus_per_task does nothing on cpu, which no `gpus` is said of | "
+        "write under hosts how many there are: gpus: 1"
+    ]
+    FILE.write_text(TEXT.replace("JOBS", jobs).replace("cpu: }", "cpu: {gpus: 0}}"))
+    with pytest.raises(ConfigError, match="1 problem") as caught:
+        check_cluster(FILE).findings.or_raise()
+    assert "cpu has no GPU, too few for its tasks: 1 of worker want 1 each" in caught.value.problems[0].summary
+
+
+def test_commands_about_a_run_that_is_there_take_the_file_as_it_is() -> None:
+    FILE.write_text(TEXT.replace("JOBS", "jobs: {ps: {hosts: cpu}, wrker: {hosts: cpu}}"))
+    assert str(load_cluster(FILE).lead) == "ps:0"
+
+
+def test_the_example_and_every_template_raise_no_doubt() -> None:
+    root = Path(__file__).resolve().parents[3]
+    for file in (root / "cluster.yaml.example", *root.glob("templates/*/cluster.yaml")):
+        checked = check_cluster(file)
+        checked.findings.or_raise()
+        assert checked.findings.doubts == (), file

@@ -1,0 +1,54 @@
+"""`init` names a cluster after its directory, so that two projects share nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import load_cluster
+from dtctl.errors import UsageError
+from dtctl.operations.init import cluster_name, template_names, write_template
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("digits", "digits"),
+        ("My Project (2)", "My-Project-2-"),
+        (".hidden", "hidden"),
+        ("größer", "gr-er"),
+        ("2024", "2024"),
+        ("...", "training"),
+        ("é", "training"),
+        ("x" * 100, "x" * 63),
+        ("true", "true"),
+        ("Null", "Null"),
+    ],
+)
+def test_a_cluster_is_named_after_its_directory(directory: str, name: str, tmp_path: Path) -> None:
+    place = tmp_path / directory
+    assert cluster_name(place, None) == name
+    write_template("hello", place, name)
+    assert load_cluster(place / "cluster.yaml").name == name
+
+
+def test_this_directory_has_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert cluster_name(Path(), None) == "here"
+
+
+def test_another_name_may_be_said_if_a_cluster_can_have_it(tmp_path: Path) -> None:
+    assert cluster_name(tmp_path, "other") == "other"
+    with pytest.raises(UsageError, match="'a b' cannot be the name of a cluster"):
+        cluster_name(tmp_path, "a b")
+
+
+@pytest.mark.parametrize("template", template_names())
+def test_what_a_template_says_of_its_directories_has_the_name_too(template: str, tmp_path: Path) -> None:
+    write_template(template, tmp_path / "made", "mine")
+    text = (tmp_path / "made" / "cluster.yaml").read_text()
+    assert load_cluster(tmp_path / "made" / "cluster.yaml").name == "mine"
+    assert f"~/dtctl/{template}" not in text
+    assert "~/dtctl/mine" in text

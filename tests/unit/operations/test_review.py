@@ -1,0 +1,167 @@
+"""What this machine lacks for a start, told with its place in the cluster file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import check_cluster
+from dtctl.errors import ConfigError
+from dtctl.operations.starting.prepare import scan_code
+from dtctl.operations.starting.programs import Program, program_of
+from dtctl.operations.starting.review import review
+
+TEXT = """\
+name: demo
+hosts: {a: 10.0.0.1}
+jobs: {worker: {hosts: a}}
+trainer:
+  command: COMMAND
+"""
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "project" / "pkg").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project")
+    for name in ("train.py", "run.sh", "pkg/main.py", "pkg/__init__.py"):
+        Path(name).touch()
+
+
+def look(
+    command: str = "[python, train.py]",
+    more: str = "",
+    *,
+    environ: Mapping[str, str] | None = None,
+    local: bool = False,
+    started: bool = True,
+) -> tuple[list[str], list[str]]:
+    """Mistakes and doubts, each less its line and hint."""
+    file = Path("cluster.yaml")
+    file.write_text(TEXT.replace("COMMAND", command) + more)
+    checked = check_cluster(file)
+    try:
+        doubts = review(checked, scan_code(checked.cluster), environ or {}, local=local, started=started)
+    except ConfigError as error:
+        return [one.summary for one in error.problems], [one.summary for one in error.doubts]
+    return [], [one.summary for one in doubts]
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("python train.py --x", Program("train.py", 1)),
+        ("python3.11 -u -X dev -W ignore train.py", Program("train.py", 6)),
+        ("/opt/bin/python -m pkg.main x", Program("pkg.main", 2, is_module=True)),
+        ("python -c pass", None),
+        ("python -m", None),
+        ("python", None),
+        ("bash run.sh", Program("run.sh", 1)),
+        ("bash -c ls", None),
+        ("./run.sh x", Program("./run.sh", 0)),
+        ("torchrun train.py", None),
+    ],
+)
+def test_the_program_of_a_command_is_known_where_its_words_tell(command: str, program: Program | None) -> None:
+    assert program_of(command.split()) == program
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[python, train.py]",
+        "[python, ./pkg/main.py]",
+        "[python, -m, pkg.main]",
+        "[python, -m, pkg]",
+        "[python, -m, torch.distributed.run, nothing.py]",
+        "[./run.sh]",
+        "[/opt/program]",
+        "[python, '{work_dir}/x.py']",
+    ],
+)
+def test_what_is_in_the_code_or_cannot_be_known_is_let_pass(command: str) -> None:
+    assert look(command, "dirs: {work: w}\n") == ([], [])
+
+
+def test_a_script_that_is_not_in_the_code_is_a_mistake_and_asked_about_where_a_setup_may_make_it() -> None:
+    here = Path.cwd()
+    assert look("[python, trian.py]") == ([f"trainer.command[1]: there is no trian.py in the code, {here}"], [])
+    mistakes, doubts = look("[python, trian.py]", "  setup: make\n")
+    assert mistakes == []
+    assert doubts == [f"trainer.command[1]: there is no trian.py in the code, {here}; does trainer.setup make it?"]
+    assert look("[python, ../x.py]")[0] == [f"trainer.command[1]: ../x.py lies outside of the code directory {here}"]
+
+
+def test_a_script_that_the_ignore_rules_leave_out_is_told_as_that() -> None:
+    Path(".dtctlignore").write_text("train.py\npkg/\n")
+    summary = "is not pushed: the ignore rules leave it out"
+    assert look()[0] == [f"trainer.command[1]: train.py {summary}"]
+    assert look("[python, pkg/main.py]")[0] == [f"trainer.command[1]: pkg/main.py {summary}"]
+    assert look("[python, -m, pkg.main]")[0] == [f"trainer.command[2]: the module pkg.main {summary}"]
+
+
+def test_a_module_of_a_package_of_the_code_has_to_be_in_it_and_others_may_be_installed() -> None:
+    here = Path.cwd()
+    assert look("[python, -m, pkg.mian]")[0] == [f"trainer.command[2]: there is no module pkg.mian in the code, {here}"]
+    assert look("[python, -m, trian]") == (
+        [],
+        ["trainer.command[2]: there is no module trian in the code; it has to be installed"],
+    )
+
+
+def test_the_command_of_a_job_is_looked_at_where_it_stands() -> None:
+    mistakes, _ = look("[python, train.py]", "success: lead\n")
+    assert mistakes == []
+    Path("cluster.yaml").write_text(
+        TEXT.replace("COMMAND", "x").replace("{hosts: a}", "{hosts: a, command: python gone.py}")
+    )
+    checked = check_cluster(Path("cluster.yaml"))
+    with pytest.raises(ConfigError) as caught:
+        review(checked, scan_code(checked.cluster), {})
+    assert (caught.value.problems[0].place.line, caught.value.problems[0].place.column) == (3, 36)
+
+
+def test_a_secret_without_a_value_is_told_by_its_name() -> None:
+    more = "  secrets: [A_KEY, B_KEY]\n"
+    assert look(more=more, environ={"A_KEY": "x"})[0] == ["trainer.secrets names B_KEY, which has no value here"]
+    assert look(more=more, environ={"A_KEY": "x", "B_KEY": ""}) == ([], [])
+    Path("env").write_text("A_KEY=x\n")
+    found = look(more=f"{more}  env_file: env\n")[0]
+    assert found == [f"trainer.secrets names B_KEY, which has a value neither in {Path.cwd()}/env nor here"]
+
+
+def test_key_files_that_are_not_there_are_asked_about_once_and_not_for_a_run_here() -> None:
+    more = "ssh: {identity_file: key, known_hosts: known_hosts}\n"
+    here = Path.cwd()
+    doubts = [
+        f"ssh.identity_file: there is no file {here}/key",
+        f"ssh.known_hosts: there is no file {here}/known_hosts",
+    ]
+    assert look(more=more) == ([], doubts)
+    assert look(more=more, local=True) == ([], [])
+    assert look(more=more.replace("}", ", host_keys: accept-new}")) == ([], doubts[:1])
+    for name in ("key", "known_hosts"):
+        Path(name).touch()
+    assert look(more=more) == ([], [])
+
+
+def test_the_python_of_a_run_here_has_to_be_here() -> None:
+    more = "  python: /no/such/python\n"
+    assert look(more=more) == ([], [])
+    assert look(more=more, local=True)[0] == ["trainer.python is '/no/such/python', which this machine does not have"]
+    (summary,) = look(more="  venv: ~/venv\n", local=True)[0]
+    assert summary == f"trainer.venv is '~/venv', but this machine has no {Path.home()}/venv/bin/python"
+    assert look(more="  venv: ~/venv\n  setup: make\n", local=True) == ([], [])
+
+
+def test_needs_that_nothing_says_the_origin_of_are_asked_about_before_a_start_alone() -> None:
+    Path("requirements.txt").write_text("# ours\nnumpy>=1\n\ntensorflow  # big\n")
+    assert look() == ([], [])
+    (summary,) = look(started=False)[1]
+    assert summary.startswith("requirements.txt names numpy>=1, tensorflow; the hosts' own python3 has to have them")
+    assert look(more="  setup: pip install -r requirements.txt\n", started=False) == ([], [])
+    assert look(more="  python: /opt/python\n", started=False) == ([], [])

@@ -1,0 +1,284 @@
+"""Which cluster a command means, and how its hosts are reached: this directory, what was named, what is remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from dtctl.cli import which
+from dtctl.cli.announcing import announced
+from dtctl.cli.app import app
+from dtctl.cli.completion import complete_clusters
+from dtctl.cli.effects import EFFECTS, Effect
+from dtctl.cli.scope import Scope
+from dtctl.errors import ConfigError, ExitCode, UsageError
+from dtctl.model import TaskId
+from dtctl.operations.asking.ending import Ending
+from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.memory.store import Memory
+from dtctl.operations.starting.prepare import make_local
+from dtctl.plan.roster import plan_roster
+from dtctl.reach import SshSettings
+
+TEXT = """
+name: {name}
+ssh: {{user: train, identity_file: {key}}}
+hosts: {{a: , b: {{ssh: {{port: {port}}}}}}}
+jobs: {{worker: {{hosts: [a, b]}}}}
+trainer: {{command: ./train}}
+"""
+
+CHANGING = sorted(name for name, effect in EFFECTS.items() if effect is Effect.CHANGES)
+LOOKING = sorted(name for name, effect in EFFECTS.items() if effect is Effect.READS)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory without a cluster file, and an empty memory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("DTCTL_CONFIG", raising=False)
+    directory = tmp_path / "elsewhere"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+def project(directory: Path, name: str = "digits", *, key: str = "old_key", port: int = 22) -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / "train").write_text("")
+    file = directory / "cluster.yaml"
+    file.write_text(TEXT.format(name=name, key=key, port=port))
+    return file
+
+
+def started(file: Path, run: str, created: float = 1.0, *, local: bool = False, **options: str) -> RunRecord:
+    """As `up` remembers it; `options`: those of its command line."""
+    cluster = Scope("up", config=file, **options).cluster()  # type: ignore[arg-type]
+    record = record_of(plan_roster(make_local(cluster) if local else cluster), run, created)
+    Memory().save(record)
+    return record
+
+
+def ssh(record: RunRecord, host: str) -> SshSettings:
+    reach = {**record.others, **record.hosts}[host].reach
+    assert isinstance(reach, SshSettings)
+    return reach
+
+
+def test_every_command_is_in_the_table() -> None:
+    assert sorted(typer.main.get_command(app).commands) == sorted(EFFECTS)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", CHANGING)
+def test_what_changes_something_guesses_no_cluster_and_names_those_it_could_be(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(project(tmp_path / "one"), "digits-1", 1.0)
+    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    monkeypatch.setattr(sys, "argv", ["dtctl", "--color", "never", command, "worker:1", "-v"])
+    with pytest.raises(UsageError) as refused:
+        Scope(command).record()
+    assert refused.value.exit_code == ExitCode.USAGE
+    for told in ("digits-1", "words-7", str(tmp_path / "one"), str(tmp_path / "two"), "since 1970"):
+        assert told in refused.value.detail
+    assert refused.value.hint.splitlines() == [
+        f"dtctl --color never {command} --cluster words worker:1 -v",
+        f"dtctl --color never {command} --cluster digits worker:1 -v",
+    ]
+
+
+@pytest.mark.parametrize("command", LOOKING)
+def test_what_only_looks_shows_the_last_run_and_says_so(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started(project(tmp_path / "one"), "digits-1")
+    assert Scope(command).record().cluster == "digits"
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        "",
+        f"no cluster.yaml here: this is digits in {tmp_path / 'one'}, started last from this machine\n",
+    )
+
+
+@pytest.mark.parametrize("command", CHANGING)
+def test_the_directorys_own_cluster_is_meant_whatever_was_started_last(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started(project(tmp_path / "one"), "digits-1", 1.0)
+    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    monkeypatch.chdir(tmp_path / "one")
+    assert Scope(command).record().cluster == "digits"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DTCTL_CONFIG", "two/cluster.yaml")
+    assert Scope(command).record().cluster == "words"
+    assert Scope(command, config=Path("one/../one/cluster.yaml")).record().cluster == "digits"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_cluster_is_named_from_anywhere(tmp_path: Path) -> None:
+    started(project(tmp_path / "one"), "digits-1", 1.0)
+    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    scope = Scope("stop", named="digits")
+    assert (scope.record().cluster, scope.file()) == ("digits", tmp_path / "one" / "cluster.yaml")
+    assert scope.record().run is None, "its current run is meant, whoever has started it"
+    assert complete_clusters("w") == ["words"]
+    with pytest.raises(UsageError, match="no run of a cluster 'digit'") as refused:
+        Scope("stop", named="digit").record()
+    assert refused.value.hint == "did you mean 'digits'?"
+
+
+def test_a_name_that_two_directories_have_is_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index, name in enumerate(("one", "two")):
+        started(project(tmp_path / name), f"digits-{index}", float(index))
+    monkeypatch.setattr(sys, "argv", ["dtctl", "stop", "--cluster", "digits"])
+    with pytest.raises(UsageError, match="2 directories have a cluster 'digits'") as refused:
+        Scope("stop", named="digits").record()
+    assert refused.value.hint.splitlines() == [
+        f"dtctl stop -c {tmp_path / name / 'cluster.yaml'}" for name in ("two", "one")
+    ]
+    monkeypatch.chdir(tmp_path / "one")
+    assert Scope("stop", named="digits").record().file == tmp_path / "one" / "cluster.yaml", "the directory decides"
+
+
+def test_a_run_whose_directory_is_gone_is_named_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for index, name in enumerate(("one", "two")):
+        started(project(tmp_path / name), f"digits-{index}", float(index))
+    (tmp_path / "one" / "cluster.yaml").unlink()
+    monkeypatch.setattr(sys, "argv", ["dtctl", "down", "-y"])
+    with pytest.raises(UsageError) as refused:
+        Scope("down").record()
+    assert refused.value.hint.splitlines()[1] == "dtctl down --run digits-0 -y"
+
+
+def test_what_is_known_of_the_end_is_told_and_what_may_go_on_comes_first(tmp_path: Path) -> None:
+    started(project(tmp_path / "one"), "digits-1", 1.0)
+    ended = started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    Memory().change(ended, outcome="Succeeded")
+    Memory().begin(dataclasses.replace(ended, run="other-1", cluster="other", created=0.0))
+    with pytest.raises(UsageError) as refused:
+        Scope("stop").record()
+    lines = refused.value.detail.splitlines()[1:]
+    assert [line.split()[1] for line in lines] == ["digits-1", "other-1", "words-7"]
+    assert "its start was not finished" in lines[1]
+    assert "Succeeded" in lines[2]
+
+
+@pytest.mark.parametrize("other", ["other.yaml", "../one/other.yaml"])
+def test_two_files_are_an_error_unless_they_are_one(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project(tmp_path / "one")
+    (file.parent / "other.yaml").write_text(file.read_text())
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(UsageError, match="are two cluster files"):
+        Scope("up", config=Path(other)).cluster(Path("cluster.yaml"))
+    assert Scope("up", config=Path("../one/cluster.yaml")).cluster(Path("cluster.yaml")).name == "digits"
+    with pytest.raises(UsageError, match="both say which cluster"):
+        Scope("up", named="digits").cluster(Path("cluster.yaml"))
+
+
+def test_a_run_of_another_cluster_than_the_one_that_is_named_is_an_error(tmp_path: Path) -> None:
+    started(project(tmp_path / "one"), "digits-1")
+    with pytest.raises(UsageError, match="digits-1 is a run of digits, not of words"):
+        Scope("stop", named="words", run="digits-1").record()
+
+
+def test_a_mended_file_counts_for_the_run_that_was_started_from_it(tmp_path: Path) -> None:
+    file = project(tmp_path / "one")
+    started(file, "digits-1")
+    project(tmp_path / "one", key="new_key", port=2200)
+    for scope in (Scope("stop", config=file), Scope("stop", run="digits-1"), Scope("status", named="digits")):
+        record = scope.record()
+        assert ssh(record, "a").identity_file == str(tmp_path / "one" / "new_key")
+        assert ssh(record, "b").port == 2200
+    assert ssh(Scope("stop", config=file, identity=Path("/mine"), user="me").record(), "a") == dataclasses.replace(
+        ssh(record, "a"), identity_file="/mine", user="me"
+    )
+
+
+def test_an_unchanged_file_is_not_parsed_and_a_changed_one_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project(tmp_path / "one")
+    started(file, "digits-1")
+    project(tmp_path / "one", key="new_key")
+    Scope("status", config=file).record()
+    monkeypatch.setattr("dtctl.config.load_cluster", lambda *_, **__: pytest.fail("it is known what the file says"))
+    assert ssh(Scope("status", config=file).record(), "a").identity_file == str(tmp_path / "one" / "new_key")
+
+
+def test_what_up_was_told_by_its_command_line_counts_until_the_file_says_something_else(tmp_path: Path) -> None:
+    file = project(tmp_path / "one")
+    started(file, "digits-1", user="me")
+    project(tmp_path / "one", port=2200)
+    assert [(ssh(Scope("stop", config=file).record(), "b").user) for _ in range(2)] == ["me", "me"]
+    file.write_text(file.read_text().replace("user: train", "user: other"))
+    assert ssh(Scope("stop", config=file).record(), "b").user == "other"
+
+
+@pytest.mark.parametrize(
+    ("now", "why"), [(None, "there is no such file"), ("hosts: [", "cluster.yaml"), (TEXT, "cluster.yaml")]
+)
+def test_what_is_remembered_counts_where_the_file_tells_nothing_and_that_is_said(
+    now: str | None, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project(tmp_path / "one")
+    started(file, "digits-1")
+    file.unlink()
+    if now is not None:
+        file.write_text(now)
+    record = Scope("stop", run="digits-1").record()
+    assert ssh(record, "a").identity_file == str(tmp_path / "one" / "old_key")
+    said = capsys.readouterr().err
+    assert why in said
+    assert "hosts are reached as remembered of digits-1" in said
+
+
+def test_a_host_that_has_left_the_file_is_reached_as_before_and_new_ones_are_known(tmp_path: Path) -> None:
+    file = project(tmp_path / "one")
+    before = started(file, "digits-1")
+    file.write_text(file.read_text().replace("b: {ssh: {port: 22}}", "c: ").replace("[a, b]", "[a, c]"))
+    record = Scope("stop", config=file).record()
+    assert (list(record.hosts), list(record.others)) == (["a", "b"], ["c"])
+    assert ssh(record, "b") == ssh(before, "b")
+
+
+def test_a_run_of_this_machine_does_not_follow_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = project(tmp_path / "one")
+    started(file, "digits-1", local=True)
+    project(tmp_path / "one", key="new_key")
+    assert Scope("stop", config=file).record().is_local
+    file.unlink()
+    assert Scope("stop", run="digits-1").record().is_local
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_ended_is_named_and_another_directorys_run_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = started(project(tmp_path / "one"), "digits-1", 1.0)
+    other = started(project(tmp_path / "two"), "digits-2", 2.0)
+    tasks = (TaskId("worker", 0), TaskId("worker", 1))
+    announced(Scope("stop"), own, "stopping")(Ending("digits-1", tasks, ("a", "b")))
+    assert capsys.readouterr() == ("", "stopping digits-1: 2 tasks on 2 hosts\n")
+    announced(Scope("stop"), own, "stopping", say=False)(Ending("digits-1", tasks, ("a", "b")))
+    announced(Scope("stop"), own, "stopping")(Ending("digits-1"))
+    announced(Scope("stop"), own, "stopping")(Ending("digits-9-of-somebody-else"))
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UsageError, match=r"digits-2 is live, and was started from .*two/cluster\.yaml"):
+        announced(Scope("stop"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+    announced(Scope("stop", run="digits-2"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+    assert other.file is not None
+    other.file.unlink()
+    announced(Scope("stop"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+
+
+def test_a_problem_of_a_file_is_told_on_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        Scope("plan", config=tmp_path / "none.yaml").cluster()
+    assert which.first_problem(wrong.value) == f"{tmp_path}/none.yaml: there is no such file"
+    assert which.first_problem(UsageError("so it is")) == "so it is"

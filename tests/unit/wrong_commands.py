@@ -1,0 +1,220 @@
+"""Commands with a mistake each, as people type them, and what each is told: exit code, reason and remedy.
+
+They are typed in a directory with CLUSTER as its cluster.yaml; nobody listens where its hosts are.
+"""
+
+from __future__ import annotations
+
+CLUSTER = """\
+name: demo
+ssh: {port: 1, connect_timeout: 5s, identity_file: key}
+hosts:
+  node-[1-3]: {ssh: 127.0.0.1}
+jobs:
+  ps: {hosts: [node-1]}
+  worker: {hosts: "node-[1-2]"}
+spares: [node-3]
+trainer:
+  command: [python, train.py]
+"""
+
+FILE = "dtctl init"
+GRAMMAR = "write worker:1, worker, worker:0-3, @HOST or @HOST[1-4]"
+DURATION = "is not a duration such as 500ms, 30s, 5m or 2h, or a number of seconds"
+
+
+def of(command: str) -> str:
+    """The remedy of a command line that cannot be read."""
+    return f"Try '{command} -h' for help."
+
+
+Row = tuple[str, int, str, str]
+"""Words, exit code, reason, remedy. In the words '' is an empty one, and quotes count as for a shell."""
+
+WORDS: list[Row] = [
+    ("nosuch", 2, "No such command 'nosuch'", of("dtctl")),
+    ("stauts", 2, "No such command 'stauts'", "Did you mean 'status'"),
+    ("lgos", 2, "No such command 'lgos'", "Did you mean 'logs'"),
+    ("--nosuch", 2, "No such option: --nosuch", of("dtctl")),
+    ("-c cluster.yaml status", 2, "No such option: -c", of("dtctl")),
+    ("--color purple status", 2, "--color: 'purple' is none of auto, always, never", of("dtctl")),
+    ("up --nosuch", 2, "No such option: --nosuch", of("dtctl up")),
+    ("up -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl up")),
+    ("plan -o xml", 2, "'xml' is not one of 'text', 'json'", of("dtctl plan")),
+    ("status -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl status")),
+    ("stop -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl stop")),
+    ("explain -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl explain")),
+    ("explain nosuchword", 2, "there is nothing to explain about 'nosuchword'", "dtctl explain    lists it all"),
+    ("explain worker.prot", 2, "there is nothing to explain about 'worker.prot'", "did you mean 'worker'?"),
+    ("events -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl events")),
+    ("gc -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl gc")),
+    ("runs -o table", 2, "'table' is not one of 'text', 'json'", of("dtctl runs")),
+    ("checkpoints -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl checkpoints")),
+    ("validate -o yaml", 2, "'yaml' is not one of 'text', 'json'", of("dtctl validate")),
+    ("stop -o", 2, "Option '-o' requires an argument", "requires"),
+    ("status -c", 2, "Option '-c' requires an argument", "requires"),
+    ("up --set", 2, "Option '--set' requires an argument", "requires"),
+    ("stop --grace", 2, "Option '--grace' requires an argument", "requires"),
+    ("logs --tail", 2, "Option '--tail' requires an argument", "requires"),
+    ("wait --timeout", 2, "Option '--timeout' requires an argument", "requires"),
+    ("init --template", 2, "Option '--template' requires an argument", "requires"),
+    ("up -i", 2, "Option '-i' requires an argument", "requires"),
+    ("up --local=3", 2, "Option '--local' does not take a value", "does not take"),
+    ("up --replace=yes", 2, "Option '--replace' does not take a value", "does not take"),
+    ("status --watch=3", 2, "Option '--watch' does not take a value", "does not take"),
+    ("gc --all=3", 2, "Option '--all' does not take a value", "does not take"),
+    ("status cluster.yaml", 2, "unexpected extra argument(s) (cluster.yaml)", of("dtctl status")),
+    ("up a.yaml b.yaml", 2, "unexpected extra argument(s) (b.yaml)", of("dtctl up")),
+    ("down worker:1", 2, "unexpected extra argument(s) (worker:1)", of("dtctl down")),
+    ("events worker:1", 2, "unexpected extra argument(s) (worker:1)", of("dtctl events")),
+    ("checkpoints extra", 2, "unexpected extra argument(s) (extra)", of("dtctl checkpoints")),
+    ("gc extra", 2, "unexpected extra argument(s) (extra)", of("dtctl gc")),
+    ("runs extra", 2, "unexpected extra argument(s) (extra)", of("dtctl runs")),
+    ("schema extra", 2, "unexpected extra argument(s) (extra)", of("dtctl schema")),
+    ("validate a b", 2, "unexpected extra argument(s) (b)", of("dtctl validate")),
+    ("init a b", 2, "unexpected extra argument(s) (b)", of("dtctl init")),
+    ("replace a b c", 2, "unexpected extra argument(s) (c)", of("dtctl replace")),
+    ("stop --now", 2, "No such option: --now", of("dtctl stop")),
+    ("down -y --force", 2, "No such option: --force", of("dtctl down")),
+    ("restart --all", 2, "No such option: --all", of("dtctl restart")),
+    ("logs --lines 5", 2, "No such option: --lines", of("dtctl logs")),
+    ("runs --run x", 2, "No such option: --run", of("dtctl runs")),
+    ("push -y", 2, "No such option: -y", of("dtctl push")),
+    ("restart", 2, "Missing argument 'TASK...'", of("dtctl restart")),
+    ("exec", 2, "Missing argument", of("dtctl exec")),
+    ("exec --", 2, "Missing argument", of("dtctl exec")),
+    ("ssh", 2, "Missing argument 'TASK|HOST'", of("dtctl ssh")),
+    ("replace", 2, "Missing argument 'HOST'", of("dtctl replace")),
+    ("events -n 0", 2, "should be greater than or equal to 1", of("dtctl events")),
+    ("events -n -3", 2, "should be greater than or equal to 1", of("dtctl events")),
+    ("events -n x", 2, "should be a valid integer", of("dtctl events")),
+]
+"""The command line itself."""
+
+FILES: list[Row] = [
+    *(
+        (f"{command} nosuch.yaml", 3, "nosuch.yaml: there is no such file", FILE)
+        for command in ("up", "validate", "plan", "push", "up --dry-run")
+    ),
+    *(
+        (f"{command} -c nosuch.yaml", 3, "nosuch.yaml: there is no such file", FILE)
+        for command in ("status", "trust", "stop", "down -y", "logs", "gc", "runs", "wait", "exec -c nosuch.yaml -- x")
+        if "exec" not in command
+    ),
+    ("up ..", 3, "..: this is a directory, expected a file", "or name the file: -c FILE"),
+    ("status -c ..", 3, "..: this is a directory, expected a file", "or name the file: -c FILE"),
+    ("validate train.py", 3, "train.py: the file is empty", FILE),
+    ("up --set nothing", 3, "--set nothing: 'nothing' is not an override", "write --set path=value"),
+    ("up --set =1", 3, "--set =1: '=1' is not an override", "write --set path=value"),
+    ("up --set name=", 3, "--set name=: name is empty", "name: digits"),
+    ("up --set 'name=a b'", 3, "name is 'a b', expected at most 63 letters", "name: digits"),
+    ("up --set nmae=x", 3, "--set nmae=x: nmae is not a key here", "did you mean 'name'?"),
+    ("push --set nmae=x", 3, "--set nmae=x: nmae is not a key here", "did you mean 'name'?"),
+    ("plan --set trainer.args=5", 3, "trainer.args is 5, expected a mapping of flags", "for example, args:"),
+    ("validate --set name.x=1", 3, "name is 'demo', so x cannot be set in it", "set it whole: --set 'name=...'"),
+    ("up --set trainer.command=", 3, "trainer.command is missing", "command: [python, train.py]"),
+    ("up --set grace=soon", 3, "grace is 'soon', expected a duration", "for example, grace: 2m"),
+    ("up --set jobs.worker.port=70000", 3, "jobs.worker.port is 70000, expected a whole number", "port: 2222"),
+    ("up --set jobs.wrker.port=2300", 3, "jobs.wrker has no hosts", "for example, hosts: [gpu-1]"),
+    ("up --set jobs.ps.hosts=node-9", 3, "names node-9, which is not in hosts", "did you mean 'node-"),
+]
+"""The cluster file, and what is set over it."""
+
+TASKS: list[Row] = [
+    *(
+        (f"{command} wrker{rest}", 2, "there is no job 'wrker' in this cluster", "did you mean 'worker'?")
+        for command, rest in (("stop", ""), ("restart", ""), ("logs", ""), ("logs worker:0", ""), ("exec", " -- true"))
+    ),
+    *(
+        (f"{command} worker:9{rest}", 2, "there is no task worker:9", "the last one is worker:1")
+        for command, rest in (("stop", ""), ("restart", ""), ("logs", ""), ("ssh", ""), ("exec", " -- true"))
+    ),
+    *(
+        (f"{command} @node-9{rest}", 2, "there is no host 'node-9' in this cluster", "did you mean 'node-")
+        for command, rest in (("stop", ""), ("restart", ""), ("logs", ""), ("ssh", ""), ("exec", " -- true"))
+    ),
+    *(
+        (f"stop {word}", 2, "is not a task", GRAMMAR)
+        for word in ("worker:x", "worker:", ":0", "worker:1:2", "worker:0,", "''", "@", "worker:-1")
+    ),
+    ("stop worker:3-1", 2, "'worker:3-1' names no task: 3 is more than 1", GRAMMAR),
+    ("stop worker:0-99", 2, "there is no task worker:99", "the last one is worker:1"),
+    ("logs worker:0-999999999999", 2, "there is no task worker:999999999999", "the last one is worker:1"),
+    ("stop @node-[1", 2, "'node-[1' has an unmatched bracket", "write ranges as in gpu-[1-4]"),
+    ("stop node-1", 2, "'node-1' is a host, and no task", "write @node-1 for the tasks on it"),
+    ("stop 'worker 1'", 2, "there is no job 'worker 1'", "did you mean 'worker'?"),
+    ("ssh nosuch", 2, "there is no host or job 'nosuch' in this cluster", "node-1, node-2, ps, worker"),
+    ("ssh nod-1", 2, "there is no host or job 'nod-1' in this cluster", "did you mean 'node-1'?"),
+    ("ssh worker", 2, "worker is on 2 hosts", "name one: node-1, node-2"),
+    ("trust node-9", 2, "there is no host or job 'node-9'", "did you mean 'node-"),
+    ("exec worker:0", 2, "no command to run: write it after --", "dtctl exec worker:0 -- nvidia-smi"),
+    ("exec true", 2, "no command to run: write it after --", "dtctl exec worker:0 -- nvidia-smi"),
+    ("replace node-9", 2, "node-9 has no task in demo", "did you mean 'node-"),
+    ("replace node-1 node-9", 2, "there is no host 'node-9' in this cluster", "did you mean 'node-"),
+    ("replace node-1 node-2", 2, "node-2 has tasks of its own: worker:1", "hosts without a task: node-3"),
+]
+"""Tasks and hosts that are not there."""
+
+VALUES: list[Row] = [
+    *(
+        (f"{command} {span}", 2, DURATION, "write, for example, 30s")
+        for command in ("stop --grace", "down --yes --grace", "wait --timeout")
+        for span, shown in (
+            ("soon", "soon"),
+            ("-1", "-1"),
+            ("5x", "5x"),
+            ("nan", "nan"),
+            ("1e400", "1e400"),
+            ("''", ""),
+        )
+    ),
+    *(
+        (f"logs --since {moment}", 2, "nor a time such as 2026-05-01T12:00", "--since 10m")
+        for moment in ("yesterday", "2026-13-45", "-5m", "''")
+    ),
+    *((f"logs -n {lines}", 2, "is not a number of lines", "a number, or all") for lines in ("many", "-5", "1.5", "''")),
+    ("logs -g '['", 2, "--grep '[' is not a regular expression: unterminated character set", "put a backslash before"),
+    ("logs -g '(?P<'", 2, "--grep '(?P<' is not a regular expression", "put a backslash before"),
+    *(
+        (f"{command} --run {run}", 2, "is not the id of a run", "dtctl runs    lists them")
+        for command in ("logs", "status", "stop", "down -y")
+        for run in ("../../etc/passwd", "''", "-x", "'a b'")
+    ),
+    *(
+        (f"{command} --run nosuch", 2, "there is no run 'nosuch'", "dtctl runs")
+        for command in ("logs", "status", "stop", "down -y", "events", "wait", "checkpoints")
+    ),
+    ("init --template nosuch", 2, "there is no template 'nosuch'", "templates: cifar10"),
+    ("init .", 2, "already exists", "dtctl init DIR    writes to another directory"),
+    ("up -u 'a b'", 2, "'a b' cannot be the name of a user", "a user's name has letters"),
+    ("status -u -oX", 2, "'-oX' cannot be the name of a user", "a user's name has letters"),
+    ("up -J 'a b'", 2, "'a b' is not a host to log in to", "write [USER@]HOST[:PORT]"),
+    ("down", 2, "down removes the run's logs, so it asks first", "dtctl down --yes"),
+]
+"""What options are given, and questions that nobody can answer."""
+
+AWAY: list[Row] = [
+    (words, 4, "(127.0.0.1:1) refuses connections", "does sshd run there, and is 1 its port?")
+    for words in (
+        "up -q",
+        "status",
+        "logs",
+        "stop",
+        "restart worker:1",
+        "runs",
+        "events",
+        "checkpoints",
+        "push -q",
+        "exec -- true",
+        "down -y",
+        "gc --dry-run",
+        "wait",
+        "logs -f",
+        "events -f",
+        "status -o json",
+        "stop --run demo-20260101-000000-aaaa",
+        "logs @node-1 -n 3",
+        "trust node-1",
+    )
+]
+"""Hosts where nobody answers."""
