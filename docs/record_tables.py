@@ -15,7 +15,18 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from dtctl.agent.records import answers, messages, reasons, requests, run_state, spec, whole_run, words, working
+from dtctl.agent.records import (
+    answers,
+    messages,
+    reasons,
+    requests,
+    run_state,
+    scalars,
+    spec,
+    whole_run,
+    words,
+    working,
+)
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
@@ -26,6 +37,7 @@ _MODULES: dict[str, ModuleType] = {
     "reasons": reasons,
     "requests": requests,
     "run_state": run_state,
+    "scalars": scalars,
     "spec": spec,
     "whole_run": whole_run,
     "words": words,

@@ -36,6 +36,7 @@ EFFECTS = {
     "status": Effect.READS,
     "logs": Effect.READS,
     "events": Effect.READS,
+    "metrics": Effect.READS,
     "checkpoints": Effect.READS,
     "wait": Effect.READS,
     "runs": Effect.READS,

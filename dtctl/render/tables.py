@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_NUMBERS = ("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED")
+_NUMBERS = (
+    *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),
+    *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS"),
+)
 _WRAPPED = ("NOTE", "TASKS", "FOUND")
 
 

@@ -127,6 +127,15 @@ class Host:
             yield {"type": "event", **told, **moved, "reason": f"{MARK} {self.name}"}, b""
         yield {"type": "result", "run": RUN, "next": 3, "passed_over": 0}, b""
 
+    def _metrics(self, request: Fields) -> Answer:
+        loss = {"tag": "loss", "count": 2, "least": "0.25", "most": "0.5", "steps": [1, 2], "times": [1001.0, 1002.0]}
+        train = {"dir": f"/data {MARK} {self.name}", "name": "train", "identity": "7-events"}
+        folders = [{**train, "series": [{**loss, "values": ["0.5", "0.25"]}]}]
+        if request["follow"]:
+            yield {"type": "points", "run": RUN, "folders": folders}, b""
+        told = {"run": RUN, "time": 2000.0, "dirs": ["/data"], "problems": [], "unread_bytes": 0, "omitted": 0}
+        yield {"type": "result", **told, "folders": [] if request["follow"] else folders}, b""
+
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")
         known = {"run": RUN, "cluster": CLUSTER, "host": self.name, "created": CREATED, "live": False, "tasks": own}

@@ -54,7 +54,7 @@ def escaped(fields: Fields) -> None:
 
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
-RESULTS += "down result, exec result, gc result, push result, up result"
+RESULTS += "down result, exec result, gc result, push result, up result, metrics result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -122,7 +122,8 @@ BEAT = line(type="beat", at="bundle", for_s=1e9)
 PROGRESS = line(type="progress", phase="setup", text="still at it\n")
 LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
 EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
-DOORS = "prepared, need, log, event, output, states, " + RESULTS
+METRICS = "points, metrics result"
+DOORS = "prepared, need, log, event, points, output, states, " + RESULTS
 """Where a conversation may stop."""
 
 
@@ -249,6 +250,16 @@ LIES: dict[str, Lie] = {
     "events of foreign hosts": told("event", put(host="evil", task="ps:7")),
     "events whose numbers run backwards": after("event", lambda: [line(**{**EVENT, "n": n}) for n in range(9, 0, -1)]),
     "events without end": before("event", forever(line(**EVENT) * 100)),
+    "points without end": before("points", forever(line(type="points", run="demo-1", folders=[]) * 100)),
+    "points of another run": told("points, metrics result", put(run="demo-2")),
+    "points of no length": told(METRICS, within("folders.0.series.0.values", ["0.5"])),
+    "values that are formulas": told(METRICS, within("folders.0.series.0.values", ["=1+1", "0.5"])),
+    "values beyond all": told(METRICS, within("folders.0.series.0.values", ["1e308", "-1e308"])),
+    "values that are no numbers": told(METRICS, within("folders.0.series.0.values", ["nan", "-inf"])),
+    "steps that run backwards": told(METRICS, within("folders.0.series.0.steps", [2**53, 0])),
+    "a tag of escapes": told(METRICS, within("folders.0.series.0.tag", ESCAPES)),
+    "a tag that is a formula": told(METRICS, within("folders.0.series.0.tag", "=cmd|' /C calc'!A0")),
+    "the directory of another host": told(METRICS, within("folders.0.dir", f"/data as seen on host {NOWHERE}")),
     "an event of the last number": told("event", put(n=2**53)),
     "states without end": before("states", forever(line(type="states", run="demo-1") * 100)),
     "beats for ever": before(DOORS, forever(BEAT * 10)),

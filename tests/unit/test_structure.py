@@ -70,7 +70,7 @@ VISITORS = {"model", "transport", "operations", "plan", "render", "cli"}
 ROOMS = {
     "main": {"supervise", "survival", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "bundles", "checkpoints"),
+        *("coordinate", "survival", "logs", "bundles", "checkpoints", "scalars"),
         *("run", "protocol", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "checkpoints", "run", "host", "records"},
@@ -79,6 +79,7 @@ ROOMS = {
     "logs": {"run", "protocol", "host", "records"},
     "bundles": {"protocol", "host", "records"},
     "checkpoints": {"host", "records"},
+    "scalars": {"host", "records"},
     "link": {"records"},
     "protocol": {"host", "records"},
     "run": {"host", "records"},
@@ -95,6 +96,7 @@ ENTRIES = {
     "logs": {"serving", "tail"},
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "mending", "evidence"},
+    "scalars": {"reading"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
 }

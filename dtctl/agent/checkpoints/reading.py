@@ -15,9 +15,9 @@ import re
 import time
 
 from ..host import files, patience
+from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
 from ..records.words import LAST_EPOCH, brief
-from .budget import Budget, Spent
 from .tensor_bundle import MOST_BYTES, Index, file_size, number_in
 from .tensor_table import Damaged
 

@@ -10,7 +10,8 @@ import re
 import struct
 
 from ..host import files
-from .tensor_table import Damaged, entries, fields, masked_crc32c
+from ..host.crc32c import masked_crc32c
+from .tensor_table import Damaged, entries, fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

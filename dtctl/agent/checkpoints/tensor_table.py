@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 
+from ..host.crc32c import masked_crc32c
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Tuple
@@ -79,16 +81,6 @@ def fields(message: bytes) -> Dict[int, List[int | bytes]]:
     return found
 
 
-def masked_crc32c(data: bytes) -> int:
-    """The checksum as TensorFlow stores it."""
-    crc = 0xFFFFFFFF
-    table = _CRC_TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def _block(table: bytes, handle: Tuple[int, int], check: Callable[[], None]) -> Iterator[Tuple[bytes, bytes]]:
     offset, size = handle
     end = offset + size
@@ -138,15 +130,3 @@ def _varint(data: bytes, position: int) -> Tuple[int, int]:
         shift += 7
         if shift > 63:
             raise Damaged("a number in the index is too long")
-
-
-def _crc_table() -> List[int]:
-    table = []
-    for number in range(256):
-        for _ in range(8):
-            number = (number >> 1) ^ (0x82F63B78 if number & 1 else 0)  # Castagnoli, reflected
-        table.append(number)
-    return table
-
-
-_CRC_TABLE = _crc_table()

@@ -3,6 +3,7 @@
 from . import requests
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
+from .scalars import MetricsResult, Points
 from .spec import Inventory
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
@@ -432,6 +433,7 @@ FRAMES = {
     "log": Log,
     "output": Output,
     "event": StoryLine,
+    "points": Points,
 }
 """By their types. That of a `result` is the request's."""
 
@@ -458,6 +460,7 @@ EXCHANGES = {
     "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
+    "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
     "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
 }
 """By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

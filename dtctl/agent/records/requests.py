@@ -12,6 +12,10 @@ START = b"\x1e"
 """What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
 
 
+MOST_POINTS = 2000
+"""That are told of a series."""
+
+
 class Request(Record):
     """What every request about a run says; `run` null means the cluster's current run on this host."""
 
@@ -88,6 +92,16 @@ class LogsRequest(Request):
     """`states` frames in between, as `watch` sends them."""
     resume: Usual[Dict[TaskName, AtMost[List[Count], 2]], {}]
     """Attempt and offset to go on from; this holds against `lines` and `since`."""
+
+
+class MetricsRequest(Request):
+    """The scalars that trainers have written for TensorBoard."""
+
+    tags: Usual[Optional[AtMost[List[AtMost[str, 1000]], 1000]], None]
+    """Tags, or patterns as of file names; null: all."""
+    points: Usual[Within[int, 1, MOST_POINTS], MOST_POINTS]
+    """The most of each series, evenly spread."""
+    follow: Usual[bool, False]
 
 
 class RunsRequest(Record):

@@ -6,12 +6,12 @@ import time
 
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
+from ..host.seen import SeenRecord
 from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
 from ..run import outcome, policy
 from . import runs
-from .seen import SeenRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 
 from dtctl.agent.checkpoints import tensor_bundle
 from dtctl.agent.checkpoints.tensor_bundle import Index, file_size, number_in
-from dtctl.agent.checkpoints.tensor_table import Damaged, masked_crc32c
+from dtctl.agent.checkpoints.tensor_table import Damaged
+from dtctl.agent.host.crc32c import masked_crc32c
 from tests.agent.checkpoints import tables
 
 INT32, INT64, FLOAT = 3, 9, 1

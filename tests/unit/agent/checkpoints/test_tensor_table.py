@@ -7,7 +7,9 @@ import struct
 import pytest
 
 from dtctl.agent.checkpoints import tensor_table
-from dtctl.agent.checkpoints.tensor_table import Damaged, entries, fields, masked_crc32c
+from dtctl.agent.checkpoints.tensor_table import Damaged, entries, fields
+from dtctl.agent.host import crc32c
+from dtctl.agent.host.crc32c import masked_crc32c
 from tests.agent.checkpoints import tables
 
 
@@ -40,7 +42,7 @@ def test_the_checksum_is_masked_as_tensorflow_masks_it() -> None:
 
 
 def test_the_rows_of_the_lowest_and_the_highest_bit_are_those_of_castagnolis_polynomial() -> None:
-    table = tensor_table._crc_table()
+    table = crc32c.crc_table()
     assert (table[1], table[0x80]) == (0xF26B8303, 0x82F63B78)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..host import paths
+from . import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,119 @@
+"""What agents tell of the scalars that trainers write for TensorBoard."""
+
+from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within, Wrong, also
+from .words import Count, Epoch, Name, Reason
+
+MOST_FOLDERS = 500
+MOST_PROBLEMS = 100
+LONGEST_PATH = 8192
+
+Path = AtMost[str, LONGEST_PATH]
+Number = Form[str, 32, r"nan|-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)", "a number as Python writes it"]
+"""As text: JSON has no word for what a loss becomes when training diverges."""
+
+
+class Problem(Record):
+    """A file or a directory that was not read as a whole, and why."""
+
+    path: Path
+    problem: Reason
+
+
+class SeriesTold(Record):
+    """The points of one tag, by their steps; `steps`, `times` and `values` are as long as each other."""
+
+    tag: AtMost[str, 1000]
+    count: Count
+    """Of all its points; those that are told may be fewer."""
+    least: Optional[Number]
+    most: Optional[Number]
+    """Of the numbers among its values."""
+    steps: AtMost[List[Count], 2000]
+    times: AtMost[List[Epoch], 2000]
+    values: AtMost[List[Number], 2000]
+
+
+@also(SeriesTold)
+def _is_of_whole_points(series: SeriesTold) -> None:
+    for name, column in (("times", series["times"]), ("values", series["values"])):
+        if len(column) != len(series["steps"]):
+            raise Wrong.at((name,), "as many as there are steps, %d" % len(series["steps"]), column)
+
+
+class FolderTold(Record):
+    """A directory with event files: `name` below `dir`, `.` for that itself."""
+
+    dir: Path
+    name: Path
+    identity: AtMost[str, 300]
+    """The same on all hosts that share it."""
+    series: AtMost[List[SeriesTold], 1000]
+
+
+Folders = AtMost[List[FolderTold], MOST_FOLDERS]
+
+
+class Points(Record):
+    """The frame `points`: what has been found since the one before."""
+
+    run: Name
+    folders: Folders
+
+
+VERSION = 1
+_Column = AtMost[str, 24_000]
+"""Eight bytes for each number, in base64."""
+
+
+class FileKept(Record):
+    """How far an event file was read."""
+
+    inode: Form[str, 20, r"[0-9]+", "the number of an inode"]
+    offset: Count
+
+
+class SeriesKept(Record):
+    """The points of one tag; `last` (time and value) and its step where it is not among the others."""
+
+    file: AtMost[str, 255]
+    """The newest that it has points of."""
+    every: Within[int, 1, 2**53]
+    """Each so many a point was kept."""
+    count: Count
+    steps: _Column
+    times: _Column
+    values: _Column
+    ends_apart: bool
+    last: _Column
+    last_step: Count
+
+
+class FolderKept(Record):
+    """A directory with event files."""
+
+    root: Path
+    path: Path
+    files: AtMost[Dict[AtMost[str, 255], FileKept], 1000]
+    series: AtMost[Dict[AtMost[str, 1000], SeriesKept], 1000]
+
+
+class Memory(Record):
+    """scalars.json: what was read of a run's event files."""
+
+    version: Within[int, VERSION, VERSION]
+    folders: AtMost[List[FolderKept], MOST_FOLDERS]
+
+
+class MetricsResult(Record):
+    """What the files told in this look."""
+
+    run: Name
+    time: Epoch
+    dirs: AtMost[List[Path], 100]
+    """Where it was looked for event files."""
+    folders: Usual[Folders, []]
+    problems: Usual[AtMost[List[Problem], MOST_PROBLEMS], []]
+    unread_bytes: Usual[Count, 0]
+    """There was no time for them: the next look reads on from here."""
+    omitted: Usual[Count, 0]
+    """Values of tags that there was no room for."""

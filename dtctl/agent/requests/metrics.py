@@ -1,0 +1,89 @@
+"""metrics: the scalars in the event files of a run's directories."""
+
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+
+from ..run import environment
+from ..run.runfiles import RunRemoved
+from ..scalars.reading import Reader
+from . import runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+    from ..protocol.conversation import Conversation
+    from ..records.requests import MetricsRequest
+    from ..records.scalars import FolderTold, MetricsResult, Points
+
+LOOK_EVERY_S = 1.0
+LOOK_LIMIT_S = 40.0
+"""How long the first look at files that nobody has read yet may take."""
+
+
+def directories(run: runs.Run) -> List[str]:
+    """Where trainers of the run write: its directories but `data`, and the one that they work in."""
+    code = run.files.code_directory()
+    places = environment.Marks(code).words([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
+    works_in_code = code is not None and any(task["code"] for task in run.spec["tasks"])
+    return [*places, code] if code is not None and works_in_code else places
+
+
+def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
+    """The points that are there; with `follow` a frame with them, others as they are added, and an end with the run."""
+    run = runs.need(talk, request)
+    patterns = request["tags"]
+
+    def wanted(tag: str) -> bool:
+        return patterns is None or any(tag == pattern or fnmatchcase(tag, pattern) for pattern in patterns)
+
+    reader = Reader(directories(run), run.files.directory)
+    with talk.at("metrics"):
+        reader.look_until_all_is_read(LOOK_LIMIT_S)
+        reader.keep()
+        if request["follow"]:
+            _send(talk, run, reader.told(wanted, request["points"]))
+            _follow(talk, run, reader, wanted)
+    return {
+        "run": run.id,
+        "time": time.time(),
+        "dirs": reader.roots,
+        "folders": [] if request["follow"] else reader.told(wanted, request["points"]),
+        "problems": reader.problems(),
+        "unread_bytes": reader.unread_bytes,
+        "omitted": reader.omitted,
+    }
+
+
+def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[[str], bool]) -> None:
+    reader.forget_new()
+    next_look = time.monotonic() + LOOK_EVERY_S
+
+    def look() -> bool:
+        nonlocal next_look
+        if time.monotonic() < next_look:
+            return False
+        ended = _ended(run)  # before the files are read: what has ended by then has written all that it will
+        reader.look()
+        reader.keep()
+        _send(talk, run, reader.told_new(wanted))
+        next_look = time.monotonic() + LOOK_EVERY_S
+        return ended
+
+    talk.wait(look, float("inf"))
+
+
+def _send(talk: Conversation, run: runs.Run, folders: List[FolderTold]) -> None:
+    if folders:
+        points: Points = {"run": run.id, "folders": folders}
+        talk.send("points", points)
+
+
+def _ended(run: runs.Run) -> bool:
+    try:
+        run.keep_supervised()
+        return not run.live()
+    except RunRemoved:
+        return True

@@ -1,0 +1,147 @@
+"""dtctl metrics"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.exits import exit_for
+from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.scalars.reading import Point, Series
+    from dtctl.operations.status import RunStatus
+
+    Print = Callable[[Series, Point], None]
+
+POINTS = 1000
+_TABLE_POINTS = 100
+_PLOT_POINTS = 400
+
+
+@on_run
+def metrics(
+    scope: Scope,
+    tags: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TAG]...", help="loss, or a pattern such as 'eval*'; all if none is named."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print points as they come, until the run ends.")
+    ] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw a curve for each tag.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="With --plot: values on a log scale.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="All points as step,time,tag,run,value.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="All points, each as a line of JSON.")] = False,
+    points: Annotated[
+        int | None, typer.Option("--points", metavar="N", min=1, max=2000, help="At most N of each tag, evenly spread.")
+    ] = None,
+    output: OutputOption = "text",
+) -> None:
+    """Show the scalars that the trainers write for TensorBoard: loss, accuracy, learning rate, ..."""
+    forms = [
+        name
+        for name, on in (("--csv", as_csv), ("--jsonl", jsonl), ("--plot", plot), ("-o json", output == "json"))
+        if on
+    ]
+    if len(forms) > 1 or (follow and plot):
+        raise UsageError(f"{' and '.join(forms if len(forms) > 1 else ['--follow', '--plot'])} exclude each other")
+    if log and not plot:
+        raise UsageError("--log is about curves", hint="add --plot")
+    record = scope.record()
+    printer = _printer(as_csv=as_csv, jsonl=jsonl or output == "json")
+    if follow:
+        return _follow(scope, record, tags or [], points or (POINTS if forms else 1), printer, head=as_csv)
+    usual = _PLOT_POINTS if plot else POINTS if forms else _TABLE_POINTS
+    _show(scope, record, tags or [], points or usual, forms, printer, log=log)
+    return None
+
+
+def _show(
+    scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
+) -> None:
+    from dtctl.operations.scalars.reading import read_metrics
+    from dtctl.render import errors
+    from dtctl.render.machine import document
+    from dtctl.render.machine import metrics as machine
+    from dtctl.render.scalars import shown
+
+    found = read_metrics(record, scope.transport, tags, points=points)
+    if tags and found.run and not found.series:
+        _refuse_tags(scope, record, tags)
+    status = None if found.series or not found.run else _status(scope, record)
+    if forms == ["-o json"]:
+        document.print_json("Metrics", machine.metrics(found, status))
+    elif forms in (["--csv"], ["--jsonl"]):
+        if forms == ["--csv"]:
+            shown.put_csv_head()
+        for one in found.series:
+            for point in one.points:
+                printer(one, point)
+    elif found.series:
+        shown.show_plots(found, log=log) if forms else shown.show_table(found)
+    if not found.series and found.run and forms != ["-o json"]:
+        shown.show_what_logs_tell(found, status, table_too=not forms)
+    shown.show_rest(found)
+    errors.show_host_errors(found.errors)
+    exit_for(found.errors, others=found.run)
+    if not found.run:
+        errors.note("  dtctl up    starts one")
+        raise typer.Exit(ExitCode.RUN_FAILED)
+
+
+def _refuse_tags(scope: Scope, record: RunRecord, tags: list[str]) -> None:
+    """Raises UsageError where there are others."""
+    from dtctl.operations.scalars.reading import read_metrics
+
+    others = sorted({one.tag for one in read_metrics(record, scope.transport, [], points=1).series})
+    if others:
+        raise UsageError(f"no tag is {' or '.join(tags)}", hint=f"there are {', '.join(others[:20])}")
+
+
+def _status(scope: Scope, record: RunRecord) -> RunStatus | None:
+    from dtctl.errors import DtctlError
+    from dtctl.operations.status import status
+
+    try:
+        return status(record, scope.transport)
+    except DtctlError:
+        return None  # why, the hosts have said to the first question
+
+
+def _printer(*, as_csv: bool, jsonl: bool) -> Print:
+    from dtctl.render.machine import document
+    from dtctl.render.machine import metrics as machine
+    from dtctl.render.scalars import shown
+
+    if as_csv:
+        return shown.put_csv
+    if jsonl:
+        return lambda series, point: document.print_json_line(machine.line(series, point))
+    return shown.say_point
+
+
+def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
+    from dtctl.operations.asking.streams import Away, Back
+    from dtctl.operations.scalars.following import follow_metrics
+    from dtctl.render import errors
+    from dtctl.render.scalars import shown
+
+    if head:
+        shown.put_csv_head()
+    try:
+        for told in follow_metrics(record, scope.transport, tags, points=points):
+            if isinstance(told, Away):
+                errors.show_host_errors({told.host: told.error})
+            elif isinstance(told, Back):
+                errors.note(f"{told.host} can be reached again")
+            else:
+                for point in told.points:
+                    printer(told, point)
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
