@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from dtctl.agent.host import files
 from dtctl.agent.records.scalars import SeriesTold
 from dtctl.agent.scalars.reading import Reader
 
@@ -40,13 +45,26 @@ def _points_of(series: SeriesTold) -> list[tuple[int, float]]:
 
 
 def _as_tensorboard_reads(place: Path) -> dict[str, list[tuple[int, float]]]:
-    from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
-    from tensorboard.util.tensor_util import make_ndarray
-
-    events = EventAccumulator(str(place), size_guidance={SCALARS: 0, TENSORS: 0})
+    accumulator: Any = import_module("tensorboard.backend.event_processing.event_accumulator")
+    make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
+    endless = {accumulator.SCALARS: 0, accumulator.TENSORS: 0}
+    events = accumulator.EventAccumulator(str(place), size_guidance=endless)
     events.Reload()
     found = {tag: [(one.step, float(one.value)) for one in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     for tag in events.Tags()["tensors"]:
         if events.SummaryMetadata(tag).plugin_data.plugin_name == "scalars":
             found[tag] = [(one.step, float(make_ndarray(one.tensor_proto))) for one in events.Tensors(tag)]
     return dict(sorted(found.items()))
+
+
+def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each read of a file is for, from now on."""
+    read: list[int] = []
+    genuine = files.read_at
+
+    def noted(opened: int, offset: int, size: int) -> bytes:
+        read.append(size)
+        return genuine(opened, offset, size)
+
+    monkeypatch.setattr(files, "read_at", noted)
+    return read

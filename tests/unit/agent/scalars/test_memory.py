@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.scalars import framing, memory, reading
+from dtctl.agent.scalars import memory, reading
 from dtctl.agent.scalars.reading import Reader
 from tests.event_files import scalar
 from tests.fuzz import cases
-from tests.unit.agent.scalars.looking import points
+from tests.unit.agent.scalars.looking import noted_reads, points
 
 NAME = "events.out.tfevents.1.host"
 
@@ -42,11 +42,7 @@ def write(out: Path, first: int, last: int) -> int:
 def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(out, 0, 2501)  # of which every second is kept, and the last
     before = look(out)
-    read: list[int] = []
-    genuine = framing.files.read_at
-    monkeypatch.setattr(
-        framing.files, "read_at", lambda opened, offset, size: read.append(size) or genuine(opened, offset, size)
-    )
+    read = noted_reads(monkeypatch)
     kept = (out.parent / "run" / memory.NAME).stat().st_size
     assert points(look(out)) == points(before)
     assert read == [kept]

@@ -17,7 +17,7 @@ from dtctl.agent.scalars.reading import Reader
 from tests.event_files import event, masked, record, scalar, simple, start, summary
 from tests.fuzz import cases
 from tests.impostors import NO_FILES, sparse, unharmed
-from tests.unit.agent.scalars.looking import points, values
+from tests.unit.agent.scalars.looking import noted_reads, points, values
 
 NAME = "events.out.tfevents.1.host"
 LATER = "events.out.tfevents.2.host"
@@ -63,11 +63,7 @@ def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
 def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(5000)))
     reader = look(out)
-    read: list[int] = []
-    genuine = framing.files.read_at
-    monkeypatch.setattr(
-        framing.files, "read_at", lambda opened, offset, size: read.append(size) or genuine(opened, offset, size)
-    )
+    read = noted_reads(monkeypatch)
     added = scalar(5000, "loss", 2.0)
     with (out / NAME).open("ab") as file:
         file.write(added)
