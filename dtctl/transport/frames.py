@@ -1,4 +1,8 @@
-"""What a host says is checked here, once, before anything is made of it (dtctl/agent/records)."""
+"""What a host says is checked here, once, before anything is made of it (dtctl/agent/records).
+
+The errors go without the traceback of the check: it would keep all that was said, which may be 100 MB, for as long as
+the error is kept.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ def checked_frame(host: str, message: Message) -> Message:
     try:
         fields: dict[str, Any] = checked(record, message.fields)
     except Wrong as wrong:
-        raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong
+        raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong.with_traceback(None)
     return Message({**fields, "type": message.type}, message.payload, message.size)
 
 
@@ -34,7 +38,7 @@ def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R
     try:
         return checked(record, message.fields)
     except Wrong as wrong:
-        raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong
+        raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong.with_traceback(None)
 
 
 def untrue(host: str, what: str) -> TransportError:

@@ -49,12 +49,12 @@ def test_a_run_is_started_watched_and_stopped_over_it(user: Desk, fleet: Fleet) 
     file.unlink()  # the record of the run knows how its hosts are reached
     assert all("sshd" not in line for line in fleet["gpu-3"].processes())
     assert "worker:3 step" in user.dtctl("logs", "worker:3")
-    assert "gpu-2" in user.dtctl("exec", "@gpu-2", "--", "hostname")
-    refused = user.run("ssh", "gpu-1")
+    assert "gpu-2" in user.dtctl("exec", "--cluster", "demo", "@gpu-2", "--", "hostname")
+    refused = user.run("ssh", "--cluster", "demo", "gpu-1")
     assert (refused.returncode, "gpu-1 is reached by nsenter, not by SSH" in refused.stderr) == (2, True)
-    user.dtctl("restart", "worker:1")
+    user.dtctl("restart", "--cluster", "demo", "worker:1")
     eventually(lambda: user.task("worker:1")["attempt"] == 2 and user.task("worker:1")["state"] == "running")
-    assert user.dtctl("stop") == "6 tasks stopped, 0 left\n"
+    assert user.dtctl("stop", "--cluster", "demo") == "6 tasks stopped, 0 left\n"
 
 
 def test_a_host_that_cannot_be_entered_is_named(user: Desk, fleet: Fleet) -> None:

@@ -11,6 +11,7 @@ SILENT = {
     "init": "writes a template and speaks to no host",
     "validate": "reads the cluster file alone",
     "plan": "reads the cluster file alone",
+    "explain": "prints what is known without any host",
     "schema": "prints what is known without any host",
     "ssh": "becomes OpenSSH's own client; dtctl hears nothing of what the host says",
 }

@@ -15,7 +15,7 @@ from dtctl.errors import ExitCode
 from tests.desk import Desk, desk
 from tests.hosts.sshd import SSHD, Sshd
 
-COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "schema", "version"})  # type: ignore[attr-defined]
+COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "explain", "schema"})  # type: ignore[attr-defined]
 WORDS = {
     "down": ["--yes"],
     "exec": ["--", "true"],

@@ -22,9 +22,9 @@ MOST = 300
 CANNOT_LOAD = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError")
 """Exceptions that say that code cannot be loaded; another try meets them again."""
 
-_OF_PEERS = re.compile(
+_OF_OTHERS = re.compile(
     r"unavailable|deadline.?exceeded|aborted|cancel|heartbeat|connect|socket|broken ?pipe|timed? ?out|no route to host|"
-    r"name resolution|incarnation|peer|unhealthy|interrupt|systemexit|rendezvous",
+    r"name resolution|incarnation|peer|unhealthy|interrupt|systemexit|rendezvous|address already in use",
     re.IGNORECASE,
 )
 
@@ -45,9 +45,9 @@ class Cause:
         return self.name in CANNOT_LOAD
 
     @property
-    def is_of_peers(self) -> bool:
-        """It tells of somebody else's absence, which may be over at the next try, however often it was met."""
-        return _OF_PEERS.search(self.text) is not None
+    def is_of_others(self) -> bool:
+        """Somebody else is away, or in the way, which may be over at the next try, however often it was met."""
+        return _OF_OTHERS.search(self.text) is not None
 
 
 def cause(log: str) -> Cause:

@@ -40,7 +40,7 @@ class Verdict:
     ) -> None:
         self.retry = retry
         self.cause = cause or Cause()
-        self.always = always or self.cause.is_of_peers
+        self.always = always or self.cause.is_of_others
         self.beside = beside or []
         self.killed_after_s: Optional[float] = None
 

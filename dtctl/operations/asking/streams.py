@@ -102,7 +102,7 @@ class Streams:
                     return
                 passing = isinstance(error, TransportError) or _is_passing(error)
                 if not failures:
-                    self.tell(Away(host.name, error, final=not passing))
+                    self.tell(Away(host.name, error.with_traceback(None), final=not passing))  # it keeps frames alive
                 if not passing:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])

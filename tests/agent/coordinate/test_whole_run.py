@@ -123,6 +123,8 @@ class Run:
 class Talk:
     """A conversation that nobody breaks off."""
 
+    root = "/nonexistent"
+
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
 
@@ -142,6 +144,7 @@ class Talk:
 def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     made = Coordinator(tmp_path)
     monkeypatch.setattr(runs, "need", lambda talk, request: Run(tmp_path, made))
+    monkeypatch.setattr(restart.reboot, "offer", lambda root: None)
     monkeypatch.setattr(stop, "REACH_S", 0.2)
     monkeypatch.setattr(stop, "END_LIMIT_S", 2.0)
     monkeypatch.setattr(coordinated.WholeRun, "answer_s", 0.5)

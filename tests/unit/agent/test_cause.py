@@ -179,11 +179,12 @@ def test_code_that_cannot_be_loaded_is_known_by_its_exception(name: str) -> None
         "ConnectionResetError: [Errno 104] Connection reset by peer",
         "socket.gaierror: [Errno -3] Temporary failure in name resolution",
         "DeadlineExceededError: x",
+        "OSError: [Errno 98] Address already in use",
     ],
 )
-def test_an_absent_peer_is_told_from_a_fault_of_ones_own(message: str) -> None:
-    assert cause(FRAMES + message + "\n").is_of_peers
-    assert not cause(FRAMES + "ValueError: bad value\n").is_of_peers
+def test_who_is_away_or_in_the_way_is_told_from_a_fault_of_ones_own(message: str) -> None:
+    assert cause(FRAMES + message + "\n").is_of_others
+    assert not cause(FRAMES + "ValueError: bad value\n").is_of_others
 
 
 def test_a_long_message_is_cut() -> None:
