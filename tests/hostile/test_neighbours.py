@@ -175,18 +175,18 @@ def test_the_coordinators_port_is_taken_in_the_gap_and_left_again(place: Neighbo
     place.trains_on()
 
 
+def tells(place: Neighbourhood, words: tuple[str, ...]) -> bool:
+    return any(all(word in reason for word in words) for reason in place.story())
+
+
 def test_a_trainers_port_is_taken_in_the_gap_and_the_failure_says_so(place: Neighbourhood) -> None:
     task = place.desk.task("worker:0")
     with doing("take a port", port=place.worker_port) as deed:
         deed.hear()
         os.kill(task["pid"], signal.SIGKILL)
         assert deed.hear() == "has it"
-        cause, holder = (
-            "exit code 1 (OSError: [Errno 98] Address already in use",
-            f"port {place.worker_port} is held by ",
-        )
-        told = lambda: any(cause in reason and holder in reason for reason in place.story())  # noqa: E731
-        eventually(told, MOST_S, "the port to be told of")
+        words = ("exit code 1 (OSError: [Errno 98] Address already in use", f"port {place.worker_port} is held by ")
+        eventually(lambda: tells(place, words), MOST_S, "the port to be told of")
         deed.end()
     eventually(lambda: place.desk.states()["worker:0"] == "running", MOST_S, "the task to be back")
     place.trains_on()

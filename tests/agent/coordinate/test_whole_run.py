@@ -19,6 +19,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView
 from dtctl.agent.requests import coordinated, part, restart, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
+from dtctl.agent.survival import reboot
 from tests.unit.agent.test_records import LED
 
 TASKS = {"ps:0": "b", "worker:0": "a", "worker:1": "c"}
@@ -144,7 +145,7 @@ class Talk:
 def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     made = Coordinator(tmp_path)
     monkeypatch.setattr(runs, "need", lambda talk, request: Run(tmp_path, made))
-    monkeypatch.setattr(restart.reboot, "offer", lambda root: None)
+    monkeypatch.setattr(reboot, "offer", lambda root: None)
     monkeypatch.setattr(stop, "REACH_S", 0.2)
     monkeypatch.setattr(stop, "END_LIMIT_S", 2.0)
     monkeypatch.setattr(coordinated.WholeRun, "answer_s", 0.5)
