@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because
+from ..records.reasons import because, headline
 from ..records.whole_run import tells_steps
 
 TYPE_CHECKING = False
@@ -59,6 +59,16 @@ def of_task(view: View, task: str) -> Optional[Incident]:
     """The newest open incident that restarts this task."""
     found = [one for one in still_open(view) if task in one["tasks"]]
     return found[-1] if found else None
+
+
+def in_vain(view: View) -> int:
+    """How many of the last were restarts of everybody that nobody has trained after."""
+    count = 0
+    for one in reversed(view.data["incidents"]):
+        if headline(one["why"]) != "still_silent" or one["recovered"] is not None:
+            break
+        count += 1
+    return count
 
 
 def begin(view: View, incident: Incident, wall: float) -> None:

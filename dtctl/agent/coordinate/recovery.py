@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..records.reasons import because, fact, headline, said, sentence, why_of
 from ..records.whole_run import tells_steps
 from ..run import policy
+from ..run.limits import GAPS, LEAST_LEARNT_S, patience
 from . import incidents
 
 TYPE_CHECKING = False
@@ -32,7 +33,7 @@ SILENCE_S = 120.0
 TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has told no step."""
 
-HUNG = ("stalled", "frozen")
+HUNG = ("stalled", "frozen", "still_silent")
 """Kinds of a loss that is none: the task was ended because it did nothing any more."""
 
 
@@ -95,7 +96,7 @@ class Recovery:
         for one in list(incidents.still_open(self._view)):
             self._follow(one, now, wall)
         for one in list(incidents.still_open(self._view)):
-            if self._is_still_silent(one, now):
+            if self._is_still_silent(one, now, wall):
                 why = [fact("still_silent")]
                 failure = self._restart(one["task"], one, why, self._gang(one["task"]), now, wall)
                 if failure is not None:
@@ -119,10 +120,12 @@ class Recovery:
             yield task, self._view.entry(task)["history"][-1]
 
     def _ps_that_left(self, now: float) -> Iterator[str]:
+        """Also one that is restarted already, and has left since it was let start."""
         if self._view.spec["strategy"] == "kvstore":
             return  # there servers end by themselves when the workers have
         for task in self._view.with_role("ps"):
-            if self._view.state(task) != "succeeded" or incidents.of_task(self._view, task) is not None:
+            known = incidents.of_task(self._view, task)
+            if self._view.state(task) != "succeeded" or (known is not None and known["begun"] is None):
                 self._gone_ps.pop(task, None)
             elif now - self._gone_ps.setdefault(task, now) >= PS_END_LIMIT_S:
                 yield task
@@ -242,26 +245,62 @@ class Recovery:
             one["recovered"] = wall
             self._tell("decision", _recovered(one), task=one["task"])
 
-    def _is_still_silent(self, one: Incident, now: float) -> bool:
-        """Its tasks were taken for hung and are back, and still nobody trains: the real culprit has not been found."""
-        if not (headline(one["why"]) in HUNG and incidents.is_back(self._view, one)):
+    def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
+        """Everybody is there again, and nobody trains: the real culprit has not been found."""
+        limit_s = self._silence_limit(one, wall)
+        if limit_s is None or not self._all_are_back():
+            self._silent.pop(one["id"], None)
             return False
-        limit_s = max(self._view.recovery["stall_s"] or 0.0, SILENCE_S)
         return now - self._silent.setdefault(one["id"], now) >= limit_s
+
+    def _all_are_back(self) -> bool:
+        view = self._view
+        return not self.mending and all(view.reached(task) or view.final(task) for task in view.tasks)
+
+    def _silence_limit(self, one: Incident, wall: float) -> Optional[float]:
+        """Doubles with each restart in vain: what is restored may take that long. None: for ever."""
+        stall_s = self._view.recovery["stall_s"]
+        if headline(one["why"]) in HUNG:
+            limit_s = max(stall_s or 0.0, SILENCE_S)
+        elif self._first_step_s and not self._is_done() and not self._would_start_over(one, wall):
+            least_s = LEAST_LEARNT_S if stall_s is None else max(stall_s, SILENCE_S)
+            limit_s = max(least_s, GAPS * self._first_step_s)
+        else:
+            return None
+        return patience(limit_s, incidents.in_vain(self._view))
+
+    @property
+    def _first_step_s(self) -> float:
+        """The longest that a task of the run took until its first step; 0: nobody knows."""
+        return max(self._view.entry(task)["first_step_s"] for task in self._view.tasks)
+
+    def _is_done(self) -> bool:
+        """The last step is told: what closes is silent."""
+        step, target = self._view.step(), self._view.spec["target_step"]
+        return step is not None and target is not None and step >= target
+
+    def _would_start_over(self, one: Incident, wall: float) -> bool:
+        return self._state_lost(one["task"], self._gang(one["task"]), [], wall) is not None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:
             entry = self._view.entry(one["task"])
-            return bool(entry["attempt"] > one["attempt"] and entry["state"] == "running")
+            return bool(entry["attempt"] > one["attempt"] and entry["state"] in ("running", *policy.FINAL))
         if now < self._due.setdefault(one["id"], now):
             return False
         return all(self._is_cleared(other) for other in one["tasks"])
 
     def _is_cleared(self, task: str) -> bool:
-        """Nothing of an older generation is left; of a host that is away nobody can say so."""
-        if self._view.intents[task]["want"] == "stop":
+        """Nothing of an older generation is left; of a host that is away nobody can say so.
+
+        One that is wanted to run was started by somebody else: by a person, while this coordinator was out of touch,
+        or by one before it that did not come to write so down.
+        """
+        want = self._view.intents[task]["want"]
+        if want == "stop":
             return True
-        return self._view.reached(task) and self._view.current(task) and self._view.state(task) == "pending"
+        is_back = want == "run" or self._view.state(task) == "pending"
+        return self._view.reached(task) and self._view.current(task) and is_back
 
     def _begin(self, one: Incident, wall: float) -> None:
         incidents.begin(self._view, one, wall)

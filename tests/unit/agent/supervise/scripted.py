@@ -36,6 +36,7 @@ class ScriptedRole:
         self.over = False
         self.connected = True
         self.mending = False
+        self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False

@@ -161,7 +161,6 @@ def test_expensive_signs_are_looked_for_only_in_a_silence() -> None:
 
 def test_one_that_is_silent_before_its_first_step_is_hung_where_there_is_a_limit_for_it() -> None:
     watched = Watched(20, first_s=50.0)
-    assert watched.seconds(100, ready=False) is None
     assert watched.seconds(40) is None
     assert watched.seconds(1, grows_every=1) is None  # it still says something
     assert watched.seconds(49) is None
