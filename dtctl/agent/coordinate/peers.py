@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..run.limits import is_in_its_first_life
+from ..run.limits import has_never_hung
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def first_steps(view: View, host: str) -> Dict[str, float]:
-    """Of the tasks of a host that might hang since their first start: how long their peers took for the first step."""
+    """Of the tasks of a host that might have hung since their start: how long their peers took for the first step."""
     found = {task: _peers_took(view, task) for task in view.tasks_on(host) if _has_told_nothing(view, task)}
     return {task: took_s for task, took_s in found.items() if took_s is not None}
 
 
 def _has_told_nothing(view: View, task: str) -> bool:
-    """Since its first start. Where every step needs every worker, a silent one takes part in what its peers tell."""
+    """Where every step needs every worker, a silent one takes part in what its peers tell."""
     entry = view.entry(task)
     is_alone = view.own(task) and view.role(task) == "worker" and view.spec["strategy"] != "sync-ps"
-    return is_alone and entry["state"] == "running" and entry["step"] is None and is_in_its_first_life(entry)
+    return is_alone and entry["state"] == "running" and entry["step"] is None and has_never_hung(entry)
 
 
 def _peers_took(view: View, task: str) -> Optional[float]:

@@ -24,12 +24,12 @@ def learnt_limit(longest_gap_s: float) -> float:
 def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[float]) -> Optional[float]:
     """How long a task may be silent before its first step; None: for ever, as nobody knows whether it tells any.
 
-    Its earlier attempts teach that. In its first one its peers do: `peers_took_s` is the longest that they took for
-    theirs, or 0. What they teach counts once, as a task that is silent again may never say anything. `stall_s`: the
-    user's own limit for a silence.
+    Its earlier attempts teach that. Where none has told enough, its peers do: `peers_took_s` is the longest that they
+    took for theirs, or 0. What they teach counts once, as a task that is silent again may never say anything.
+    `stall_s`: the user's own limit for a silence.
     """
     least_s = LEAST_LEARNT_S if stall_s is None else stall_s
-    learnt_s = entry["first_step_s"] or (peers_took_s if is_in_its_first_life(entry) else 0.0)
+    learnt_s = entry["first_step_s"] or (peers_took_s if has_never_hung(entry) else 0.0)
     if learnt_s:
         return max(least_s, GAPS * learnt_s)
     if any(past["step"] is not None for past in entry["history"]):  # too soon lost to have taught how long it takes
@@ -42,9 +42,8 @@ def patience(limit_s: float, in_vain: int) -> float:
     return float(limit_s * 2.0 ** min(in_vain, MOST_DOUBLINGS))
 
 
-def is_in_its_first_life(entry: Entry) -> bool:
-    """No attempt of it has ended but by request."""
-    return all(past["asked"] for past in entry["history"])
+def has_never_hung(entry: Entry) -> bool:
+    return not any(past["hung"] for past in entry["history"])
 
 
 def hung_in_a_row(entry: Entry) -> int:

@@ -71,9 +71,15 @@ class Sequence:
             f"FAULTS_SEED={self.seed} {self.strategy}, stall {self.stall_s}: waited in vain for {what}",
             *self.story,
             f"now {trial.now:.0f}, last step at {trial.stepped_at:.0f}: {trial.data['condition']}",
-            *(f"  {name}: {state} {trial.tasks[name].intent['want']} {_of(trial, name)}" for name, state in trial.states.items()),
+            *(
+                f"  {name}: {state} {trial.tasks[name].intent['want']} {_of(trial, name)}"
+                for name, state in trial.states.items()
+            ),
             *(f"  open: {one}" for one in still),
-            *(f"  {line['time'] - 1_700_000_000 + 100:.0f} {line['kind']} {line['task']} {line['reason']}" for line in trial.story[-25:]),
+            *(
+                f"  {line['time'] - 1_700_000_000 + 100:.0f} {line['kind']} {line['task']} {line['reason']}"
+                for line in trial.story[-25:]
+            ),
         ]
         return "\n".join(lines)
 

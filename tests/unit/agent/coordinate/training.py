@@ -227,7 +227,9 @@ class Trial(World):
         data = self.data
         is_open = any(one["recovered"] is None and one["closed"] is None for one in data["incidents"])
         running = all(state == "running" for state in self.states.values())
-        return data["phase"] == "running" and not is_open and running and self.now - self.stepped_at < 2.0 and self._leads
+        return (
+            data["phase"] == "running" and not is_open and running and self.now - self.stepped_at < 2.0 and self._leads
+        )
 
     def tick(self) -> None:
         self.now += STEP_S
