@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import random
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.faults.scene import Scene
@@ -19,13 +19,18 @@ MISSES = (OSError, ValueError, KeyError, AssertionError, subprocess.CalledProces
 """What a fault meets that comes to a host that is down, or to a task that does not run."""
 
 
+Strike = Callable[[Scene], Iterator[float]]
+"""Yields for how many seconds what it has done is to last, and then ends it. A host lives as long as the thread that
+boots it, so all is done by one."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """`after_s` the beginning of its episode."""
 
     name: str
     after_s: float
-    strike: Callable[[Scene], None]
+    strike: Strike
 
 
 def episode(rng: random.Random, tasks: dict[str, str], lead: str) -> list[Fault]:
@@ -45,46 +50,53 @@ def episode(rng: random.Random, tasks: dict[str, str], lead: str) -> list[Fault]
 
 def strike(scene: Scene, story: Sequence[Fault]) -> None:
     """Returns when all of them are over."""
-    threads = [threading.Thread(target=_at, args=(fault, scene), daemon=True) for fault in story]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    began = time.monotonic()
+    due = [(began + fault.after_s, number, fault.strike(scene)) for number, fault in enumerate(story)]
+    heapq.heapify(due)
+    while due:
+        at, number, fault = heapq.heappop(due)
+        time.sleep(max(0.0, at - time.monotonic()))
+        try:
+            heapq.heappush(due, (time.monotonic() + next(fault), number, fault))
+        except StopIteration:
+            pass
+        except MISSES as error:
+            print(f"    {story[number].name}: missed: {type(error).__name__}", flush=True)
 
 
-def _at(fault: Fault, scene: Scene) -> None:
-    time.sleep(fault.after_s)
-    try:
-        fault.strike(scene)
-    except MISSES as error:
-        print(f"    {fault.name}: missed: {type(error).__name__}", flush=True)
+Named = tuple[str, Strike]
 
 
-Strike = tuple[str, Callable[[Scene], None]]
+def _once(do: Callable[[Scene], object]) -> Strike:
+    def strike(scene: Scene) -> Iterator[float]:
+        do(scene)
+        yield 0.0
+
+    return strike
 
 
-def _of_task(rng: random.Random, task: str, hosts: list[str]) -> Strike:
+def _of_task(rng: random.Random, task: str, hosts: list[str]) -> Named:
     lasts = rng.choice(LASTS_S)
     served = task.startswith("ps:")
-    every: list[Strike] = [
-        (f"kill -9 of {task}", lambda scene: scene.kill(task)),
-        (f"{task} is frozen", lambda scene: faults.send(scene.host(task), scene.pid(task), faults.STOP)),
+    every: list[Named] = [
+        (f"kill -9 of {task}", _once(lambda scene: scene.kill(task))),
+        (f"{task} is frozen", _once(lambda scene: faults.send(scene.host(task), scene.pid(task), faults.STOP))),
         (f"{task} is frozen for {lasts:.0f} s", lambda scene: _freeze(scene, task, lasts)),
-        (f"kill -9 of {task} and of its agent", lambda scene: _kill_both(scene, task)),
-        (f"dtctl restart {task}", lambda scene: _type(scene, "restart", task)),
-        (f"the newest checkpoint is cut short, kill -9 of {task}", lambda scene: _damage(scene, task)),
+        (f"kill -9 of {task} and of its agent", _once(lambda scene: _kill_both(scene, task))),
+        (f"dtctl restart {task}", _once(lambda scene: _type(scene, "restart", task))),
+        (f"the newest checkpoint is cut short, kill -9 of {task}", _once(lambda scene: _damage(scene, task))),
     ]
     if served:
-        every.append((f"{task} exits with 0", lambda scene: faults.send(scene.host(task), scene.pid(task), 15)))
+        every.append((f"{task} exits with 0", _once(lambda scene: faults.send(scene.host(task), scene.pid(task), 15))))
     else:
         every += [
-            (f"{task} hangs", lambda scene: _hang(scene, task, kill=False)),
-            (f"kill -9 of {task}, which then hangs at its start", lambda scene: _hang(scene, task, kill=True)),
+            (f"{task} hangs", _once(lambda scene: _hang(scene, task, kill=False))),
+            (f"kill -9 of {task}, which then hangs at its start", _once(lambda scene: _hang(scene, task, kill=True))),
         ]
     return rng.choice(every)
 
 
-def _of_host(rng: random.Random, task: str, hosts: list[str]) -> Strike:
+def _of_host(rng: random.Random, task: str, hosts: list[str]) -> Named:
     host, lasts = hosts.pop(0), rng.choice(LASTS_S)
     return rng.choice(
         [
@@ -94,14 +106,14 @@ def _of_host(rng: random.Random, task: str, hosts: list[str]) -> Strike:
             ),
             (f"{host} loses its power for {lasts:.0f} s", lambda scene: _crash(scene, host, lasts, silent=True)),
             (f"{host} is cut off for {lasts:.0f} s", lambda scene: _cut(scene, host, lasts)),
-            (f"kill -9 of the agent of {host}", lambda scene: _kill_agent(scene, host)),
+            (f"kill -9 of the agent of {host}", _once(lambda scene: _kill_agent(scene, host))),
         ]
     )
 
 
-def _freeze(scene: Scene, task: str, lasts: float) -> None:
+def _freeze(scene: Scene, task: str, lasts: float) -> Iterator[float]:
     with faults.frozen(scene.host(task), scene.pid(task)):
-        time.sleep(lasts)
+        yield lasts
 
 
 def _kill_both(scene: Scene, task: str) -> None:
@@ -125,19 +137,19 @@ def _hang(scene: Scene, task: str, *, kill: bool) -> None:
         scene.kill(task)
 
 
-def _crash(scene: Scene, host: str, lasts: float, *, silent: bool) -> None:
+def _crash(scene: Scene, host: str, lasts: float, *, silent: bool) -> Iterator[float]:
     where = scene.fleet[host]
     if silent:
         scene.fleet.cut(where)
     scene.fleet.crash(where)
-    time.sleep(lasts)
+    yield lasts
     scene.fleet.heal(where)
     scene.fleet.boot(where)
 
 
-def _cut(scene: Scene, host: str, lasts: float) -> None:
+def _cut(scene: Scene, host: str, lasts: float) -> Iterator[float]:
     scene.fleet.cut(scene.fleet[host])
-    time.sleep(lasts)
+    yield lasts
     scene.fleet.heal(scene.fleet[host])
 
 

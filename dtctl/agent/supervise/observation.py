@@ -105,5 +105,6 @@ def judged(watchdog: Watchdog, now: float, signs: Signs, entry: Entry, first_s: 
     watchdog.first_s = first_s
     verdict = watchdog.look(now, signs)
     entry["longest_gap_s"] = round(watchdog.longest_gap_s, 1)
-    entry["first_step_s"] = max(entry["first_step_s"], round(watchdog.first_step_s, 1))
+    if not (watchdog.has_waited and entry["first_step_s"]):
+        entry["first_step_s"] = max(entry["first_step_s"], round(watchdog.first_step_s, 1))
     return verdict

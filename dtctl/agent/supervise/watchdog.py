@@ -77,7 +77,9 @@ class Watchdog:
         """
         self.longest_gap_s = longest_gap_s
         self.first_step_s = 0.0
-        """What this attempt took for its first step, less what it was excused, once others have followed."""
+        """What this attempt took for its first step, once others have followed."""
+        self.has_waited = False
+        """It was excused before that: what it took tells little."""
         self._began = now
         self._first: Optional[float] = None
         self._stall_s = stall_s
@@ -116,8 +118,9 @@ class Watchdog:
             self._first = max(now - self._began, LEAST_FIRST_S)
         if not signs.ready:
             self._look_at_start(now, signs)
-        elif signs.excused:
-            self._began = self._sign = self._regular_since = now
+        elif signs.excused and not signs.stepped:
+            self.has_waited = self.has_waited or self._first is None
+            self._sign = self._regular_since = now
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
         if self._trains and now - self._sign >= self._patience_s(signs):

@@ -181,11 +181,11 @@ class Trial(World):
 
     def crash(self, host: str) -> None:
         """Its processes are gone at once; `boot` tells their agent so."""
-        super().crash(host)
         for name in self._on(host):
             process = self.process(name)
             if process is not None:
                 process.exit = policy.unknown_exit(self.wall, fact("host_restarted"))
+        super().crash(host)
 
     def boot(self, host: str) -> None:
         self.crashed.discard(host)
