@@ -15,7 +15,7 @@ from tests.hosts import faults
 
 LASTS_S = (2.0, 5.0, 12.0, 24.0)
 MOST_AT_ONCE = 3
-MISSES = (OSError, ValueError, KeyError, AssertionError, subprocess.CalledProcessError, json.JSONDecodeError)
+MISSES = (OSError, TypeError, ValueError, KeyError, AssertionError, subprocess.CalledProcessError, json.JSONDecodeError)
 """What a fault meets that comes to a host that is down, or to a task that does not run."""
 
 

@@ -262,7 +262,7 @@ class Recovery:
         stall_s = self._view.recovery["stall_s"]
         if headline(one["why"]) in HUNG:
             limit_s = max(stall_s or 0.0, SILENCE_S)
-        elif self._first_step_s and not self._is_done() and not self._would_start_over(one, wall):
+        elif stall_s != 0 and self._first_step_s and not self._is_done() and not self._would_start_over(one, wall):
             least_s = LEAST_LEARNT_S if stall_s is None else max(stall_s, SILENCE_S)
             limit_s = max(least_s, GAPS * self._first_step_s)
         else:

@@ -122,9 +122,10 @@ class Sequence:
     def fault_hang_at_start(self, task: str, host: str, lasts: float) -> tuple[str, float]:
         if self._never_found(task):
             return self.fault_kill(task, host, lasts)
-        self.trial.tasks[task].hangs_next = True  # type: ignore[attr-defined]
+        when = self.random.choice(["starts", "listens"])
         self.trial.end(task)
-        return f"kill -9 of {task}, which hangs when it is started again", 0.0
+        self.trial.tasks[task].hangs_next = when  # type: ignore[attr-defined]
+        return f"kill -9 of {task}, which hangs when it {when} again", 0.0
 
     def fault_restart(self, task: str, host: str, lasts: float) -> tuple[str, float]:
         self.trial.restart(task)

@@ -75,8 +75,8 @@ class Trainee(SimTask):
         super().__init__(*words)
         self.place = words[0]
         self.slow_s = 0.0
-        self.hangs_next = False
-        """The next attempt hangs before it listens."""
+        self.hangs_next = ""
+        """The next attempt hangs before it `starts` to listen, or when it `listens`."""
 
     def around(self) -> _Around:
         return Watched(self, self.trial.spec)
@@ -285,10 +285,12 @@ class Trial(World):
         self.cut = cut
 
     def _start_hanging(self) -> None:
-        for task in self.tasks.values():
-            process = task.process  # type: ignore[attr-defined]
-            if task.hangs_next and process is not None and self.now - process.began <= STEP_S:  # type: ignore[attr-defined]
-                process.mode, task.hangs_next = "hung", False  # type: ignore[attr-defined]
+        for name, task in self.tasks.items():
+            process, when = self.process(name), task.hangs_next  # type: ignore[attr-defined]
+            if process is None or not when or process.told is not None:
+                continue
+            if task.entry["ready"] if when == "listens" else self.now - process.began <= STEP_S:
+                process.mode, task.hangs_next = "hung", ""  # type: ignore[attr-defined]
 
     # How it trains.
 
