@@ -19,7 +19,7 @@ from tests.faults.sequences import episode, strike
 from tests.faults.ways import ASYNC, COLLECTIVE, STRATEGY, SYNC, Way, stand_in
 from tests.hosts.fleet import Fleet
 
-FAULTS = int(os.environ.get("FAULTS", "1000"))
+FAULTS = int(os.environ.get("FAULTS", "100"))
 
 PATIENCE_S = 300.0
 """Two silences of 120 s, one after the other, and what starts them."""

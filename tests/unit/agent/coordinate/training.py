@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -30,7 +30,7 @@ LOOK_S = 1.0
 class Process(SimAttempt):
     """One attempt's process: `mode` is ok, hung or frozen; only SIGKILL ends one that is not ok."""
 
-    living: dict[str, Process] = {}
+    living: ClassVar[dict[str, Process]] = {}
     """By directory: an agent that is started again finds what runs there."""
 
     def __new__(cls, directory: str, now: float) -> Process:
