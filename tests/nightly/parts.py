@@ -41,7 +41,11 @@ def faults() -> Seen:
 def sequences() -> Seen:
     """Faults in pairs and sequences: with processes in memory, and on hosts."""
     in_memory = pytest(
-        sys.executable, *BESIDE, "tests/unit/agent/coordinate/test_sequences.py", SEQUENCES=SEQUENCES, SEQUENCES_FROM="0"
+        sys.executable,
+        *BESIDE,
+        "tests/unit/agent/coordinate/test_sequences.py",
+        SEQUENCES=SEQUENCES,
+        SEQUENCES_FROM="0",
     )
     on_hosts = pytest(sys.executable, SEQUENCES_ON_HOSTS, DTCTL_NIGHTLY="1", FAULTS=FAULTS)
     return Seen.of_all({f"{SEQUENCES} sequences in memory": in_memory, f"{FAULTS} faults on hosts": on_hosts})

@@ -82,6 +82,11 @@ def is_back(view: View, incident: Incident) -> bool:
     return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
 
 
+def is_mending(view: View) -> bool:
+    """Somebody is not back yet."""
+    return any(not is_back(view, one) for one in still_open(view))
+
+
 def trains_again(view: View, incident: Incident) -> bool:
     """Its tasks are there, and a step was told since (in a run whose programs tell their steps)."""
     if not is_back(view, incident):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, headline, said, sentence, why_of
+from ..records.reasons import because, fact, said, sentence, why_of
 from ..records.whole_run import tells_steps
 from ..run import policy
-from ..run.limits import GAPS, LEAST_LEARNT_S, patience
-from . import incidents
+from . import incidents, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +26,8 @@ GANG_GRACE_S = 5.0
 PS_END_LIMIT_S = 10.0
 """A ps that has ended well by then, and the run has not, has left the others alone."""
 
-SILENCE_S = 120.0
-"""A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
-
 TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has told no step."""
-
-HUNG = ("stalled", "frozen", "still_silent")
-"""Kinds of a loss that is none: the task was ended because it did nothing any more."""
 
 
 class Failure:
@@ -59,7 +52,7 @@ class Recovery:
     @property
     def mending(self) -> bool:
         """Somebody is not back yet: those who wait for it are silent for good reason."""
-        return any(not incidents.is_back(self._view, one) for one in incidents.still_open(self._view))
+        return incidents.is_mending(self._view)
 
     def blocked(self) -> Set[str]:
         """Tasks that must not be released yet."""
@@ -246,38 +239,13 @@ class Recovery:
             self._tell("decision", _recovered(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
-        """Everybody is there again, and nobody trains: the real culprit has not been found."""
-        limit_s = self._silence_limit(one, wall)
-        if limit_s is None or not self._all_are_back():
+        """Everybody is there again, and still nobody trains."""
+        limit_s = silence.limit(self._view, one)
+        if limit_s is None or not silence.all_are_there(self._view):
             self._silent.pop(one["id"], None)
             return False
-        return now - self._silent.setdefault(one["id"], now) >= limit_s
-
-    def _all_are_back(self) -> bool:
-        view = self._view
-        return not self.mending and all(view.reached(task) or view.final(task) for task in view.tasks)
-
-    def _silence_limit(self, one: Incident, wall: float) -> Optional[float]:
-        """Doubles with each restart in vain: what is restored may take that long. None: for ever."""
-        stall_s = self._view.recovery["stall_s"]
-        if headline(one["why"]) in HUNG:
-            limit_s = max(stall_s or 0.0, SILENCE_S)
-        elif stall_s != 0 and self._first_step_s and not self._is_done() and not self._would_start_over(one, wall):
-            least_s = LEAST_LEARNT_S if stall_s is None else max(stall_s, SILENCE_S)
-            limit_s = max(least_s, GAPS * self._first_step_s)
-        else:
-            return None
-        return patience(limit_s, incidents.in_vain(self._view))
-
-    @property
-    def _first_step_s(self) -> float:
-        """The longest that a task of the run took until its first step; 0: nobody knows."""
-        return max(self._view.entry(task)["first_step_s"] for task in self._view.tasks)
-
-    def _is_done(self) -> bool:
-        """The last step is told: what closes is silent."""
-        step, target = self._view.step(), self._view.spec["target_step"]
-        return step is not None and target is not None and step >= target
+        since = self._silent.setdefault(one["id"], now)
+        return now - since >= limit_s and (silence.after_a_hang(one) or not self._would_start_over(one, wall))
 
     def _would_start_over(self, one: Incident, wall: float) -> bool:
         return self._state_lost(one["task"], self._gang(one["task"]), [], wall) is not None
