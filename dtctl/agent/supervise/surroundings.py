@@ -76,7 +76,8 @@ class Surroundings:
         proven = entry["step"] is not None and longest_gap_s > 0
         recovery = self.spec["recovery"]
         in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
-        return Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, in_vain=in_vain)
+        adopted = entry["step"] is not None or entry["progress"] is not None
+        return Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, in_vain=in_vain, adopted=adopted)
 
     def first_step_limit(self, task: str, entry: Entry) -> Optional[float]:
         """As the user has said, or as was learnt."""

@@ -69,11 +69,13 @@ class Watchdog:
         now: float,
         first_s: Optional[float] = None,
         in_vain: int = 0,
+        adopted: bool = False,
     ) -> None:
         """`trains`: False for a task that serves or waits for others. `proven`: it has told steps before.
 
         `first_s`: how long it may be silent before that; None or 0: for ever. `in_vain`: so many attempts in a row
         were ended for a silence. What they restored may take longer than the limit, so it has doubled each time.
+        `adopted`: it was at work before: what its first step took was not seen.
         """
         self.longest_gap_s = longest_gap_s
         self.first_step_s = 0.0
@@ -87,6 +89,7 @@ class Watchdog:
         self._proven = proven
         self.first_s = first_s
         self._in_vain = in_vain
+        self._adopted = adopted
         self._looked = now
         self._sign = now
         self._signs = 0
@@ -154,7 +157,7 @@ class Watchdog:
         self._sign = now
         self._signs += 1
         self._steps += signs.stepped
-        if self._steps > ADVANCES:
+        if self._steps > ADVANCES and not self._adopted:
             self.first_step_s = self._first or LEAST_FIRST_S
         self._proven = self._proven or self._steps > ADVANCES or now - self._regular_since >= limit
 

@@ -220,3 +220,10 @@ def test_steps_count_though_a_silence_would_be_excused() -> None:
     assert watched.dog.first_step_s == 5
     assert watched.dog.has_waited
     assert watched.seconds(20) == fact("stalled", seconds=20)
+
+
+def test_of_one_that_was_at_work_before_nobody_knows_what_its_first_step_took() -> None:
+    watched = Watched()
+    watched.dog = Watchdog(None, 0.0, True, False, watched.now, adopted=True)
+    watched.seconds(30, steps_every=1)
+    assert watched.dog.first_step_s == 0.0
