@@ -16,6 +16,10 @@ from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest
 CASES = os.environ.get("FUZZ", "20000")
 """Of each test that makes up its own."""
 
+SEQUENCES = os.environ.get("SEQUENCES", "10000")
+FAULTS = os.environ.get("FAULTS", "1000")
+SEQUENCES_ON_HOSTS = "tests/faults/test_sequences.py"
+
 WITHOUT_TENSORFLOW = ("tests/unit", "tests/local", "tests/ssh")
 OF_THEIR_TIME = ("click<8.5",)
 """What the oldest dependencies depend on in turn. Typer 0.19 uses what click 8.5 warns of, and warnings are errors."""
@@ -30,7 +34,21 @@ def templates() -> Seen:
 
 def faults() -> Seen:
     """Everything that breaks, and the soak; writes docs/faults.md."""
-    return pytest(sys.executable, "tests/faults", "tests/fleet", DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
+    others = ("tests/faults", "tests/fleet", f"--ignore={SEQUENCES_ON_HOSTS}")
+    return pytest(sys.executable, *others, DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
+
+
+def sequences() -> Seen:
+    """Faults in pairs and sequences: with processes in memory, and on hosts."""
+    in_memory = pytest(
+        sys.executable,
+        *BESIDE,
+        "tests/unit/agent/coordinate/test_sequences.py",
+        SEQUENCES=SEQUENCES,
+        SEQUENCES_FROM="0",
+    )
+    on_hosts = pytest(sys.executable, SEQUENCES_ON_HOSTS, DTCTL_NIGHTLY="1", FAULTS=FAULTS)
+    return Seen.of_all({f"{SEQUENCES} sequences in memory": in_memory, f"{FAULTS} faults on hosts": on_hosts})
 
 
 def lies() -> Seen:
@@ -107,6 +125,7 @@ PARTS: dict[str, Callable[[], Seen]] = {
     "pythons": pythons,
     "fuzz": fuzz,
     "lies": lies,
+    "sequences": sequences,
     "templates": templates,
     "faults": faults,
 }

@@ -16,7 +16,7 @@ from ..records.reasons import because, explain, fact, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
 from ..run import intents, outcome
 from ..run.outcome import Judgement
-from . import incidents, start
+from . import incidents, peers, start
 from .contacts import Contacts
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
@@ -62,6 +62,7 @@ class Coordinator:
         self._sent: Dict[str, Dict[str, int]] = {}
         self._told_over: Set[str] = set()
         self._told_mending: Dict[str, bool] = {}
+        self._told_first_steps: Dict[str, Dict[str, float]] = {}
         self._contacts = Contacts(self.view, self._tell)
         self._rebuilt = False
         self._accused: Dict[str, str] = {}
@@ -221,9 +222,18 @@ class Coordinator:
             wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
             news = {task: intent.copy() for task, intent in wanted.items() if intent["version"] > sent.get(task, 0)}
             over = self._may_go(host)
-            if news or (over and host not in self._told_over) or mending != self._told_mending.get(host, False):
-                found.append((host, {"type": "orders", "intents": news, "mending": mending, "over": over}))
-                self._told_mending[host] = mending
+            first_steps = peers.first_steps(self.view, host)
+            before = (self._told_mending.get(host, False), self._told_first_steps.get(host, {}))
+            if news or (over and host not in self._told_over) or (mending, first_steps) != before:
+                orders: Orders = {
+                    "type": "orders",
+                    "intents": news,
+                    "mending": mending,
+                    "first_steps": first_steps,
+                    "over": over,
+                }
+                found.append((host, orders))
+                self._told_mending[host], self._told_first_steps[host] = mending, first_steps
                 sent.update(_versions(news))
                 if over:
                     self._told_over.add(host)
@@ -246,6 +256,7 @@ class Coordinator:
         self._sent[host] = {}
         self._told_over.discard(host)
         self._told_mending.pop(host, None)
+        self._told_first_steps.pop(host, None)
 
     def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
         """A session on that host may have been asked directly, while nobody could reach this one.
@@ -255,6 +266,10 @@ class Coordinator:
         self._acknowledged[host] = _versions(offered)
         sent = self._sent.setdefault(host, {})
         sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
+        for task in intents.contradicted(self.view.intents, offered):
+            if offered[task]["by"] not in ("coordinator", ""):  # what a person wants comes first
+                self.view.intents[task] = offered[task].copy()
+            self.view.wanted([task])
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent
@@ -305,8 +320,8 @@ class Coordinator:
         """A start that waits too long fails, and says for whom it waited."""
         limit_s = self._spec["start_timeout_s"]
         if start.unreached(self.view):
-            if now - self._began < min(limit_s, start.REACH_LIMIT_S):
-                return None
+            if self._rebuilt or now - self._began < min(limit_s, start.REACH_LIMIT_S):
+                return None  # those of a run that was under way are awaited as any that is away
             return Failure(None, *start.missing(self.view), fact("firewall"))
         waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}

@@ -12,7 +12,7 @@ from .report import events_since, hello, news
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Tuple
+    from typing import List, Mapping, Optional, Tuple
 
     from ..link.messages import FromDialer
     from ..records.run_state import Intents, State
@@ -27,7 +27,8 @@ class Following:
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.over = False
         self.connected = False
-        self.mending = False
+        self.first_steps: Mapping[str, float] = {}
+        self._mending = False
         self._files = files
         self._spec = spec
         self._limit_s = spec["recovery"]["host_timeout_s"]
@@ -36,6 +37,11 @@ class Following:
         self._events: Optional[int] = None
         coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
         self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
+
+    @property
+    def mending(self) -> bool:
+        """Also while nobody can tell: the lead is on the host that is out of touch."""
+        return self._mending or not self.connected
 
     def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
         wanted: Intents = {}
@@ -67,7 +73,8 @@ class Following:
             self._told = None
         elif message["type"] == "orders":
             wanted.update(message["intents"])
-            self.mending = message["mending"]
+            self._mending = message["mending"]
+            self.first_steps = message["first_steps"]
             self.over = self.over or message["over"]
         elif message["type"] == "gone":
             if self.connected:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because
+from ..records.reasons import because, headline
 from ..records.whole_run import tells_steps
 
 TYPE_CHECKING = False
@@ -61,6 +61,16 @@ def of_task(view: View, task: str) -> Optional[Incident]:
     return found[-1] if found else None
 
 
+def in_vain(view: View) -> int:
+    """How many of the last were restarts of everybody that nobody has trained after."""
+    count = 0
+    for one in reversed(view.data["incidents"]):
+        if headline(one["why"]) != "still_silent" or one["recovered"] is not None:
+            break
+        count += 1
+    return count
+
+
 def begin(view: View, incident: Incident, wall: float) -> None:
     """From now on its tasks may start. Steps told before now are no sign of recovery."""
     incident["begun"] = wall
@@ -70,6 +80,11 @@ def begin(view: View, incident: Incident, wall: float) -> None:
 def is_back(view: View, incident: Incident) -> bool:
     """Its tasks are there again, as far as anybody can see from outside."""
     return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
+
+
+def is_mending(view: View) -> bool:
+    """Somebody is not back yet."""
+    return any(not is_back(view, one) for one in still_open(view))
 
 
 def trains_again(view: View, incident: Incident) -> bool:

@@ -22,7 +22,7 @@ from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Set, Tuple, Union
+    from typing import List, Mapping, Optional, Set, Tuple, Union
 
     from ..link.hub import Hub
     from ..link.messages import FromHub
@@ -59,6 +59,7 @@ class Leading:
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
         self.over = False
         self.mending = False
+        self.first_steps: Mapping[str, float] = {}
         self._files = files
         self._spec = spec
         self._host = spec["host"]
@@ -243,22 +244,27 @@ class Leading:
         self._decided = now
         due = self.coordinator.due()
         self._decide_at = now + LOOK_S if due is None else min(max(due, now + DECIDE_S), now + LOOK_S)
-        return self._give_orders()
+        return self._give_orders(now)
 
-    def _give_orders(self) -> Optional[Intents]:
+    def _give_orders(self, now: float) -> Optional[Intents]:
+        """They are on the disk first: a coordinator after this one has to know what was wanted, and why."""
         wanted: Intents = {}
-        for host, message in self.coordinator.orders():
+        orders = self.coordinator.orders()
+        if any(message["intents"] for _, message in orders):
+            self._save(now, at_once=True)
+        for host, message in orders:
             self._unsaved = True
             if host == self._host:
                 wanted = message["intents"]
                 self.mending = message["mending"]
+                self.first_steps = message["first_steps"]
                 self.over = self.over or message["over"]
             elif self._hub is not None:
                 self._hub.send(host, message)
         return wanted or None
 
-    def _save(self, now: float) -> None:
-        decided = bool(self.coordinator.story)
+    def _save(self, now: float, *, at_once: bool = False) -> None:
+        decided = at_once or bool(self.coordinator.story)
         for line in self.coordinator.story:
             self._story.add(line)
         self.coordinator.story.clear()

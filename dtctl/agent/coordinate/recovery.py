@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, headline, said, sentence, why_of
+from ..records.reasons import because, fact, said, sentence, why_of
 from ..records.whole_run import tells_steps
 from ..run import policy
-from . import incidents
+from . import incidents, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +26,8 @@ GANG_GRACE_S = 5.0
 PS_END_LIMIT_S = 10.0
 """A ps that has ended well by then, and the run has not, has left the others alone."""
 
-SILENCE_S = 120.0
-"""A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
-
 TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has told no step."""
-
-HUNG = ("stalled", "frozen")
-"""Kinds of a loss that is none: the task was ended because it did nothing any more."""
 
 
 class Failure:
@@ -58,7 +52,7 @@ class Recovery:
     @property
     def mending(self) -> bool:
         """Somebody is not back yet: those who wait for it are silent for good reason."""
-        return any(not incidents.is_back(self._view, one) for one in incidents.still_open(self._view))
+        return incidents.is_mending(self._view)
 
     def blocked(self) -> Set[str]:
         """Tasks that must not be released yet."""
@@ -95,7 +89,7 @@ class Recovery:
         for one in list(incidents.still_open(self._view)):
             self._follow(one, now, wall)
         for one in list(incidents.still_open(self._view)):
-            if self._is_still_silent(one, now):
+            if self._is_still_silent(one, now, wall):
                 why = [fact("still_silent")]
                 failure = self._restart(one["task"], one, why, self._gang(one["task"]), now, wall)
                 if failure is not None:
@@ -119,10 +113,12 @@ class Recovery:
             yield task, self._view.entry(task)["history"][-1]
 
     def _ps_that_left(self, now: float) -> Iterator[str]:
+        """Also one that is restarted already, and has left since it was let start."""
         if self._view.spec["strategy"] == "kvstore":
             return  # there servers end by themselves when the workers have
         for task in self._view.with_role("ps"):
-            if self._view.state(task) != "succeeded" or incidents.of_task(self._view, task) is not None:
+            known = incidents.of_task(self._view, task)
+            if self._view.state(task) != "succeeded" or (known is not None and known["begun"] is None):
                 self._gone_ps.pop(task, None)
             elif now - self._gone_ps.setdefault(task, now) >= PS_END_LIMIT_S:
                 yield task
@@ -242,26 +238,37 @@ class Recovery:
             one["recovered"] = wall
             self._tell("decision", _recovered(one), task=one["task"])
 
-    def _is_still_silent(self, one: Incident, now: float) -> bool:
-        """Its tasks were taken for hung and are back, and still nobody trains: the real culprit has not been found."""
-        if not (headline(one["why"]) in HUNG and incidents.is_back(self._view, one)):
+    def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
+        """Everybody is there again, and still nobody trains."""
+        limit_s = silence.limit(self._view, one)
+        if limit_s is None or not silence.all_are_there(self._view):
+            self._silent.pop(one["id"], None)
             return False
-        limit_s = max(self._view.recovery["stall_s"] or 0.0, SILENCE_S)
-        return now - self._silent.setdefault(one["id"], now) >= limit_s
+        since = self._silent.setdefault(one["id"], now)
+        return now - since >= limit_s and (silence.after_a_hang(one) or not self._would_start_over(one, wall))
+
+    def _would_start_over(self, one: Incident, wall: float) -> bool:
+        return self._state_lost(one["task"], self._gang(one["task"]), [], wall) is not None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:
             entry = self._view.entry(one["task"])
-            return bool(entry["attempt"] > one["attempt"] and entry["state"] == "running")
+            return bool(entry["attempt"] > one["attempt"] and entry["state"] in ("running", *policy.FINAL))
         if now < self._due.setdefault(one["id"], now):
             return False
         return all(self._is_cleared(other) for other in one["tasks"])
 
     def _is_cleared(self, task: str) -> bool:
-        """Nothing of an older generation is left; of a host that is away nobody can say so."""
-        if self._view.intents[task]["want"] == "stop":
+        """Nothing of an older generation is left; of a host that is away nobody can say so.
+
+        One that is wanted to run was started by somebody else: by a person, while this coordinator was out of touch,
+        or by one before it that did not come to write so down.
+        """
+        want = self._view.intents[task]["want"]
+        if want == "stop":
             return True
-        return self._view.reached(task) and self._view.current(task) and self._view.state(task) == "pending"
+        is_back = want == "run" or self._view.state(task) == "pending"
+        return self._view.reached(task) and self._view.current(task) and is_back
 
     def _begin(self, one: Incident, wall: float) -> None:
         incidents.begin(self._view, one, wall)

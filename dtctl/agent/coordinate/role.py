@@ -6,7 +6,7 @@ from ..records.spec import coordinates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Protocol, Tuple
+    from typing import List, Mapping, Optional, Protocol, Tuple
 
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         connected: bool
         mending: bool
         """A task or a host was lost and is not back yet: who waits for it does not hang."""
+        first_steps: Mapping[str, float]
+        """Of tasks here that have told no step: how long their peers took for theirs."""
 
         def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]: ...
 

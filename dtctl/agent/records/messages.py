@@ -1,9 +1,9 @@
 """What agents say to their coordinator and hear from it."""
 
-from .kinds import AtMost, List, OneOf, Optional, Record, Within
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
 from .run_state import AgentProcess, Intents, State
 from .whole_run import Event
-from .words import Count, Name, Reason
+from .words import Count, Name, Reason, Seconds, TaskName
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Orders(Record):
     intents: Intents
     mending: bool
     """A task or a host was lost and is not back yet: no lack of progress is judged."""
+    first_steps: Usual[Dict[TaskName, Seconds], {}]
+    """Of tasks that have told no step: how long their peers, who have, took for theirs."""
     over: bool
     """The run has ended; the agent may go when all its tasks are final."""
 

@@ -108,6 +108,8 @@ class Past(Record):
     """What its log tells of its end."""
     step: Usual[Optional[Count], None]
     """The last that it told."""
+    hung: Usual[bool, False]
+    """It was ended because it did nothing any more."""
 
 
 class Entry(Because):
@@ -136,6 +138,8 @@ class Entry(Because):
     """When its log last grew."""
     longest_gap_s: Usual[Seconds, 0.0]
     """Between two signs of progress."""
+    first_step_s: Usual[Seconds, 0.0]
+    """The longest that an attempt took until it told its first step; 0: none has told any."""
     left: Usual[AtMost[List[Left], MOST_LEFT], []]
     exit: Usual[Optional[Exit], None]
     """Until the next attempt begins."""

@@ -106,7 +106,7 @@ class RecoverySpec(Record):
     stall_s: Usual[Optional[Seconds], None]
     """null: learnt; 0: off."""
     first_step_s: Usual[Optional[Seconds], None]
-    """null: learnt, once an earlier attempt has told steps; 0: off."""
+    """null: learnt from earlier attempts and from peers; 0: off."""
     host_timeout_s: Usual[Optional[Seconds], None]
     """null: never."""
     reboot: Usual[OneOf["auto", "never"], "auto"]

@@ -8,7 +8,7 @@ from ..host import log, paths, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping, Optional
+    from typing import Any, Callable, Dict, List, Mapping, Optional
 
     from ..records.run_state import Intent, IntentFile, Intents
     from .runfiles import RunFiles
@@ -27,6 +27,16 @@ def change(intent: Intent, **fields: Any) -> None:
 def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str, Intent]:
     """The intents in `theirs` that override `mine`: the one with the higher version wins."""
     return {task: each for task, each in theirs.items() if task in mine and each["version"] > mine[task]["version"]}
+
+
+def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> List[str]:
+    """Tasks of which `theirs` says something else with the same version."""
+    return [task for task, each in theirs.items() if task in mine and _is_other(mine[task], each)]
+
+
+def _is_other(mine: Intent, theirs: Intent) -> bool:
+    same = mine["version"] == theirs["version"]
+    return same and (mine["want"], mine["generation"]) != (theirs["want"], theirs["generation"])
 
 
 class Followed:

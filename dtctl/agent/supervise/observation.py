@@ -33,14 +33,19 @@ class Observation:
         watchdog: Watchdog,
         checkpoints: CheckpointSigns,
         mending: Callable[[], bool],
+        first_step_limit: Callable[[], Optional[float]],
     ) -> None:
-        """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet."""
+        """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet.
+
+        `first_step_limit`: how long it may be silent before its first step, as far as that is known by now.
+        """
         self._trainer = attempt.trainer
         self._entry = entry
         self._target_step = target_step
         self._watchdog = watchdog
         self._checkpoints = checkpoints
         self._mending = mending
+        self._first_step_limit = first_step_limit
         self._saves: Optional[int] = None
         self._readiness = Readiness(port, attempt.trainer, attempt.key)
         adopted = entry["progress"] is not None
@@ -78,9 +83,7 @@ class Observation:
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = self._is_done() or self._mending()
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
-        verdict = self._watchdog.look(now, signs)
-        self._entry["longest_gap_s"] = round(self._watchdog.longest_gap_s, 1)
-        return verdict
+        return judged(self._watchdog, now, signs, self._entry, self._first_step_limit())
 
     def has_news(self) -> bool:
         """True if the findings have changed since the last call."""
@@ -95,3 +98,13 @@ class Observation:
     def _is_done(self) -> bool:
         step, target = self._entry["step"], self._target_step
         return step is not None and target is not None and step >= target
+
+
+def judged(watchdog: Watchdog, now: float, signs: Signs, entry: Entry, first_s: Optional[float]) -> Optional[Fact]:
+    """The watchdog's verdict. What it has learnt is noted in `entry`, for later attempts."""
+    watchdog.first_s = first_s
+    verdict = watchdog.look(now, signs)
+    entry["longest_gap_s"] = round(watchdog.longest_gap_s, 1)
+    if not (watchdog.has_waited and entry["first_step_s"]):
+        entry["first_step_s"] = max(entry["first_step_s"], round(watchdog.first_step_s, 1))
+    return verdict

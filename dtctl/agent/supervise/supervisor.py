@@ -103,6 +103,7 @@ class Supervisor:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
         self._around.mending = self._role.mending
+        self._around.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
 
     def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:

@@ -7,9 +7,10 @@ import os
 from ..checkpoints.evidence import CheckpointSigns
 from ..host.secrets import Masks
 from ..run import environment
+from ..run.limits import hung_in_a_row, limit_of_first_step
 from .keeper import AttemptSpec
 from .observation import Observation
-from .watchdog import Watchdog, learnt_limit
+from .watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,21 +52,39 @@ class Surroundings:
         self.masks = Masks(secrets.values())
         self.mending = False
         """A task of the run was lost and is not back yet, as the coordinator says."""
+        self.first_steps: Mapping[str, float] = {}
+        """Of tasks whose peers have told steps: how long those took for the first, as the coordinator says."""
         self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))
         self._roles = {member["task"]: member["role"] for member in spec["roster"]}
 
     def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
         """Observes a running attempt; `entry` is the task's in state.json, `port` None if readiness needs none."""
+        return Observation(
+            attempt,
+            entry,
+            port,
+            self.spec["target_step"],
+            self.watch(task, entry, now),
+            self._checkpoints,
+            lambda: self.mending,
+            lambda: self.first_step_limit(task, entry),
+        )
+
+    def watch(self, task: str, entry: Entry, now: float) -> Watchdog:
         longest_gap_s = entry["longest_gap_s"]
         trains = self._roles.get(task) not in WAIT_FOR_OTHERS
         proven = entry["step"] is not None and longest_gap_s > 0
         recovery = self.spec["recovery"]
-        first_s = recovery["first_step_s"]
-        if first_s is None and any(past["step"] is not None for past in entry["history"]):
-            first_s = learnt_limit(longest_gap_s)
-        watchdog = Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, first_s)
-        target_step = self.spec["target_step"]
-        return Observation(attempt, entry, port, target_step, watchdog, self._checkpoints, lambda: self.mending)
+        in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
+        adopted = entry["step"] is not None or entry["progress"] is not None
+        return Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, in_vain=in_vain, adopted=adopted)
+
+    def first_step_limit(self, task: str, entry: Entry) -> Optional[float]:
+        """As the user has said, or as was learnt."""
+        recovery = self.spec["recovery"]
+        if recovery["first_step_s"] is not None:
+            return recovery["first_step_s"]
+        return limit_of_first_step(entry, self.first_steps.get(task, 0.0), recovery["stall_s"])
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
         """All that an attempt of a task needs."""

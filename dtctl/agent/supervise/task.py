@@ -218,6 +218,7 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause.text,
             "step": entry["step"],
+            "hung": entry["state"] == "stalled",
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255

@@ -2,23 +2,21 @@
 
 Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a task
 is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has
-grown for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step. A
-server that waits for others is silent for good reason.
+grown for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step,
+which counts from its start: one that hangs before it listens keeps the others waiting. A server that waits for others
+is silent for good reason.
 """
 
 from __future__ import annotations
 
 from ..records.reasons import fact
+from ..run.limits import learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
     from ..records.reasons import Fact
-
-LEAST_LEARNT_S = 300.0
-GAPS = 10
-"""The learnt limit, in longest gaps between two signs of progress."""
 
 FROZEN_S = 60.0
 FROZEN_AT_MOST_S = 30.0
@@ -28,6 +26,9 @@ PAUSE_S = 10.0
 """Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
 
 ADVANCES = 2
+
+LEAST_FIRST_S = 0.1
+"""For a first step: less is not noted, and would stand for none."""
 
 
 class Signs:
@@ -56,11 +57,6 @@ class Signs:
         self.excused = excused
 
 
-def learnt_limit(longest_gap_s: float) -> float:
-    """From the longest gap between two signs of progress."""
-    return max(LEAST_LEARNT_S, GAPS * longest_gap_s)
-
-
 class Watchdog:
     """Watches one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
 
@@ -72,16 +68,28 @@ class Watchdog:
         proven: bool,
         now: float,
         first_s: Optional[float] = None,
+        in_vain: int = 0,
+        adopted: bool = False,
     ) -> None:
         """`trains`: False for a task that serves or waits for others. `proven`: it has told steps before.
 
-        `first_s`: how long it may be silent before that; None or 0: for ever.
+        `first_s`: how long it may be silent before that; None or 0: for ever. `in_vain`: so many attempts in a row
+        were ended for a silence. What they restored may take longer than the limit, so it has doubled each time.
+        `adopted`: it was at work before: what its first step took was not seen.
         """
         self.longest_gap_s = longest_gap_s
+        self.first_step_s = 0.0
+        """What this attempt took for its first step, once others have followed."""
+        self.has_waited = False
+        """It was excused before that: what it took tells little."""
+        self._began = now
+        self._first: Optional[float] = None
         self._stall_s = stall_s
         self._trains = trains
         self._proven = proven
-        self._first_s = first_s or float("inf")
+        self.first_s = first_s
+        self._in_vain = in_vain
+        self._adopted = adopted
         self._looked = now
         self._sign = now
         self._signs = 0
@@ -109,13 +117,29 @@ class Watchdog:
         if signs.frozen:
             return self._judge_frozen(now)
         self._frozen_since = None
-        if not signs.ready or signs.excused:
+        if signs.stepped and self._first is None:
+            self._first = max(now - self._began, LEAST_FIRST_S)
+        if not signs.ready:
+            self._look_at_start(now, signs)
+        elif signs.excused and not signs.stepped:
+            self.has_waited = self.has_waited or self._first is None
             self._sign = self._regular_since = now
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
-        elif self._trains and now - self._sign >= (self.limit_s if self._proven else self._first_s):
+        if self._trains and now - self._sign >= self._patience_s(signs):
             return fact("stalled", seconds=now - self._sign)
         return None
+
+    def _look_at_start(self, now: float, signs: Signs) -> None:
+        """Nobody is excused before it is ready: it is for it that others are."""
+        self._regular_since = now
+        if signs.grew or not self.first_s:
+            self._sign = now
+
+    def _patience_s(self, signs: Signs) -> float:
+        if self._proven and signs.ready:
+            return self.limit_s
+        return patience(self.first_s or float("inf"), self._in_vain if signs.ready else 0)
 
     def _judge_frozen(self, now: float) -> Optional[Fact]:
         if self._frozen_since is None:
@@ -133,6 +157,8 @@ class Watchdog:
         self._sign = now
         self._signs += 1
         self._steps += signs.stepped
+        if self._steps > ADVANCES and not self._adopted:
+            self.first_step_s = self._first or LEAST_FIRST_S
         self._proven = self._proven or self._steps > ADVANCES or now - self._regular_since >= limit
 
     def _count_again(self, now: float) -> None:

@@ -69,8 +69,9 @@ class RecoveryEntry(Section):
     )
     first_step: v.StallLimit = Field(
         default=None,
-        description="how long a task may be silent before its first step; `auto`: for ever, and once an earlier "
-        "attempt of it has told steps as long as `stall: auto` would have it; `off`: for ever",
+        description="how long a task may be silent before its first step; `auto`: ten times what an "
+        "earlier attempt or its peers took, at least 5 min or `stall`, and for ever while nobody has told steps; "
+        "`off`: for ever",
         examples=["20m"],
     )
     host_timeout: v.DurationOrNever = Field(

@@ -77,6 +77,18 @@ class Place:
         crashes = (crash.rsplit(":", 2) for crash in options.crash)
         self._crash = next(((int(step), int(code)) for task, step, code in crashes if task == self.name), None)
 
+    def hang_if_asked(self) -> None:
+        """Once, without a word and before it listens, where a file in the output directory is named so for it."""
+        asked = self.options.output_dir / f"hang-{self.name}"
+        if asked.exists():
+            asked.unlink()
+            self._asleep()
+
+    def _asleep(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            time.sleep(3600)
+
     def listen_to_signals(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever holds the terminal
         if self.options.swallow_sigterm:
@@ -103,6 +115,7 @@ class Place:
         """Tells the step at most five times a second, saves now and then if this is the chief, and breaks if asked."""
         now = time.monotonic()
         if now >= self._next_line:
+            self.hang_if_asked()
             self._next_line = now + 0.2
             self.wants_end = self.wants_end or (self.is_chief and self.options.until_file.exists())
             print(f"step {step}  loss {loss(step):.3f}")

@@ -52,7 +52,7 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     now = 1000.0
     watchdog = Watchdog(100.0, 0.0, trains=True, proven=True, now=now)
-    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False)
+    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None)
     for save in range(60):
         now += 6.0
         saves = signs._changes

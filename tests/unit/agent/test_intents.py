@@ -39,6 +39,14 @@ def test_the_higher_version_holds() -> None:
     assert intents.newer(mine, theirs) == {"c": theirs["c"]}
 
 
+def test_two_that_say_something_else_with_the_same_version_contradict_each_other() -> None:
+    mine = {"a": intent("run", 3), "b": intent("run", 3), "c": intent("run", 3), "d": intent("run", 3)}
+    theirs = {"a": intent("run", 3), "b": intent("hold", 3), "c": intent("hold", 4), "e": intent("stop", 3)}
+    assert intents.contradicted(mine, theirs) == ["b"]
+    theirs["a"]["generation"] += 1
+    assert intents.contradicted(mine, theirs) == ["a", "b"]
+
+
 def test_every_change_counts() -> None:
     changed = intent("run", 3)
     intents.change(changed, want="stop", reason="enough")

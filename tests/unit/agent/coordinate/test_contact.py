@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.whole_run import StoryLine
@@ -151,3 +154,32 @@ def test_a_host_that_comes_back_after_the_end_is_told() -> None:
     world.cut.clear()
     world.until(lambda: world.coordinator.over)
     assert world.states["worker:0"] == "stopped"
+
+
+@pytest.mark.parametrize("by", ["coordinator", "train@laptop"])
+def test_of_two_intents_with_the_same_version_one_comes_to_hold_everywhere(by: str) -> None:
+    """An order of a coordinator that died before it wrote it down; or what a person asked for meanwhile."""
+    world = async_ps()
+    intent = world.tasks["worker:1"].intent
+    theirs, mine = ("hold", "run") if by == "coordinator" else ("stop", "run")
+    world.restart_coordinator()
+    intents.change(intent, want=theirs, by=by)
+    world.coordinator.view.wanted(["worker:1"], want=mine)
+    assert intent["version"] == world.data["intents"]["worker:1"]["version"]
+    world.run_for(3)
+    held = world.data["intents"]["worker:1"]
+    assert held["want"] == world.tasks["worker:1"].intent["want"] == ("run" if by == "coordinator" else "stop")
+    assert held["version"] == world.tasks["worker:1"].intent["version"]
+
+
+def test_a_run_whose_view_was_lost_waits_for_hosts_that_are_away() -> None:
+    """It was under way: a host that is out of touch is no mistake of a first start."""
+    world = async_ps()
+    world.cut.add("e")
+    world._make_coordinator(first_view(world.spec, world.wall))
+    world.coordinator.rebuild(fact("asked_up"), world.wall)
+    world.run_for(200)
+    assert world.condition != "Failed"
+    world.cut.clear()
+    world.until(lambda: recovered(world))
+    assert set(world.attempts.values()) == {1}

@@ -22,6 +22,7 @@ from tests.unit.agent.coordinate.world import Fields, spec_of
 
 PLACES = {"chief:0": "lead", "worker:0": "good", "worker:1": "bad"}
 WALL = 1_700_000_000.0
+LOST = {"attempt": 1, "started": WALL, "ended": WALL, "asked": False, "signal": 9}
 
 
 class Links:
@@ -224,3 +225,21 @@ def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk:
     assert any(aside.name in text for text in desk.contacts())
     assert desk.view["intents"]["worker:1"]["version"] >= 2
     assert [line["reason"] for line in desk.story if line["kind"] == "request"] == ["up"]  # nobody asked for more
+
+
+def test_what_is_ordered_is_on_the_disk_before_anybody_hears_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that dies in between leaves no task with an intent that the next one knows nothing of."""
+    on_disk = []
+    path = Path(desk.files.path("cluster.json"))
+
+    def send(host: str, message: Fields) -> None:
+        if message["type"] == "orders" and message["intents"]:
+            on_disk.append((json.loads(path.read_text())["intents"], message["intents"]))
+
+    monkeypatch.setattr(desk.links, "send", send)
+    entry = {"state": "backoff", "attempt": 1, "reason": "", "history": [LOST]}
+    desk.leading.coordinator.view.roster["worker:1"]["scope"] = "gang"
+    desk.hear("bad", desk.news("bad", state=made(State, run="demo-1", host="bad", tasks={"worker:1": entry})))
+    assert on_disk
+    for written, sent in on_disk:
+        assert {task: written[task] for task in sent} == sent

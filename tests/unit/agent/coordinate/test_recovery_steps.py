@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, SILENCE_S, TRAINED_S, Failure, Recovery
+from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Failure, Recovery
 from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.silence import SILENCE_S
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.reasons import Fact, because, fact, said
+from dtctl.agent.records.reasons import Fact, because, fact, headline, said
 from dtctl.agent.records.run_state import Past
 from tests.unit.agent.coordinate import views
 
@@ -446,6 +447,102 @@ def test_another_loss_than_a_stall_may_be_silent_for_longer() -> None:
     run.step(101.0)
     run.step(1000.0)
     assert len(run.incidents) == 1
+
+
+@pytest.mark.parametrize(
+    ("stall_s", "took_s", "limit_s"),
+    [(None, 2.0, 300.0), (None, 50.0, 500.0), (20.0, 2.0, SILENCE_S), (20.0, 50.0, 500.0), (400.0, 2.0, 400.0)],
+)
+def test_nor_may_it_be_for_ever_where_the_run_has_taught_how_long_a_first_step_takes(
+    stall_s: float | None, took_s: float, limit_s: float
+) -> None:
+    run = Run(recovery={"stall_s": stall_s, "max_restarts": 9})
+    views.told(run.view, "worker:1", first_step_s=took_s)
+    run.dies("worker:0")
+    run.step(100.0)
+    run.back("worker:0")
+    run.step(101.0)
+    run.step(101.0 + limit_s - 0.1)
+    assert len(run.incidents) == 1
+    run.step(101.0 + limit_s)
+    assert (run.held, headline(run.incidents[-1]["why"])) == (ALL, "still_silent")
+
+
+def test_each_restart_of_everybody_in_vain_is_waited_for_twice_as_long() -> None:
+    run = hung(recovery={"max_restarts": 9})
+    now = 101.0 + SILENCE_S
+    run.step(now)
+    for limit_s in (2 * SILENCE_S, 4 * SILENCE_S):
+        run.cleared(*ALL)
+        now += 100.0
+        run.step(now)
+        run.back(*ALL)
+        run.step(now)
+        before = len(run.incidents)
+        run.step(now + limit_s - 0.1)
+        assert len(run.incidents) == before
+        now += limit_s
+        run.step(now)
+        assert len(run.incidents) == before + 1
+
+
+@pytest.mark.parametrize("why", ["a host is away", "another is not back", "it is done", "it would start over", "off"])
+def test_a_silence_after_a_loss_that_has_a_reason_is_no_hang(why: str) -> None:
+    recovery = {"stall_s": 0.0 if why == "off" else 20.0, "max_restarts": 9}
+    run = Run(recovery=recovery, target_step=500 if why == "it is done" else 1000, needs_checkpoint=True)
+    views.told(run.view, "worker:1", first_step_s=2.0)
+    if why == "it would start over":
+        run.checkpoint = None
+    run.dies("worker:0")
+    run.step(100.0)
+    run.back("worker:0")
+    run.step(101.0)
+    if why == "a host is away":
+        run.view.hosts["a"]["connected"] = False
+    if why == "another is not back":
+        run.dies("chief:0")
+    count = 2 if why == "another is not back" else 1
+    run.step(110.0)
+    run.step(2000.0)
+    assert len(run.incidents) == count
+
+
+def test_a_ps_that_leaves_again_before_anybody_has_trained_is_lost_again() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.step(100.0)
+    run.cleared("ps:0")
+    run.step(101.0)
+    run.back("ps:0")
+    run.view.wanted(["ps:0"], want="run")
+    run.dies("ps:0", state="succeeded", signal=None, code=0, ended=1012.0)
+    run.step(103.0)
+    run.step(103.0 + PS_END_LIMIT_S)
+    first, second = run.incidents
+    assert (first["closed"], second["why"]) == ("ps:0 was lost again", [fact("ps_ended")])
+
+
+def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.step(100.0)
+    run.view.wanted(["ps:0"], want="run", generation=run.view.intents["ps:0"]["generation"] + 1, by="me@desk")
+    run.step(101.5)
+    assert run.incidents[0]["begun"] is None  # it is still the old one that was heard last
+    generation = run.view.intents["ps:0"]["generation"]
+    views.told(run.view, "ps:0", state="running", ready=True, attempt=2, generation=generation)
+    run.step(102.0)
+    assert run.incidents[0]["begun"] == WALL
+
+
+@pytest.mark.parametrize("state", ["succeeded", "stopped"])
+def test_one_that_came_to_its_end_before_it_was_seen_to_run_again_is_back(state: str) -> None:
+    run = Run()
+    run.dies("worker:1")
+    run.step(100.0)
+    views.told(run.view, "worker:1", state=state, attempt=2)
+    run.step(101.0)
+    assert run.incidents[0]["begun"] == WALL
 
 
 def test_a_stall_past_the_budget_fails_the_run() -> None:

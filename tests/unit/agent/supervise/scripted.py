@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import ClassVar
 
 from dtctl.agent.records.run_state import Intents, State
 from dtctl.agent.run.intents import Followed
@@ -15,6 +16,7 @@ class QuietRole:
     over = False
     connected = True
     mending = False
+    first_steps: ClassVar[dict[str, float]] = {}
 
     def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
         return None
@@ -36,6 +38,7 @@ class ScriptedRole:
         self.over = False
         self.connected = True
         self.mending = False
+        self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False

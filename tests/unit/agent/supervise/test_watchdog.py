@@ -161,7 +161,6 @@ def test_expensive_signs_are_looked_for_only_in_a_silence() -> None:
 
 def test_one_that_is_silent_before_its_first_step_is_hung_where_there_is_a_limit_for_it() -> None:
     watched = Watched(20, first_s=50.0)
-    assert watched.seconds(100, ready=False) is None
     assert watched.seconds(40) is None
     assert watched.seconds(1, grows_every=1) is None  # it still says something
     assert watched.seconds(49) is None
@@ -179,3 +178,52 @@ def test_without_a_limit_for_the_first_step_it_may_take_for_ever() -> None:
         assert Watched(20, first_s=first_s).seconds(5000) is None
     assert Watched(20, first_s=50.0, trains=False).seconds(5000) is None
     assert Watched(20, first_s=50.0).seconds(5000, excused=True) is None
+
+
+def test_it_counts_from_the_start_as_one_that_never_listens_keeps_the_others_waiting() -> None:
+    assert Watched(20, first_s=50.0).seconds(49, ready=False) is None
+    assert Watched(20, first_s=50.0).seconds(50, ready=False) == fact("stalled", seconds=50)
+    assert Watched(20, first_s=50.0).seconds(50, ready=False, excused=True) == fact("stalled", seconds=50)
+    watched = Watched(20, first_s=50.0)
+    assert watched.seconds(400, ready=False, grows_every=40) is None  # it says something
+
+
+def test_what_is_said_before_it_listens_proves_nothing() -> None:
+    watched = Watched(20)
+    assert watched.seconds(100, ready=False, grows_every=1) is None
+    assert watched.seconds(3600) is None
+
+
+def test_after_hangs_in_a_row_the_limit_for_the_first_step_is_longer_once_it_listens() -> None:
+    watched = Watched(20, first_s=50.0)
+    watched.dog = Watchdog(20, 0.0, True, False, watched.now, 50.0, in_vain=2)
+    assert watched.seconds(199) is None
+    assert watched.seconds(1) == fact("stalled", seconds=200)
+    watched.dog = Watchdog(20, 0.0, True, False, watched.now, 50.0, in_vain=2)
+    assert watched.seconds(50, ready=False) == fact("stalled", seconds=50)
+
+
+def test_what_a_first_step_took_is_learnt_once_others_have_followed() -> None:
+    watched = Watched()
+    watched.seconds(30)
+    watched.seconds(2, steps_every=1)
+    assert watched.dog.first_step_s == 0.0
+    watched.seconds(1, steps_every=1)
+    assert watched.dog.first_step_s == 31
+    watched.seconds(100, steps_every=1)
+    assert watched.dog.first_step_s == 31
+
+
+def test_steps_count_though_a_silence_would_be_excused() -> None:
+    watched = Watched(20)
+    watched.seconds(30, steps_every=5, excused=True)
+    assert watched.dog.first_step_s == 5
+    assert watched.dog.has_waited
+    assert watched.seconds(20) == fact("stalled", seconds=20)
+
+
+def test_of_one_that_was_at_work_before_nobody_knows_what_its_first_step_took() -> None:
+    watched = Watched()
+    watched.dog = Watchdog(None, 0.0, True, False, watched.now, adopted=True)
+    watched.seconds(30, steps_every=1)
+    assert watched.dog.first_step_s == 0.0

@@ -1,0 +1,71 @@
+"""What an agent takes for granted while it cannot be told anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate import following
+from dtctl.agent.coordinate.following import Following
+from dtctl.agent.host import processes
+from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.messages import Orders
+from dtctl.agent.records.run_state import Process
+from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.runfiles import RunFiles
+from tests.unit.agent.coordinate.world import spec_of
+
+
+class Link:
+    """In place of the Dialer."""
+
+    def __init__(self, *_: Any) -> None:
+        self.waiting: list[Any] = []
+
+    def step(self, now: float) -> list[Any]:
+        said, self.waiting = self.waiting, []
+        return said
+
+    def send(self, message: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Hears what it is given, one message after the other."""
+    monkeypatch.setattr(following, "Dialer", Link)
+    monkeypatch.setattr(following, "Identity", lambda *_: None)
+    files = RunFiles(str(tmp_path / "runs" / "demo-1" / "far"))
+    spec = {**spec_of("async-ps", {"chief:0": "lead", "worker:0": "far"}), "host": "far"}
+    files.create(spec, {}, {}, made(Process, **processes.myself()))  # type: ignore[arg-type]
+    part = Following(files, spec, 100.0)  # type: ignore[arg-type]
+    state = files.state()
+    state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
+    intent = Followed(files)
+
+    def hear(message: Any) -> Following:
+        part._dialer.waiting.append(message)  # type: ignore[attr-defined]
+        part.step(101.0, 1000.0, state, intent)
+        return part
+
+    return hear
+
+
+def orders(**fields: Any) -> Any:
+    return checked(Orders, {"type": "orders", "intents": {}, "mending": False, "over": False, **fields})
+
+
+def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
+    assert followed({"type": "connected"}).mending
+    assert not followed({"type": "welcome", "v": 2, "events_from": 0}).mending
+    assert followed(orders(mending=True)).mending
+    assert not followed(orders()).mending
+    assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).mending
+
+
+def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: Any) -> None:
+    followed({"type": "welcome", "v": 2, "events_from": 0})
+    assert followed(orders(first_steps={"worker:0": 4.0})).first_steps == {"worker:0": 4.0}
+    assert followed(orders()).first_steps == {}

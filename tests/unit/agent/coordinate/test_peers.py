@@ -1,0 +1,69 @@
+"""What a task's peers tell of how long it may be silent before its first step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate import peers
+from dtctl.agent.coordinate.view import View
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Past
+from tests.unit.agent.coordinate import views
+
+LOST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9)
+
+
+def silent(strategy: str = "async-ps", **of_worker_1: Any) -> View:
+    """chief:0 and worker:0 have told steps, worker:1 has not."""
+    view = views.running(strategy)
+    views.told(view, "chief:0", step=100, first_step_s=9.0)
+    views.told(view, "worker:0", step=100, first_step_s=4.0)
+    views.told(view, "worker:1", **of_worker_1)
+    return view
+
+
+def test_one_whose_peers_have_all_told_steps_is_known_to_be_silent() -> None:
+    assert peers.first_steps(silent(), "d") == {"worker:1": 4.0}
+    assert peers.first_steps(silent(ready=False), "d") == {"worker:1": 4.0}
+    assert peers.first_steps(silent(history=[LOST]), "d") == {"worker:1": 4.0}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"step": 1}, {"state": "backoff"}, {"state": "starting"}, {"history": [{**LOST, "hung": True}]}],
+    ids=["tells steps", "does not run", "starts", "was ended for that before"],
+)
+def test_of_one_that_need_not_have_hung_nothing_is_told(entry: dict[str, Any]) -> None:
+    assert peers.first_steps(silent(**entry), "d") == {}
+
+
+@pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
+def test_where_every_step_needs_every_worker_the_steps_of_others_are_its_own(strategy: str) -> None:
+    assert peers.first_steps(silent(strategy), "d") == {}
+
+
+def test_the_lead_is_nobodys_peer_and_has_none() -> None:
+    view = silent()
+    views.told(view, "worker:0", step=None)
+    assert peers.first_steps(view, "d") == {}
+    views.told(view, "chief:0", step=None)
+    views.told(view, "worker:0", step=5)
+    views.told(view, "worker:1", step=5, first_step_s=3.0)
+    assert peers.first_steps(view, view.own_host) == {}
+
+
+def test_a_single_line_with_a_step_is_no_proof_that_peers_tell_steps() -> None:
+    view = silent()
+    views.told(view, "worker:0", first_step_s=0.0)
+    assert peers.first_steps(view, "d") == {}
+
+
+def test_peers_that_were_stopped_or_have_ended_are_none() -> None:
+    view = silent()
+    view.wanted(["worker:0"], want="stop")
+    assert peers.first_steps(view, "d") == {}
+    view = silent()
+    views.told(view, "worker:0", state="succeeded")
+    assert peers.first_steps(view, "d") == {}

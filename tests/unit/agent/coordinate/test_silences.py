@@ -1,0 +1,162 @@
+"""Hangs that stand behind other losses, and incidents that must come to an end: single stories of a run in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.agent.coordinate.sequences import PLACES
+from tests.unit.agent.coordinate.training import Trial, simulate_training
+
+RECOVERY = {"max_restarts": 100, "max_run_restarts": 100, "backoff_min_s": 0.5, "backoff_max_s": 4.0}
+
+
+@pytest.fixture(autouse=True)
+def processes_that_train(processes_in_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_training(monkeypatch)
+
+
+def trained(strategy: str = "async-ps", seconds: float = 20.0, **recovery: object) -> Trial:
+    trial = Trial(strategy, PLACES[strategy], 1, recovery={**RECOVERY, **recovery})
+    trial.until(trial.is_whole)
+    trial.run_for(seconds)
+    return trial
+
+
+def test_a_worker_that_hangs_at_its_very_first_start_is_found_by_its_peers() -> None:
+    trial = Trial("async-ps", {**PLACES["async-ps"], "worker:2": "f"}, 1, recovery=RECOVERY)
+    trial.tasks["worker:1"].hangs_next = "starts"  # type: ignore[attr-defined]
+    trial.until(lambda: trial.attempts["worker:1"] == 2, 400)
+    assert trial.attempts["worker:2"] == trial.attempts["chief:0"] == 1
+    trial.until(trial.is_whole)
+    past = trial.tasks["worker:1"].entry["history"][0]
+    assert (past["hung"], past["step"]) == (True, None)
+
+
+def test_one_that_never_says_a_word_is_ended_for_what_its_peers_say_once_at_most() -> None:
+    trial = Trial("async-ps", {**PLACES["async-ps"], "worker:2": "f"}, 1, recovery=RECOVERY)
+    tell = trial._tell
+    silent = trial.tasks["worker:1"]
+    trial._tell = lambda process: None if process is silent.process else tell(process)  # type: ignore[attr-defined,method-assign]
+    trial.run_for(1000)
+    assert trial.attempts["worker:1"] == 2
+
+
+def test_what_only_the_lead_says_tells_nothing_of_its_workers() -> None:
+    trial = Trial("async-ps", PLACES["async-ps"], 1, recovery=RECOVERY)
+    tell, lead = trial._tell, trial.tasks["chief:0"]
+    trial._tell = lambda process: tell(process) if process is lead.process else None  # type: ignore[attr-defined,method-assign]
+    trial.run_for(700)
+    assert set(trial.attempts.values()) == {1}
+
+
+def test_a_frozen_lead_that_a_person_restarts_on_its_host_is_mended_when_it_trains() -> None:
+    """Its own agent is asked where the coordinator cannot be: the incident waits for a task that runs already."""
+    trial = trained(stall_s=10.0, backoff_min_s=30.0, backoff_max_s=30.0)
+    trial.set_mode("chief:0", "frozen")
+    trial.until(lambda: bool(trial.data["incidents"]), 30)
+    trial.run_for(2)
+    trial.cut.add("c")
+    trial.restart("chief:0")
+    trial.tick()
+    trial.cut.clear()
+    trial.until(trial.is_whole, 60)
+    assert trial.data["incidents"][-1]["recovered"] is not None
+
+
+@pytest.mark.parametrize("after_s", [0.25, 1.0, 2.0, 4.0, 8.0, 12.0])
+def test_a_frozen_lead_that_a_person_restarts_at_any_moment_is_mended_when_it_trains(after_s: float) -> None:
+    trial = trained(stall_s=10.0)
+    trial.set_mode("chief:0", "frozen")
+    trial.until(lambda: trial.states["chief:0"] != "running", 30)
+    trial.run_for(after_s)
+    trial.restart("chief:0")
+    trial.until(trial.is_whole, 60)
+    assert trial.condition == "Running"
+
+
+def test_a_coordinator_that_follows_one_which_died_after_its_order_knows_what_was_ordered() -> None:
+    """The incident on its disk still waits for a task that was let start already."""
+    trial = trained()
+    trial.end("chief:0")
+    trial.until(lambda: trial.data["incidents"][-1:] != [] and trial.states["chief:0"] == "pending")
+    before = trial._saved
+    trial.until(lambda: trial.states["chief:0"] == "running")
+    trial.kill_agent("c")
+    trial.tick()
+    trial._saved = before
+    trial.start_agent("c")
+    trial.until(trial.is_whole, 60)
+
+
+def test_a_ps_that_leaves_while_its_own_loss_is_still_open_is_started_again() -> None:
+    trial = trained()
+    trial.set_mode("chief:0", "hung")
+    trial.set_mode("worker:0", "hung")
+    trial.set_mode("worker:1", "hung")
+    trial.end("ps:0")
+    trial.until(lambda: trial.attempts["ps:0"] == 2 and trial.states["ps:0"] == "running")
+    trial.run_for(5)
+    trial.end("ps:0", code=0)
+    trial.until(lambda: trial.attempts["ps:0"] == 3, 60)
+
+
+def test_a_task_that_hangs_before_it_listens_does_not_excuse_itself() -> None:
+    trial = trained("collective")
+    trial.tasks["worker:2"].hangs_next = "starts"  # type: ignore[attr-defined]
+    trial.end("worker:2")
+    trial.until(lambda: trial.attempts["worker:2"] == 3, 400)
+    trial.until(trial.is_whole)
+
+
+@pytest.mark.parametrize("seconds", [24.0, 98.0])
+def test_a_hung_lead_a_crash_of_its_host_and_a_power_cut_of_another_heal(seconds: float) -> None:
+    for strategy in PLACES:
+        trial = trained(strategy, stall_s=10.0)
+        own, other = trial.spec["host"], trial.places["worker:1"]
+        trial.set_mode(trial.spec["lead"], "hung")
+        trial.crash(own)
+        trial.cut.add(other)
+        trial.crash(other)
+        trial.run_for(seconds)
+        trial.boot(own)
+        trial.cut.clear()
+        trial.boot(other)
+        trial.until(trial.is_whole, 400)
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_ps_that_leaves_while_the_coordinators_host_is_gone_heals(crashes: bool) -> None:
+    for strategy in ("async-ps", "sync-ps", "ps-strategy"):
+        trial = trained(strategy, stall_s=10.0)
+        if crashes:
+            trial.crash("c")
+        else:
+            trial.cut.add("c")
+        trial.run_for(10)
+        trial.end("ps:0", code=0)
+        trial.run_for(88)
+        trial.cut.clear()
+        if crashes:
+            trial.boot("c")
+        trial.until(trial.is_whole, 400)
+
+
+def test_a_checkpoint_that_is_cut_short_and_the_loss_of_the_lead_heal() -> None:
+    for strategy in PLACES:
+        for seed in range(4):
+            trial = Trial(strategy, PLACES[strategy], seed, recovery={**RECOVERY, "stall_s": 10.0})
+            trial.until(trial.is_whole)
+            trial.run_for(20)
+            trial.damaged = True
+            trial.end(trial.spec["lead"])
+            trial.until(trial.is_whole, 400)
+
+
+def test_those_who_are_out_of_touch_with_the_coordinator_wait_for_it() -> None:
+    """Its host is the lead's, and who waits for the lead does not hang."""
+    trial = trained("sync-ps", stall_s=10.0)
+    trial.cut.add("c")
+    trial.run_for(98)
+    trial.cut.clear()
+    trial.until(trial.is_whole, 60)
+    assert trial.attempts["worker:0"] == trial.attempts["worker:1"] == 1
