@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
@@ -55,8 +54,8 @@ def ask(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
         said, wrong = (masks.hide(_read(file)).decode("utf-8", "replace") for file in (out, err))
     if spy.returncode == 0:
         try:
-            return [_stack(one) for one in json_text.parse(said) if one.get("pid", pid) == pid], ""
-        except (ValueError, TypeError, KeyError, AttributeError, json.JSONDecodeError):
+            return _stacks(json_text.parse(said), pid), ""
+        except (ValueError, TypeError, KeyError, AttributeError):
             wrong = "%s says what is no list of stacks" % program
     return [], line(wrong.strip().split("\n")[0]) or "%s ended with exit code %d" % (program, spy.returncode)
 
@@ -76,6 +75,14 @@ def _read(file: Any) -> bytes:
     file.seek(0)
     data: bytes = file.read(_MOST_BYTES)
     return data
+
+
+def _stacks(told: Any, pid: int) -> List[Stack]:
+    """Raises what a text of another form makes of it."""
+    found = [_stack(one) for one in told if one.get("pid", pid) == pid]
+    if not found:
+        raise ValueError
+    return found
 
 
 def _stack(told: Dict[str, Any]) -> Stack:

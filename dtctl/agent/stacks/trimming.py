@@ -44,10 +44,10 @@ class Room:
         kept: List[Stack] = []
         for stack in stacks[:MOST_STACKS]:
             most = min(MOST_FRAMES, self._left)
-            if not most:
+            if most <= 0:
                 break
             frames = stack["frames"][:most]
             omitted = stack["omitted"] + len(stack["frames"]) - len(frames)
             kept.append({**stack, "frames": frames, "omitted": omitted})
-            self._left -= len(frames) + 1
+            self._left -= max(1, len(frames))
         return kept, len(stacks) - len(kept)

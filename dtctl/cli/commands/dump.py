@@ -13,8 +13,9 @@ from dtctl.errors import ExitCode
 @on_run
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
     """Show where live trainers are: the Python stacks of their threads; they go on meanwhile."""
-    from dtctl.operations.dump import dump as read
-    from dtctl.render import errors, stacks
+    from dtctl.operations.live.dump import dump as read
+    from dtctl.render import errors
+    from dtctl.render.live import stacks
     from dtctl.render.machine import document
     from dtctl.render.machine import stacks as machine
 

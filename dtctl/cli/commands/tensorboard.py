@@ -38,7 +38,8 @@ def tensorboard(
     """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
     from dtctl.operations.board import here
     from dtctl.operations.board.looking import choose, look, none_here
-    from dtctl.render import board, errors
+    from dtctl.render import errors
+    from dtctl.render.live import board
 
     record = scope.record()
     looked = look(record, scope.transport)
@@ -78,7 +79,7 @@ def _may_need_copies(looked: Looked) -> bool:
 
 def _run_there(scope: Scope, record: RunRecord, host: str, port: int, begun: Begun) -> None:
     from dtctl.operations.board.tunnel import Tunnel
-    from dtctl.render import board
+    from dtctl.render.live import board
 
     with _listener(port) as listener, Tunnel(record, scope.transport, host, listener) as tunnel:
         result = tunnel.serve(lambda told: begun(listener.getsockname()[1], told["dirs"]))

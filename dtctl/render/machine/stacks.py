@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtctl.agent.records.stacks import ProcessDump
-from dtctl.operations.dump import Dumps
+from dtctl.operations.live.dump import Dumps
 
 
 def dumps(found: Dumps) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dtctl.agent.records.stacks import Frame, Missing, ProcessDump, Stack, Thread
-from dtctl.operations.dump import Dumped, Dumps
+from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.render.terminal import console
 from dtctl.render.words import count
 
