@@ -8,6 +8,7 @@ import time
 
 from ...host import ports
 from ...host.errors import Refused
+from ...protocol.conversation import Aborted
 from ...records.board import LIFELINE
 from ...run import environment
 from ...scalars import copying
@@ -119,4 +120,4 @@ def _port(talk: Conversation, child: subprocess.Popen[bytes], said: _Said) -> in
             raise Refused("tensorboard_failed", "TensorBoard does not begin within %g s" % BEGIN_LIMIT_S, said.end())
         frame = talk.wire.poll(0.1)
         if frame is not None and frame[0]["type"] != "alive":
-            raise Refused("given_up", "given up before TensorBoard had begun")
+            raise Aborted()
