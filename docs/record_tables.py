@@ -17,12 +17,14 @@ from typing import Any
 
 from dtctl.agent.records import (
     answers,
+    board,
     messages,
     reasons,
     requests,
     run_state,
     scalars,
     spec,
+    stacks,
     whole_run,
     words,
     working,
@@ -33,12 +35,14 @@ from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
 _MODULES: dict[str, ModuleType] = {
     "answers": answers,
+    "board": board,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,
     "run_state": run_state,
     "scalars": scalars,
     "spec": spec,
+    "stacks": stacks,
     "whole_run": whole_run,
     "words": words,
     "working": working,

@@ -37,6 +37,8 @@ EFFECTS = {
     "logs": Effect.READS,
     "events": Effect.READS,
     "metrics": Effect.READS,
+    "dump": Effect.READS,
+    "tensorboard": Effect.READS,
     "checkpoints": Effect.READS,
     "wait": Effect.READS,
     "runs": Effect.READS,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import typer
 
@@ -23,3 +25,17 @@ def left(what: str | Callable[[], str], *next_steps: str) -> Iterator[None]:
     except KeyboardInterrupt:
         errors.interrupted(what if isinstance(what, str) else what(), *next_steps)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@contextmanager
+def hang_up_interrupts() -> Iterator[None]:
+    """A terminal that is closed ends the command as Ctrl-C does, for one that has something to clear away."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGHUP, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

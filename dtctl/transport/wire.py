@@ -15,7 +15,7 @@ LINE_LIMIT = 16 << 20
 PAYLOAD_LIMIT = 8 << 20
 """The longest line of a log has half of that (dtctl/agent/logs/lines.py)."""
 
-PAYLOAD_LIMITS = {"output": 1 << 20, "progress": 1 << 20}
+PAYLOAD_LIMITS = {"output": 1 << 20, "progress": 1 << 20, "piece": 1 << 17, "event_file": 1 << 20}
 """What a pipe gives at once, which agents send as it is."""
 
 

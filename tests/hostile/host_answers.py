@@ -136,6 +136,29 @@ class Host:
         told = {"run": RUN, "time": 2000.0, "dirs": ["/data"], "problems": [], "unread_bytes": 0, "omitted": 0}
         yield {"type": "result", **told, "folders": [] if request["follow"] else folders}, b""
 
+    def _dump(self, request: Fields) -> Answer:
+        for task in request["tasks"]:
+            call = {"function": f"train {MARK} {self.name}", "file": "/home/ada/train.py", "line": 7}
+            main = {"thread": "0xff", "name": "MainThread", "tid": 77, "main": True, "active": True, "gil": True}
+            own = {"tid": 77, "name": "python", "state": "S (sleeping)", "wchan": "futex_wait", "kernel": []}
+            process = {"pid": 77, "command": "python train.py", "way": "py-spy", "threads": [own]}
+            process["stacks"] = [{**main, "frames": [call], "omitted": 0}]
+            yield {"type": "dump", "task": task, "attempt": 1, "state": "running", "processes": [process]}, b""
+        yield {"type": "result", "run": RUN}, b""
+
+    def _event_dirs(self, request: Fields) -> Answer:
+        folder = {"dir": "/data", "name": "train", "identity": "7-events"}
+        found = {"folders": [folder], "sizes": {"files": 1, "bytes": 4096}}
+        python = {"tensorboard": "/home/train/venv/bin/python", "tried": []}
+        yield {"type": "result", "run": RUN, "dirs": [f"/data {MARK} {self.name}"], **found, **python}, b""
+
+    def _tensorboard(self, request: Fields) -> Answer:
+        python = "/home/train/venv/bin/python"
+        yield {"type": "board", "dirs": [f"/data {MARK} {self.name}"], "python": python}, b""
+        while self._listen()["type"] != "abort":
+            pass
+        yield {"type": "result", "run": RUN, "why": "asked", "said": ""}, b""
+
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")
         known = {"run": RUN, "cluster": CLUSTER, "host": self.name, "created": CREATED, "live": False, "tasks": own}

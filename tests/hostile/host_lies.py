@@ -35,7 +35,7 @@ from tests.hostile.saying import (
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1bP+q\x1b\\\x9b31m\x9d0;x\x9c\r\x08\x00\x7f"
 FREE = ("reason", "summary", "detail", "hint", "by", "problem", "command", "text", "prefix", "dir", "tail", "missing",
         "deaf", "closed", "reboot_why", "error", "python", "hostname", "user", "home", "root", "path", "phase", "from",
-        "to")  # fmt: skip
+        "to", "function", "wchan", "said")  # fmt: skip
 """Fields of any text; others have a form."""
 
 
@@ -54,7 +54,8 @@ def escaped(fields: Fields) -> None:
 
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
-RESULTS += "down result, exec result, gc result, push result, up result, metrics result"
+RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, "
+RESULTS += "event_dirs result, tensorboard result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -122,8 +123,9 @@ BEAT = line(type="beat", at="bundle", for_s=1e9)
 PROGRESS = line(type="progress", phase="setup", text="still at it\n")
 LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
 EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
+DUMP = {"type": "dump", "task": "worker:1", "attempt": 1, "state": "running", "processes": []}
 METRICS = "points, metrics result"
-DOORS = "prepared, need, log, event, points, output, states, " + RESULTS
+DOORS = "prepared, need, log, event, points, output, states, dump, board, " + RESULTS
 """Where a conversation may stop."""
 
 
@@ -260,6 +262,18 @@ LIES: dict[str, Lie] = {
     "a tag of escapes": told(METRICS, within("folders.0.series.0.tag", ESCAPES)),
     "a tag that is a formula": told(METRICS, within("folders.0.series.0.tag", "=cmd|' /C calc'!A0")),
     "the directory of another host": told(METRICS, within("folders.0.dir", f"/data as seen on host {NOWHERE}")),
+    "stacks of a foreign task": told("dump", put(task="ps:7")),
+    "stacks without end": before("dump", forever(line(**DUMP) * 100)),
+    "a process of no number": told("dump", within("processes.0.pid", 0)),
+    "a thread that is a path": told("dump", within("processes.0.stacks.0.thread", PATH)),
+    "event files of nowhere": told("event_dirs result", put(folders=[], dirs=[])),
+    "no TensorBoard anywhere": told("event_dirs result", put(tensorboard=None, tried=[ESCAPES])),
+    "bytes of a connection that nobody opened": after("board", once(line(type="piece", channel=7, bytes=1) + b"x")),
+    "the end of a connection that nobody opened": after("board", once(line(type="closed", channel=0))),
+    "bytes of a connection before there is a server": before(
+        "board", forever(line(type="piece", channel=0, bytes=65536) + b"x" * 65536)
+    ),
+    "a server that listens again and again": before("board", forever(line(type="board", dirs=[], python="x") * 10)),
     "an event of the last number": told("event", put(n=2**53)),
     "states without end": before("states", forever(line(type="states", run="demo-1") * 100)),
     "beats for ever": before(DOORS, forever(BEAT * 10)),

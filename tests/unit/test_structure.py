@@ -70,13 +70,14 @@ VISITORS = {"model", "transport", "operations", "plan", "render", "cli"}
 ROOMS = {
     "main": {"supervise", "survival", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "bundles", "checkpoints", "scalars"),
+        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars"),
         *("run", "protocol", "host", "records"),
     },
-    "supervise": {"coordinate", "survival", "logs", "checkpoints", "run", "host", "records"},
+    "supervise": {"coordinate", "survival", "logs", "stacks", "checkpoints", "run", "host", "records"},
     "coordinate": {"survival", "checkpoints", "link", "run", "host", "records"},
     "survival": {"run", "host"},
     "logs": {"run", "protocol", "host", "records"},
+    "stacks": {"run", "host", "records"},
     "bundles": {"protocol", "host", "records"},
     "checkpoints": {"host", "records"},
     "scalars": {"host", "records"},
@@ -94,9 +95,10 @@ ENTRIES = {
     "supervise": {"supervisor"},
     "survival": {"guard", "revival", "reboot", "logind"},
     "logs": {"serving", "tail"},
+    "stacks": {"serving", "spying", "hook"},
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "mending", "evidence"},
-    "scalars": {"reading"},
+    "scalars": {"reading", "copying", "finding"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
 }

@@ -1,10 +1,21 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
+from .board import (
+    Board,
+    BoardResult,
+    CaughtUp,
+    ClosedWord,
+    EventDirsResult,
+    EventFile,
+    PieceWord,
+    TakenWord,
+)
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
 from .spec import Inventory
+from .stacks import Dump
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,
@@ -434,6 +445,13 @@ FRAMES = {
     "output": Output,
     "event": StoryLine,
     "points": Points,
+    "dump": Dump,
+    "board": Board,
+    "piece": PieceWord,
+    "taken": TakenWord,
+    "closed": ClosedWord,
+    "event_file": EventFile,
+    "caught_up": CaughtUp,
 }
 """By their types. That of a `result` is the request's."""
 
@@ -461,6 +479,10 @@ EXCHANGES = {
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
+    "dump": Exchange("status.dump", requests.DumpRequest, RunResult),
+    "event_dirs": Exchange("board.looking.event_dirs", requests.EventDirsRequest, EventDirsResult),
+    "event_files": Exchange("board.copying.event_files", requests.EventFilesRequest, RunResult),
+    "tensorboard": Exchange("board.serving.tensorboard", requests.TensorboardRequest, BoardResult),
     "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
 }
 """By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

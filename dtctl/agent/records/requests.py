@@ -1,5 +1,6 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
+from .board import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
@@ -104,6 +105,29 @@ class MetricsRequest(Request):
     follow: Usual[bool, False]
 
 
+class DumpRequest(Request):
+    """The stacks of live trainers."""
+
+    tasks: Usual[Optional[Tasks], None]
+    """null: all on this host."""
+
+
+class TensorboardRequest(Request):
+    """Runs TensorBoard on the host; the connections of a browser follow as frames. It ends with the conversation."""
+
+
+class EventDirsRequest(Request):
+    """Where the run's event files are on this host, and whether it has TensorBoard."""
+
+
+class EventFilesRequest(Request):
+    """The event files themselves, and what is added to them, until the conversation ends."""
+
+    without: Usual[AtMost[List[FolderAt], MOST_FOLDERS], []]
+    """Another host sends these."""
+    have: Usual[AtMost[List[FileHad], 10_000], []]
+
+
 class RunsRequest(Record):
     """The runs of a cluster, or all."""
 
@@ -176,7 +200,7 @@ class GcRequest(Record):
 
 
 class Word(Record):
-    """`start`, `keep` or `abort`: nothing but its type."""
+    """`start`, `keep`, `abort` or `alive`: nothing but its type."""
 
 
 class ManifestWord(Record):
@@ -234,5 +258,16 @@ def _is_of_one_or_all(request: GcRequest) -> None:
         raise Wrong.at(("cluster",), "the name of a cluster, or `all`", None)
 
 
-WORDS = {"start": Word, "keep": Word, "abort": Word, "manifest": ManifestWord, "file": FileWord}
+WORDS = {
+    "start": Word,
+    "keep": Word,
+    "abort": Word,
+    "manifest": ManifestWord,
+    "file": FileWord,
+    "alive": Word,
+    "open": OpenWord,
+    "piece": PieceWord,
+    "taken": TakenWord,
+    "closed": ClosedWord,
+}
 """What a controller says within a request."""

@@ -75,7 +75,7 @@ def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
         raise Refused("bad_request", "this agent knows no request %s" % ascii(name)[:60])
     request = held(exchange.request, raw, name)
     # A module is only imported, and so compiled, when it is asked for.
-    module, _, function = exchange.handler.partition(".")
+    module, _, function = exchange.handler.rpartition(".")
     talk.beats.at(name)
     answer = getattr(import_module("." + module, __package__), function)(talk, request)
     talk.beats.at(None)

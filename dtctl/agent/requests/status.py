@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..protocol.conversation import Conversation
     from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
-    from ..records.requests import LogsRequest, RunsRequest, StatusRequest, WatchRequest
+    from ..records.requests import DumpRequest, LogsRequest, RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
     from ..records.whole_run import Condition
 
@@ -110,6 +110,17 @@ def logs(talk: Conversation, request: LogsRequest) -> RunResult:
 
     talk.wire.start_listening()
     reading.serve(run.files.directory, request, talk.wire, state, talk.wire.is_gone)
+    return {"run": run.id}
+
+
+def dump(talk: Conversation, request: DumpRequest) -> RunResult:
+    from ..stacks import serving
+
+    run = runs.need(talk, request)
+    state = run.state()["tasks"]
+    serving.serve(
+        run.files, {task: state[task] for task in run.tasks(request["tasks"])}, lambda told: talk.send("dump", told)
+    )
     return {"run": run.id}
 
 

@@ -7,23 +7,23 @@ and a look ends after a few seconds, with what it has read by then. The next one
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
 
-from ..host import files, patience
+from ..host import patience
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
-from ..records.scalars import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
+from ..records.scalars import MOST_FOLDERS, MOST_PROBLEMS
 from ..records.words import brief
 from . import memory
+from .finding import event_folders, outermost
 from .folder import Folder, Room
 from .series import spread
 from .telling import folder_told, path_told, series_told, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+    from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
     from ..records.scalars import FolderTold, Problem
     from .series import Series
@@ -42,8 +42,6 @@ MOST_POINTS_TOLD = 100_000
 """Of all series together, in one answer."""
 
 _MOST_NAMES = 100_000
-_DEEPEST = 5
-_MARK = "tfevents"
 _HANGS = "its file system does not answer"
 
 
@@ -52,7 +50,7 @@ class Reader:
 
     def __init__(self, roots: Sequence[str], directory: Optional[str] = None) -> None:
         """`directory`: where it is kept from one reader to the next what was read."""
-        self.roots = _outermost(roots)
+        self.roots = outermost(roots)
         self._room = Room(MOST_SERIES)
         self._directory = directory
         self._folders = memory.remembered(directory, self.roots, self._room) if directory is not None else {}
@@ -145,7 +143,7 @@ class Reader:
         budget = Budget(until, _MOST_NAMES)
         found: Dict[str, Tuple[int, List[str]]] = {}
         try:
-            for path, inode, names in self._walk(root, budget):
+            for path, inode, names in event_folders(root, budget, self._say):
                 found[path] = inode, sorted(names)[-MOST_FILES:]
             for path in [path for path in self._folders if self._folders[path].root == root and path not in found]:
                 self._room.series += len(self._folders.pop(path).series)  # deleted
@@ -168,56 +166,6 @@ class Reader:
         except Spent:
             pass  # what is left is told as unread
 
-    def _walk(self, root: str, budget: Budget) -> Iterator[Tuple[str, int, List[str]]]:
-        """Directories with event files. Raises Spent."""
-        seen: Set[Tuple[int, int]] = set()
-        left = [(root, 0)]
-        while left:
-            path, depth = left.pop()
-            try:
-                status = os.stat(path)
-                if (status.st_dev, status.st_ino) in seen:
-                    continue
-                seen.add((status.st_dev, status.st_ino))
-                names, below = _listed(path, budget)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # nothing has been written yet
-            except OSError as error:
-                self._say(path, "cannot be looked at: %s" % error.strerror)
-                continue
-            if depth < _DEEPEST:
-                left += [(each, depth + 1) for each in sorted(below, reverse=True)]
-            if names and len(path) <= LONGEST_PATH:
-                yield path, status.st_ino, names
-
     def _say(self, path: str, problem: str) -> None:
         if len(self._problems) < MOST_PROBLEMS:
             self._problems.append({"path": text(path), "problem": brief(problem)})
-
-
-def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
-    """Event files by their names, and directories by their paths. What is hidden holds no scalars."""
-    names, below = [], []
-    with os.scandir(path) as entries:
-        for entry in entries:
-            budget.name()
-            if entry.name.startswith("."):
-                continue
-            try:
-                if files.leads_on(entry):
-                    below.append(entry.path)
-                elif _MARK in entry.name:
-                    names.append(entry.name)
-            except FileNotFoundError:
-                continue
-    return names, below
-
-
-def _outermost(roots: Sequence[str]) -> List[str]:
-    """Each once, and none that lies in another."""
-    real = {os.path.normpath(root): None for root in roots}
-    return [root for root in real if not any(root != other and _is_in(root, other) for other in real)]
-
-
-def _is_in(path: str, directory: str) -> bool:
-    return path.startswith(directory.rstrip("/") + "/")

@@ -21,9 +21,14 @@ def folder_told(folder: Folder, series: List[SeriesTold]) -> FolderTold:
     return {
         "dir": text(folder.root)[-LONGEST_PATH:],
         "name": text(folder.name)[-LONGEST_PATH:],
-        "identity": "%x-%s" % (folder.inode, text(folder.first_file)[:255]),
+        "identity": identity_of(folder.inode, folder.first_file),
         "series": series,
     }
+
+
+def identity_of(inode: int, first_file: str) -> str:
+    """The same on all hosts that share the directory."""
+    return "%x-%s" % (inode, text(first_file)[:255])
 
 
 def series_told(tag: str, series: Series, points: List[Point]) -> SeriesTold:

@@ -11,11 +11,12 @@ import signal
 from contextlib import suppress
 
 from ..host import files, paths, processes
+from ..stacks import spying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Dict, List, Optional
+    from typing import Optional
 
     from ..records.run_state import Process
 
@@ -66,12 +67,12 @@ class StackDump:
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
-        program = _py_spy(processes.words(self._trainer["pid"]), self._environment)
+        program = spying.find(processes.words(self._trainer["pid"]), self._environment)
         if program is None:
             return None
         import subprocess
 
-        line = [program, "dump", "--nonblocking", "--pid", str(self._trainer["pid"])]
+        line = spying.command(program, self._trainer["pid"])
         try:
             with open(self._path, "ab", opener=files.private) as file:
                 return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
@@ -95,14 +96,3 @@ def _thread(pid: int, thread: str) -> str:
     told = {each: processes.proc_text(pid, name + each).strip() for each in ("comm", "wchan", "stack")}
     stack = "".join("    %s\n" % line for line in told["stack"].splitlines())
     return "  thread %s (%s) waits in %s\n%s" % (thread, told["comm"], told["wchan"] or "?", stack)
-
-
-def _py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:
-    """Beside the trainer's interpreter, or where the trainer would find it."""
-    places = [os.path.dirname(word) for word in argv[:1] if os.path.isabs(word)]
-    places += [place for place in variables.get("PATH", "").split(":") if os.path.isabs(place)]
-    for place in places:
-        program = os.path.join(place, "py-spy")
-        if os.access(program, os.X_OK):
-            return program
-    return None

@@ -8,6 +8,7 @@ from ..checkpoints.evidence import CheckpointSigns
 from ..host.secrets import Masks
 from ..run import environment
 from ..run.limits import hung_in_a_row, limit_of_first_step
+from ..stacks.hook import SITE
 from .keeper import AttemptSpec
 from .observation import Observation
 from .watchdog import Watchdog
@@ -90,6 +91,8 @@ class Surroundings:
         """All that an attempt of a task needs."""
         env = environment.of_task(self.inherited, self.spec, task, self.secrets, attempt, key=directory)
         env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
+        if env.get("PYTHONFAULTHANDLER"):
+            env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it tells its stacks
         marks = environment.Marks(self.code, self.inherited)
         cwd = marks.code if task["code"] else marks.home
         wake_path = os.path.join(self.run_dir, "wake")

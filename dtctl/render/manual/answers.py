@@ -107,6 +107,14 @@ ANSWERS = (
         ("an old system", "install a newer one and have it first in PATH"),
     ),
     trouble(
+        "no_tensorboard",
+        "no Python of the tasks on the host has TensorBoard",
+        (
+            "it is not installed in the environment that trains",
+            "`pip install tensorboard` there, or here for `dtctl tensorboard --copy`",
+        ),
+    ),
+    trouble(
         "rolled_back",
         "the start was taken back",
         ("another host could not start its part", "the error of that host is the one to look at"),
@@ -123,6 +131,14 @@ ANSWERS = (
         "setup_failed",
         "`trainer.setup` ended with an error",
         ("its output follows the message", "try it by hand: `dtctl exec @HOST -- sh -c '...'`"),
+    ),
+    trouble(
+        "tensorboard_failed",
+        "TensorBoard did not begin on the host",
+        (
+            "its output follows the message: often a plugin or a package that does not fit its version",
+            "`dtctl tensorboard --copy` shows copies here, with the TensorBoard of this machine",
+        ),
     ),
     trouble(
         "would_be_killed",

@@ -118,6 +118,8 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "record": _record,
 }
 EXAMPLES = [
+    "events.out.tfevents.1.host",
+    "0x7f099aafc6c0",
     "r-1",
     "a" * 200,
     "0",

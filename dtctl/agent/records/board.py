@@ -1,0 +1,136 @@
+"""What is asked and told of TensorBoard: where event files are, their bytes, and the connections of a browser."""
+
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from .words import Count, Line, Name
+
+MOST_FOLDERS = 1000
+MOST_CHANNELS = 64
+WINDOW_BYTES = 256 * 1024
+"""How much of a connection may be on its way in one direction, not yet taken by whom it is for."""
+PIECE_BYTES = 64 * 1024
+ALIVE_S = 10.0
+"""How often a controller says that it is there."""
+SILENCE_S = 60.0
+"""After so long without a word from it TensorBoard is ended."""
+
+Path = AtMost[str, 4096]
+Inode = Form[str, 20, r"[0-9]+", "the number of an inode"]
+FileName = Form[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
+Channel = Within[int, 0, 2**31]
+"""One connection of the browser's; numbers are not used again."""
+
+PROBE = "import sys; from importlib.util import find_spec; sys.exit(3 if find_spec('tensorboard') is None else 0)"
+HAS_NONE = 3
+"""The exit code of PROBE where there is no TensorBoard."""
+
+LIFELINE = """\
+import os, runpy, shutil, sys, threading
+place = sys.argv.pop(1)
+def end_with_the_input():
+    try:
+        while os.read(0, 4096):
+            pass
+    finally:
+        if place:
+            shutil.rmtree(place, ignore_errors=True)
+        os._exit(0)
+threading.Thread(target=end_with_the_input, daemon=True).start()
+sys.argv[0] = "tensorboard"
+runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
+"""
+"""Runs TensorBoard until its standard input ends, so that it outlives nobody who was killed; then removes `place`, its
+first argument (empty: nothing)."""
+
+
+class FolderAt(Record):
+    """A directory with event files: `name` below `dir`, `.` for that itself."""
+
+    dir: Path
+    name: Path
+    identity: AtMost[str, 300]
+    """The same on all hosts that share it."""
+
+
+class FileHad(Record):
+    """How much of an event file the controller has."""
+
+    dir: Path
+    name: Path
+    file: FileName
+    inode: Inode
+    size: Count
+
+
+class OpenWord(Record):
+    """`open`: the browser has connected."""
+
+    channel: Channel
+
+
+class PieceWord(Record):
+    """`piece`: bytes of a connection, as the bytes of the frame; in both directions."""
+
+    channel: Channel
+
+
+class TakenWord(Record):
+    """`taken`: so many bytes of a connection have reached whom they were for; in both directions."""
+
+    channel: Channel
+    size: Count
+
+
+class ClosedWord(Record):
+    """`closed`: a connection has ended; in both directions."""
+
+    channel: Channel
+
+
+class EventDirsResult(Record):
+    """What was found."""
+
+    run: Name
+    dirs: AtMost[List[Path], 100]
+    """Where it was looked."""
+    folders: AtMost[List[FolderAt], MOST_FOLDERS]
+    sizes: AtMost[Dict[AtMost[str, 8], Count], 8]
+    """`files` and `bytes` of all folders together."""
+    tensorboard: Optional[Line]
+    """The Python that has it."""
+    tried: AtMost[List[Line], 20]
+    """Those that have not."""
+
+
+class Board(Record):
+    """The frame `board`: TensorBoard listens on the host."""
+
+    dirs: AtMost[List[Path], 100]
+    """What it shows."""
+    python: Line
+
+
+class BoardResult(Record):
+    """Why it has ended: it was `asked` to, the controller was `silent`, or it has `ended` by itself."""
+
+    run: Name
+    why: OneOf["asked", "silent", "ended"]
+    said: Usual[AtMost[str, 8192], ""]
+    """The end of what it printed."""
+
+
+class EventFile(Record):
+    """The frame `event_file`: bytes of a file, from `offset` on, as the bytes of the frame."""
+
+    dir: Path
+    name: Path
+    identity: AtMost[str, 300]
+    file: FileName
+    inode: Inode
+    offset: Count
+    """0 begins the file anew."""
+
+
+class CaughtUp(Record):
+    """The frame `caught_up`: all that is there was sent; sent once."""
+
+    files: Count

@@ -1,0 +1,180 @@
+"""Copies of the event files of several hosts in one directory, kept up with what is added to them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dtctl.agent.records.board import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.asking.conversation import about, request, said
+from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.asking.streams import Away, Back, Streams
+from dtctl.operations.board.looking import Key, Looked, Place
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.seam import Session, Transport
+
+SPARE_BYTES = 500 << 20
+"""So much of the disk is left free."""
+MOST_FILES = 10_000
+TICK_S = 0.5
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True)
+class Copied:
+    """All that a host had when it was asked is here."""
+
+    host: str
+    files: int
+
+
+@dataclass
+class _File:
+    path: Path
+    host: str
+    told: tuple[str, str, str]
+    inode: str = ""
+    size: int = 0
+
+
+class Copies:
+    """A context manager: a temporary directory, removed at the end. What hosts share comes from the first to tell."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="dtctl-tensorboard-"))
+        self._closed = False
+        self._files: dict[tuple[str, str, str, str], _File] = {}
+        self._owner: dict[Key, str] = {}
+        self._labels: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Copies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._closed = True
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def had(self, host: str) -> list[dict[str, object]]:
+        """How far a host's files are here, as `event_files` is told."""
+        with self._lock:
+            return [
+                {
+                    "dir": file.told[0],
+                    "name": file.told[1],
+                    "file": file.told[2],
+                    "inode": file.inode,
+                    "size": file.size,
+                }
+                for file in self._files.values()
+                if file.host == host
+            ]
+
+    def add(self, host: str, told: EventFile, data: bytes) -> None:
+        """Raises Wrong for what would go elsewhere than below the directory, and DtctlError when the disk is full."""
+        key = (told["dir"], told["name"], told["identity"])
+        with self._lock:
+            if self._closed or self._owner.setdefault(key, host) != host:
+                return
+            file = self._file(host, told)
+            if told["offset"] == 0:
+                file.inode, file.size = told["inode"], 0
+            if (told["inode"], told["offset"]) != (file.inode, file.size):
+                raise wrong("offset", f"{file.size} of the file that was begun", told["offset"])
+            self._write(file, data)
+
+    def _file(self, host: str, told: EventFile) -> _File:
+        place = (host, told["dir"], told["name"], told["file"])
+        if place not in self._files:
+            if len(self._files) >= MOST_FILES:
+                raise wrong("file", f"one of at most {MOST_FILES}", told["file"])
+            path = self.directory / self._label(host, told["dir"])
+            for part in _parts(told["name"]):
+                path /= part
+            self._files[place] = _File(path / told["file"], host, (told["dir"], told["name"], told["file"]))
+        return self._files[place]
+
+    def _label(self, host: str, directory: str) -> str:
+        """The directory's own name; with its host's where another has the same."""
+        if (host, directory) not in self._labels:
+            name = (_parts(directory) or ["root"])[-1]
+            for label in (name, f"{name}@{host}", f"{name}@{host}-{len(self._labels)}"):
+                if label[:_LONGEST_NAME] not in self._labels.values():
+                    self._labels[host, directory] = label[:_LONGEST_NAME]
+                    break
+        return self._labels[host, directory]
+
+    def _write(self, file: _File, data: bytes) -> None:
+        try:
+            if len(data) + SPARE_BYTES > shutil.disk_usage(self.directory).free:
+                raise OSError(28, os.strerror(28))
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            with file.path.open("ab" if file.size else "wb") as copy:
+                copy.write(data)
+        except OSError as error:
+            raise DtctlError(
+                f"cannot copy the event files to {self.directory}: {error.strerror}",
+                hint="TMPDIR=DIRECTORY dtctl tensorboard --copy    copies them elsewhere",
+            ) from error
+        file.size += len(data)
+
+
+def _parts(name: str) -> list[str]:
+    """Of a path below a directory. Raises Wrong for one that leads out of it."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    for part in parts:
+        if part == ".." or "\0" in part or len(os.fsencode(part)) > _LONGEST_NAME:
+            raise wrong("name", "a path below its directory", name)
+    return parts
+
+
+class CopyStream:
+    """The conversation with one host; begun again after a break, it goes on where it was."""
+
+    def __init__(
+        self, record: RunRecord, host: Host, copies: Copies, streams: Streams, without: Sequence[FolderAt]
+    ) -> None:
+        self._record = record
+        self._host = host
+        self._copies = copies
+        self._streams = streams
+        self._without = list(without)
+
+    def converse(self, session: Session) -> bool:
+        name = self._host.name
+        fields = {"without": self._without, "have": self._copies.had(name)}
+        session.send({**request(self._record, self._host, "event_files"), **fields})
+        for message in said(session, "event_file", "caught_up", most_bytes=None):
+            if message.type == "event_file":
+                with about(name, "sent an invalid `event_file`"):
+                    self._copies.add(name, message.of(EventFile), message.payload)
+            elif message.type == "caught_up":
+                self._streams.tell(Copied(name, message.of(CaughtUp)["files"]))
+        return False
+
+
+def follow_copies(
+    record: RunRecord, transport: Transport, place: Place, looked: Looked, copies: Copies
+) -> Iterator[Copied | Away | Back | None]:
+    """Endless: what becomes of the hosts that are copied from, and None now and then."""
+    with Streams(transport) as streams:
+        for name in place.sources:
+            host, own = record.way_to(name), without(name, place.sources, looked.answers)
+            streams.begin(host, CopyStream(record, host, copies, streams, own).converse)
+        for told in streams.all(TICK_S):
+            assert told is None or isinstance(told, Copied | Away | Back)
+            yield told
+
+
+def without(host: str, sources: Sequence[str], answers: Mapping[str, EventDirsResult]) -> list[FolderAt]:
+    """What this host is not to send, because one before it does."""
+    earlier = [answers[name] for name in sources[: sources.index(host)] if name in answers]
+    return [folder for answer in earlier for folder in answer["folders"]][:MOST_FOLDERS]

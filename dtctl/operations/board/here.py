@@ -1,0 +1,118 @@
+"""A TensorBoard on this machine, which shows a directory and ends with this process, whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from dtctl.agent.records.board import LIFELINE, PROBE
+from dtctl.errors import DtctlError
+
+BEGIN_LIMIT_S = 120.0
+PROBE_LIMIT_S = 60.0
+END_LIMIT_S = 5.0
+_SAID_BYTES = 4096
+_LOOK_S = 0.1
+
+
+def find_python() -> str | None:
+    """A Python of this machine that has TensorBoard: dtctl's own, the active environment's, or one of the PATH."""
+    return next((python for python in dict.fromkeys(_pythons()) if _has(python)), None)
+
+
+def _pythons() -> Iterator[str]:
+    yield sys.executable
+    if os.environ.get("VIRTUAL_ENV"):
+        yield str(Path(os.environ["VIRTUAL_ENV"]) / "bin" / "python")
+    for name in ("python3", "python"):
+        if found := shutil.which(name):
+            yield found
+
+
+def _has(python: str) -> bool:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [python, "-c", PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            timeout=PROBE_LIMIT_S,
+            check=False,
+        )
+        return done.returncode == 0
+    return False
+
+
+class Here:
+    """A context manager: at its end the process has ended, and the directory that it shows is removed."""
+
+    def __init__(self, python: str, directory: Path, port: int) -> None:
+        self.port = port
+        self._directory = directory
+        self._said = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed at the end)
+        words = [*("--logdir", str(directory)), *("--host", "127.0.0.1"), *("--port", str(port))]
+        self._child = subprocess.Popen(
+            [python, "-c", LIFELINE, str(directory), *words],
+            stdin=subprocess.PIPE,
+            stdout=self._said,
+            stderr=self._said,
+            cwd="/",
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.close()  # it ends by itself then
+        try:
+            self._child.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._said.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def listens(self) -> bool:
+        """False until it does. Raises DtctlError when it has ended."""
+        self.check()
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), _LOOK_S):
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raises DtctlError when it has ended."""
+        code = self._child.poll()
+        if code is not None:
+            size = os.fstat(self._said.fileno()).st_size
+            end = os.pread(self._said.fileno(), _SAID_BYTES, max(0, size - _SAID_BYTES))
+            raise DtctlError(
+                f"TensorBoard on this machine ended with exit code {code}",
+                detail=end.decode("utf-8", "replace"),
+            )
+
+    def begin(self) -> None:
+        """Returns when it listens. Raises DtctlError."""
+        until = time.monotonic() + BEGIN_LIMIT_S
+        while not self.listens():
+            if time.monotonic() > until:
+                raise DtctlError(f"TensorBoard on this machine does not begin within {BEGIN_LIMIT_S:g} s")
+            time.sleep(_LOOK_S)
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

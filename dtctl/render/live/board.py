@@ -1,0 +1,68 @@
+"""What `dtctl tensorboard` says: where it runs, and why there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dtctl.agent.records.board import BoardResult
+from dtctl.operations.board.looking import Looked, Place
+from dtctl.render import errors
+from dtctl.render.machine import document
+from dtctl.render.terminal import console
+from dtctl.render.words import count, fold, size
+
+
+def say_place(place: Place, looked: Looked) -> None:
+    """Before it begins."""
+    dirs = sorted({one for answer in looked.answers.values() for one in answer["dirs"]})
+    if not any(answer["folders"] for answer in looked.answers.values()):
+        errors.note(f"no event files yet below {', '.join(dirs[:5]) or 'any directory of the run'}")
+    if place.host is not None:
+        errors.note(f"TensorBoard begins on {place.host}: {_why_there(place)}")
+    else:
+        errors.note(f"TensorBoard begins on this machine, on copies of {_amount(place, looked)}: {_why_here(place)}")
+
+
+def _why_there(place: Place) -> str:
+    if place.why == "no_files":
+        return "the run has one, and no event files yet"
+    if place.why == "not_here":
+        return (
+            f"this machine has none that could show copies, so event files of {fold(place.left_out)} are not shown"
+            " (pip install tensorboard here to see them)"
+        )
+    return "the event files are there"
+
+
+def _why_here(place: Place) -> str:
+    if place.why == "asked":
+        return "you asked for copies"
+    if place.why == "no_tensorboard":
+        return "the Python that trains has no TensorBoard"
+    return f"they are on several hosts, {fold(place.sources)}"
+
+
+def _amount(place: Place, looked: Looked) -> str:
+    sizes = [looked.answers[host]["sizes"] for host in place.sources]
+    files, size_bytes = (sum(one.get(name, 0) for one in sizes) for name in ("files", "bytes"))
+    return f"{count(files, 'event file')} ({size(size_bytes)})"
+
+
+def show_url(url: str, place: Place, run: str | None, dirs: Sequence[str], *, json: bool) -> None:
+    """Once it can be opened."""
+    if json:
+        body = {"run": run, "url": url, "host": place.host, "why": place.why, "copiedFrom": list(place.sources)}
+        document.print_json_line({"apiVersion": document.API_VERSION, "kind": "TensorBoard", **body})
+        return
+    console.say(url)
+    if place.host is not None:
+        errors.note(f"it shows {', '.join(dirs)} of {place.host}, over dtctl's own connection")
+    errors.note("Ctrl-C ends it, and leaves nothing behind")
+
+
+def show_end(host: str, result: BoardResult) -> None:
+    """One that was not asked for."""
+    if result["why"] == "silent":
+        errors.note(f"TensorBoard on {host} has ended: nothing was heard from this machine for a minute")
+    else:
+        errors.note(f"TensorBoard on {host} has ended by itself", *result["said"].splitlines()[-5:])

@@ -1,0 +1,119 @@
+"""`dtctl dump` and `dtctl tensorboard` of live trainers on this machine; the latter with TensorBoard itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import event_files
+from tests.desk import Desk
+from tests.waiting import eventually
+
+TRAINER = """\
+import os, pathlib, sys, time
+import event_files as events
+
+place = pathlib.Path(sys.argv[1], os.environ["DTCTL_TASK"].replace(":", "-"))
+place.mkdir(parents=True, exist_ok=True)
+def train():
+    with open(place / "events.out.tfevents.1.host", "ab", buffering=0) as file:
+        for step in range(100000):
+            file.write(events.scalar(step, "loss", 1.0 / (step + 1)))
+            print("step", step, flush=True)
+            time.sleep(0.1)
+train()
+"""
+
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs: {{worker: {{hosts: "node-[1-2]"}}}}
+dirs: {{output: out}}
+trainer:
+  command: [python, train.py, "{{output_dir}}"]
+  dialect: none
+grace: 100ms
+"""
+
+
+@pytest.fixture
+def live(home: Desk) -> Desk:
+    shutil.copy(event_files.__file__, home.project / "event_files.py")
+    (home.project / "train.py").write_text(TRAINER)
+    home.write_cluster(CLUSTER)
+    home.dtctl("up", "--local")
+    eventually(lambda: all(task["step"] for task in home.status()["tasks"]), 60, "steps")
+    return home
+
+
+def test_stacks_of_live_trainers_are_shown_and_they_go_on(live: Desk) -> None:
+    shown = eventually(lambda: (text := live.run("dump").stdout).count("main thread") == 2 and text, 60, "both")
+    assert f"train ({live.home}" in shown
+    assert "(by faulthandler)" in shown
+    document = json.loads(live.dtctl("dump", "worker:1", "-o", "json"))
+    (task,) = document["tasks"]
+    assert (task["task"], task["state"], task["processes"][0]["missing"]) == ("worker:1", "running", None)
+    assert {task["restarts"] for task in live.status()["tasks"]} == {0}
+    live.dtctl("stop")
+    ended = live.run("dump", "worker:0")
+    assert (ended.returncode, "no process of it is there" in ended.stdout) == (1, True)
+
+
+def page(url: str, path: str) -> Any:
+    with urllib.request.urlopen(url + path, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["there", "copies"])
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ended_by: signal.Signals) -> None:
+    pytest.importorskip("tensorboard")
+    copies = live.home / "tmp"
+    copies.mkdir()
+    live.env["TMPDIR"] = str(copies)
+    with live.start("tensorboard", *(["--copy"] if how == "copies" else []), "-o", "json") as board:
+        assert board.stdout is not None
+        told = json.loads(board.stdout.readline())
+        assert told["host"] == ("node-1" if how == "there" else None)
+        label = "" if how == "there" else "out/"
+        wanted = {f"{label}worker-0", f"{label}worker-1"}
+        eventually(lambda: wanted <= set(page(told["url"], "data/runs")), 60, "its runs")
+        eventually(lambda: _steps(told["url"], f"{label}worker-1") > 5, 60, "its points")
+        before = _steps(told["url"], f"{label}worker-1")
+        eventually(lambda: _steps(told["url"], f"{label}worker-1") > before, 60, "what the trainer adds")
+        os.kill(board.pid, ended_by)
+        assert board.wait(60) in (130, -signal.SIGKILL)
+    eventually(lambda: not _boards(copies, live.home), 60, "its end")
+    eventually(lambda: not list(copies.iterdir()), 60, "the end of the copies")
+    assert not list(live.home.rglob("board-*"))
+
+
+def _steps(url: str, run: str) -> int:
+    return len(page(url, f"data/plugin/scalars/scalars?tag=loss&run={run}"))
+
+
+def _boards(*places: Path) -> list[str]:
+    commands = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            commands.append((process / "cmdline").read_bytes().decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return [one for one in commands if "--logdir" in one and any(str(place) in one for place in places)]
+
+
+def test_tensorboard_stands_on_a_port_that_is_free(live: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = live.run("tensorboard", "--port", str(port))
+    assert done.returncode == 2
+    assert "--port 0 takes a free one" in done.stderr

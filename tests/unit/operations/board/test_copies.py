@@ -1,0 +1,100 @@
+"""Copies of event files: where they lie, and what a host cannot make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.board import EventFile
+from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.errors import DtctlError
+from dtctl.operations.board import copies as module
+from dtctl.operations.board.copies import Copies
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Copies]:
+    monkeypatch.setattr(module, "SPARE_BYTES", 0)
+    with Copies() as made:
+        yield made
+    assert not made.directory.exists()
+
+
+def told(**fields: Any) -> EventFile:
+    whole = {"dir": "/out", "name": "train", "identity": "7-x", "file": "tfevents.1", "inode": "5", "offset": 0}
+    return checked(EventFile, {**whole, **fields})
+
+
+def files(copies: Copies) -> dict[str, bytes]:
+    every = [path for path in copies.directory.rglob("*") if path.is_file()]
+    return {str(path.relative_to(copies.directory)): path.read_bytes() for path in every}
+
+
+def test_pieces_are_put_together_and_a_new_file_takes_the_place_of_the_old(copies: Copies) -> None:
+    copies.add("a", told(), b"one")
+    copies.add("a", told(offset=3), b"two")
+    copies.add("a", told(name="."), b"top")
+    assert files(copies) == {"out/train/tfevents.1": b"onetwo", "out/tfevents.1": b"top"}
+    (had, _) = copies.had("a")
+    assert had == {"dir": "/out", "name": "train", "file": "tfevents.1", "inode": "5", "size": 6}
+    copies.add("a", told(inode="6"), b"new")
+    assert files(copies)["out/train/tfevents.1"] == b"new"
+    assert copies.had("b") == []
+
+
+def test_directories_of_one_name_stay_apart_and_a_shared_one_comes_from_one_host(copies: Copies) -> None:
+    copies.add("a", told(), b"a")
+    copies.add("b", told(), b"shared with a")
+    copies.add("b", told(identity="8-x"), b"b")
+    copies.add("a", told(dir="/elsewhere/out", identity="9-x"), b"c")
+    assert files(copies) == {
+        "out/train/tfevents.1": b"a",
+        "out@b/train/tfevents.1": b"b",
+        "out@a/train/tfevents.1": b"c",
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "../../etc"},
+        {"name": "a/../../b"},
+        {"dir": "/x/.."},
+        {"name": "a" * 300},
+        {"name": "a\0b"},
+        {"offset": 5},
+        {"offset": 10**9},
+    ],
+    ids=str,
+)
+def test_nothing_is_written_elsewhere_or_with_a_gap(copies: Copies, fields: dict[str, Any]) -> None:
+    with pytest.raises(Wrong):
+        copies.add("a", told(**fields), b"x")
+    assert files(copies) == {}
+
+
+@pytest.mark.parametrize("name", ["passwd", "../tfevents", "a/tfevents", "tfevents\0", "x" * 300 + "tfevents"])
+def test_a_file_of_another_name_is_no_event_file(name: str) -> None:
+    with pytest.raises(Wrong):
+        told(file=name)
+
+
+def test_an_absolute_name_is_one_below_the_directory(copies: Copies) -> None:
+    copies.add("a", told(name="/etc/cron.d"), b"x")
+    assert files(copies) == {"out/etc/cron.d/tfevents.1": b"x"}
+
+
+def test_a_disk_that_is_nearly_full_is_not_filled(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPARE_BYTES", 1 << 60)
+    with pytest.raises(DtctlError) as full:
+        copies.add("a", told(), b"x")
+    assert "TMPDIR=" in full.value.hint
+
+
+def test_what_comes_after_the_end_is_not_written() -> None:
+    with Copies() as made:
+        pass
+    made.add("a", told(), b"x")
+    assert not made.directory.exists()
