@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dtctl.config.checks import check_code, check_presence, check_secrets, check_success
+from dtctl.config.hooking import check_hooks, read_hooks
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches
 from dtctl.config.order import check_kvstore, check_order, check_strategy, check_waits
@@ -38,6 +39,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     check_strategy(content, findings)
     check_kvstore(content, findings)
     check_recovery(content, findings)
+    check_hooks(content, findings)
     check_waits(content, findings)
     findings.or_raise()
     cluster = Cluster(
@@ -74,6 +76,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         coordinator_port=coordinator_port,
         own_coordinator_port="port" in content.coordinator.model_fields_set,
         spares=tuple(spares),
+        hooks=read_hooks(content),
     )
     check_order(cluster, findings)
     findings.or_raise()

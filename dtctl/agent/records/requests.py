@@ -1,5 +1,6 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
+from .hooks import Posts
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
@@ -44,6 +45,8 @@ class UpRequest(Request):
     bundle: Usual[Optional[BundleId], None]
     secrets: Usual[Optional[Variables], None]
     credentials: Usual[Optional[Credentials], None]
+    hooks: Usual[Posts, []]
+    """Those that its coordinator tells; of the coordinator's host alone."""
     replace: Usual[bool, False]
     file: Usual[Line, ""]
     """The cluster file, where the controller has it."""

@@ -5,6 +5,7 @@ Commands about a run that is there already do not ask: a file that no run can be
 
 from __future__ import annotations
 
+from dtctl.config.hooking import doubt_hooks
 from dtctl.config.sections import ClusterFile
 from dtctl.config.workable.devices import check_gpus
 from dtctl.config.workable.lead import check_lead
@@ -18,3 +19,4 @@ def check_workable(content: ClusterFile, cluster: Cluster, findings: Findings) -
     check_lead(content, findings)
     check_placeholders(content, findings)
     check_gpus(content, cluster, findings)
+    doubt_hooks(content, findings)

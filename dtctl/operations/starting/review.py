@@ -36,6 +36,7 @@ def review(
     cluster, findings = checked.cluster, checked.findings
     check_programs(cluster, bundle, findings)
     _check_secrets(cluster, environ, findings)
+    _check_hooks(cluster, environ, findings)
     _check_interpreters(cluster, findings, local=local)
     if not local:
         _check_keys(cluster, findings)
@@ -56,6 +57,20 @@ def _check_secrets(cluster: Cluster, environ: Mapping[str, str], findings: Findi
             findings.add(
                 ("trainer", "secrets", index), summary, f"export {name.text}=...    or write it to trainer.env_file"
             )
+
+
+def _check_hooks(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> None:
+    file = cluster.trainer.env_file
+    known = {**environ, **(read_env_file(file) if file else {})}
+    for hook in cluster.hooks.values():
+        for name in hook.variables:
+            if not known.get(name):
+                summary = (
+                    f"hooks.{hook.name} needs {name}, which has no value {f'in {file} or here' if file else 'here'}"
+                )
+                findings.add(
+                    ("hooks", hook.name), summary, f"export {name}=...    or write it to trainer.env_file", at_key=True
+                )
 
 
 def _said_secrets(findings: Findings) -> list[Scalar]:
