@@ -65,12 +65,10 @@ def _check_hooks(cluster: Cluster, environ: Mapping[str, str], findings: Finding
     for hook in cluster.hooks.values():
         for name in hook.variables:
             if not known.get(name):
-                summary = (
-                    f"hooks.{hook.name} needs {name}, which has no value {f'in {file} or here' if file else 'here'}"
-                )
-                findings.add(
-                    ("hooks", hook.name), summary, f"export {name}=...    or write it to trainer.env_file", at_key=True
-                )
+                lacks = f"has a value neither in {file} nor here" if file else "has no value here"
+                summary = f"hooks.{hook.name} needs {name}, which {lacks}"
+                remedy = f"export {name}=...    or write it to trainer.env_file"
+                findings.add(("hooks", hook.name), summary, remedy, at_key=True)
 
 
 def _said_secrets(findings: Findings) -> list[Scalar]:

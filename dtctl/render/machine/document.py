@@ -73,6 +73,10 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "targetStep": value.target_step,
         "code": str(value.cluster.trainer.code),
         "setup": value.cluster.trainer.setup,
+        "hooks": [
+            {"name": hook.name, "on": list(hook.on), "posts": hook.post is not None, "runs": list(hook.run)}
+            for hook in value.cluster.hooks.values()
+        ],
         "dirs": {host: {name: shown(path) for name, path in value.dirs[host].items()} for host in value.hosts},
         "checkpointDirs": {host: [shown(path) for path in value.checkpoint_dirs[host]] for host in value.hosts},
         "tasks": [
