@@ -53,7 +53,7 @@ class Hook:
 
         return {
             "name": self.name,
-            "on": list(self.on),  # type: ignore[typeddict-item]  # the file has been checked
+            "on": list(self.on),  # type: ignore[arg-type]  # the file has been checked
             "url": fill(self.post or ""),
             "headers": {name: fill(value) for name, value in self.headers.items()},
             "timeout_s": self.timeout_s,

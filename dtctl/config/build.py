@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dtctl.config.checks import check_code, check_presence, check_secrets, check_success
-from dtctl.config.hooking import check_hooks, read_hooks
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches
 from dtctl.config.order import check_kvstore, check_order, check_strategy, check_waits
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
 from dtctl.config.sections import ClusterFile
+from dtctl.config.workable.hooks import check_hooks, read_hooks
 from dtctl.config.yaml.document import Findings
 from dtctl.model import Cluster, Job, TfConfig, Trainer
 

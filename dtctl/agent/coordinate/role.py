@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from ..run.runfiles import RunFiles
 
     class Role(Protocol):
-        over: bool
-        """The run has ended; the agent may go when all its tasks are final."""
         connected: bool
         mending: bool
         """A task or a host was lost and is not back yet: who waits for it does not hang."""
+
+        @property
+        def over(self) -> bool:
+            """The run has ended; the agent may go when all its tasks are final."""
 
         def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]: ...
 

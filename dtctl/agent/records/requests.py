@@ -47,6 +47,8 @@ class UpRequest(Request):
     credentials: Usual[Optional[Credentials], None]
     hooks: Usual[Posts, []]
     """Those that its coordinator tells; of the coordinator's host alone."""
+    withheld: Usual[AtMost[List[Line], 1000], []]
+    """Names of variables that no trainer inherits: they hold what hooks need."""
     replace: Usual[bool, False]
     file: Usual[Line, ""]
     """The cluster file, where the controller has it."""

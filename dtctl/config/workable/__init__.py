@@ -5,9 +5,9 @@ Commands about a run that is there already do not ask: a file that no run can be
 
 from __future__ import annotations
 
-from dtctl.config.hooking import doubt_hooks
 from dtctl.config.sections import ClusterFile
 from dtctl.config.workable.devices import check_gpus
+from dtctl.config.workable.hooks import doubt_hooks
 from dtctl.config.workable.lead import check_lead
 from dtctl.config.workable.placeholders import check_placeholders
 from dtctl.config.yaml.document import Findings

@@ -281,6 +281,7 @@ def _check_started(record: RunRecord, run: str, host: str, answer: answers.Start
 def _request(launch: Start, host: Host) -> dict[str, Any]:
     record = launch.record
     assert record.run is not None
+    hooks = launch.plan.cluster.hooks.values()
     spec = host_spec(
         launch.plan,
         host.name,
@@ -298,6 +299,7 @@ def _request(launch: Start, host: Host) -> dict[str, Any]:
         "secrets": launch.secrets,
         "credentials": _credentials(launch, host),
         "hooks": list(launch.hooks) if host.name == record.coordinator else [],
+        "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
         "replace": launch.replace,
         "file": os.path.realpath(launch.plan.cluster.file),
         "outputs": list(output_directories(launch.plan.dirs[host.name], launch.plan.checkpoint_dirs[host.name])),
