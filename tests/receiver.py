@@ -29,8 +29,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.bodies.append(json.loads(data))
         self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
+        self.server.bodies.append(json.loads(data))
         word = self.path.split("/")[1]
         if word == "hang":
             time.sleep(5)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Tell = Callable[[List[Fact]], None]
 
-LAST_WORDS_S = 30.0
+LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""
 
 
