@@ -74,7 +74,7 @@ def up(
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
     try:
-        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+        with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
 
             def consent(runs: Collection[str]) -> None:
                 announce_replaced(scope, launch.record, runs, say=output == "text")
