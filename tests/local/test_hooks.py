@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from tests.desk import CLUSTER, Desk
 from tests.receiver import Server, receiver
@@ -50,7 +51,7 @@ def test_what_a_killed_coordinator_had_not_told_is_told_by_the_next_one(home: De
     assert told(server) == ["succeeded"]
 
 
-def prepare(home: Desk, server: Server, **args: object) -> None:
+def prepare(home: Desk, server: Server, **args: Any) -> None:
     home.env.update(HOOK_URL=server.url(SECRET), GONE_URL=server.url("gone"), HOOK_TOKEN=SECRET)
     home.write_cluster(CLUSTER + HOOKS, **{"seconds": 1, "only": "worker:0", "fail_attempts": 1, **args})
 

@@ -65,6 +65,7 @@ def _tell(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOp
 
     if output == "json":
         document.print_json("Down", results.down(outcome))
+        errors.show_host_errors(outcome.stop.errors)
     else:
         result.show_stop(outcome.stop)
         result.show_without_run(record, outcome.stop.without_run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 import pytest
 
@@ -30,9 +29,15 @@ def delivery(url: str, timeout_s: float = 5.0, **inherited: str) -> Delivery:
 
 
 def answer(at_work: Delivery) -> Sent:
-    answers: list[Any] = []
-    eventually(lambda: answers.append(at_work.look(time.monotonic())) or answers[-1] is not None, 30, "an answer")
-    return answers[-1]  # type: ignore[no-any-return]
+    answers: list[Sent] = []
+
+    def look() -> bool:
+        sent = at_work.look(time.monotonic())
+        answers.extend([sent] if sent is not None else [])
+        return sent is not None
+
+    eventually(look, 30, "an answer")
+    return answers[0]
 
 
 def test_a_post_is_made_by_a_process_of_its_own() -> None:
