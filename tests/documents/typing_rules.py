@@ -36,6 +36,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-use-gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
     "docs/how-to-change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
+    "docs/how-to-be-told.md": "tests/local/test_hooks.py has a run that tells its hooks",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/faults.md": "targets of the Makefile that take hours",
     "docs/nightly.md": "targets of the Makefile that take hours",
