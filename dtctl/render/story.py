@@ -93,7 +93,8 @@ def _recovery(incident: Incident, now: float) -> str:
 def _course(one: Attempted) -> str:
     why, kind = sentence(one.why), headline(one.why)
     if not one.ended:
-        return {"starting": "starts", "running": "runs"}.get(one.state, why or one.state)
+        verb = {"starting": "starts", "running": "runs"}.get(one.state)
+        return f"{verb}: {why}" if verb and why else verb or why or one.state
     ran = "did not run" if one.ran_s is None else f"ran {duration(one.ran_s)}"
     if one.state == "succeeded":
         return f"{ran}, succeeded" if len(one.why) <= 1 else f"{ran}, {why}, succeeded"

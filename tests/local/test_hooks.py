@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.records.reasons import Fact, sentence
+from dtctl.hooks import Hook
+from dtctl.operations.hooks import run_command
 from tests.desk import CLUSTER, Desk
 from tests.receiver import Server, receiver
 from tests.waiting import eventually
@@ -71,3 +76,38 @@ def is_supervisor(pid: int, home: Desk) -> bool:
 def files_with(secret: str, place: Path) -> list[str]:
     files = [path for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
     return sorted({path.name for path in files if secret.encode() in path.read_bytes()})
+
+
+def test_a_command_gets_the_event_and_no_shell(tmp_path: Path) -> None:
+    assert told_by(["sh", "-c", 'cat > "$0"; echo "$DTCTL_TEXT" >> "$0"', "out"], tmp_path) == ()
+    body, text = (tmp_path / "out").read_text().splitlines()
+    assert json.loads(body) == BODY
+    assert text == BODY["text"]
+    assert told_by(["sh", "-c", "exit 0", "; touch pwned"], tmp_path) == ()
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_command_that_fails_says_how_and_one_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    why = told_by(["sh", "-c", "echo no display >&2; exit 3"], tmp_path)
+    assert sentence(why) == "exit code 3 (no display)"
+    assert sentence(told_by(["./nosuch"], tmp_path)) == "cannot run ./nosuch: No such file or directory"
+    why = told_by(["sh", "-c", "echo $$ > pid; sleep 1000 & wait"], tmp_path, timeout_s=1.0)
+    assert sentence(why) == "sh took longer than 1 s, and was ended"
+    group = int((tmp_path / "pid").read_text())
+    eventually(lambda: not is_there(group), 30, "its children to end")
+
+
+BODY = {"id": "r/1", "event": "failed", "text": "demo has failed: <!x> $(y)", "task": None, "why": []}
+
+
+def told_by(words: Sequence[str], directory: Path, timeout_s: float = 30.0) -> Sequence[Fact]:
+    hook = Hook(name="here", on=("failed",), run=tuple(words), timeout_s=timeout_s)
+    return run_command(hook, BODY, directory)
+
+
+def is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

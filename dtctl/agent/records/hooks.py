@@ -28,6 +28,18 @@ class Post(Record):
     timeout_s: Seconds
 
 
+@also(Post)
+def _can_be_posted_to(post: Post) -> None:
+    said = [post["url"], *post["headers"], *post["headers"].values()]
+    problem = problem_of_url(post["url"])
+    if problem:
+        raise Wrong.at(("url",), problem, _Hidden())
+    if any(not part.isprintable() for part in said):
+        raise Wrong.at(("headers",), "text without control characters", _Hidden())
+    if sum(len(part.encode("utf-8", "surrogateescape")) for part in said) > MOST_BYTES:
+        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _Hidden())
+
+
 Posts = AtMost[List[Post], MOST_HOOKS]
 
 
@@ -62,18 +74,6 @@ class Sent(Record):
     """Without secrets."""
     again: Usual[bool, False]
     """It may be taken later."""
-
-
-@also(Post)
-def _can_be_posted_to(post: Post) -> None:
-    said = [post["url"], *post["headers"], *post["headers"].values()]
-    problem = problem_of_url(post["url"])
-    if problem:
-        raise Wrong.at(("url",), problem, _Hidden())
-    if any(not part.isprintable() for part in said):
-        raise Wrong.at(("headers",), "text without control characters", _Hidden())
-    if sum(len(part.encode("utf-8", "surrogateescape")) for part in said) > MOST_BYTES:
-        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _Hidden())
 
 
 def problem_of_url(url: str) -> str:
