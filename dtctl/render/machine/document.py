@@ -40,6 +40,12 @@ def print_json_line(body: Mapping[str, Any]) -> None:
     console.put(json.dumps(valid(body), allow_nan=False) + "\n")
 
 
+def tell_json(kind: str, body: Mapping[str, Any]) -> None:
+    """One document a line, on stderr."""
+    whole = {"apiVersion": API_VERSION, "kind": kind, **body}
+    console.put(json.dumps(valid(whole), allow_nan=False) + "\n", stderr=True)
+
+
 def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
     return {
         "cluster": cluster,
