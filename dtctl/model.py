@@ -10,6 +10,7 @@ from typing import Literal
 
 from dtctl.agent.run.policy import FINAL
 from dtctl.errors import UsageError
+from dtctl.hooks import Hook
 from dtctl.reach import Local, Reach
 
 CHOSEN_PORT = 0
@@ -234,6 +235,7 @@ class Cluster:
     """The file says it."""
     spares: tuple[str, ...] = ()
     """Hosts without a task that may take the place of one that is lost."""
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
     file_sha256: str = ""
     """Of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)

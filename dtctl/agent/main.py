@@ -2,6 +2,7 @@
 
 python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY
 python3 -IS ~/.dtctl/agent/SHA256 guard RUN_DIRECTORY ...        by a supervisor whose guard was killed
+python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to tell a hook; on stdin what
 python3 -IS ~/.dtctl/agent/current revive                        after a restart of the machine
 """
 
@@ -78,7 +79,11 @@ def main_words() -> None:
         supervise(words[1])
     elif len(words) == 6 and words[0] == "guard":
         go_on_as_guard(words[1], *map(int, words[2:]))
+    elif words == ["post"]:
+        from .hooks import sender  # not before: it brings TLS along
+
+        sender.main()
     elif words == ["revive"]:
         revival.revive_all(os.path.dirname(os.path.dirname(programs.directory())))
     else:
-        sys.exit("usage: supervise RUN_DIRECTORY | revive")
+        sys.exit("usage: supervise RUN_DIRECTORY | post | revive")

@@ -20,8 +20,9 @@ def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
     from dtctl.cli.bash import whole_words
+    from dtctl.cli.machine import in_json, wants_json
     from dtctl.errors import DtctlError, ExitCode
-    from dtctl.render.terminal.console import show_whatever_comes
+    from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
     terminated = False
 
@@ -32,8 +33,11 @@ def _main() -> None:
 
     signal.signal(signal.SIGTERM, on_sigterm)
     show_whatever_comes()
+    speak_json(wants_json(sys.argv[1:]))
     try:
         with whole_words(os.environ):
+            if wants_json(sys.argv[1:]):
+                in_json(app)
             app(prog_name="dtctl")
     except DtctlError as error:
         from dtctl.render.errors import show_error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,6 +13,8 @@ from dtctl.cli.options import Scope
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
+    from dtctl.agent.run.telling import Happened
+    from dtctl.hooks import Hook
     from dtctl.model import TaskId
     from dtctl.operations.follow import Event
     from dtctl.operations.logs import LogRequest
@@ -20,14 +23,20 @@ if TYPE_CHECKING:
     from dtctl.render.logs import LogPrinter
 
 
-def follow_to_the_end(scope: Scope, record: RunRecord, *, lines: int | None, raw: bool) -> None:
-    """Shows all logs and then the result, which is the exit code. Ctrl-C leaves the run alone."""
+def follow_to_the_end(
+    scope: Scope, record: RunRecord, *, lines: int | None, raw: bool, hooks: tuple[Hook, ...], fresh: bool
+) -> None:
+    """Shows all logs and then the result, which is the exit code. Ctrl-C leaves the run alone.
+
+    `hooks`: those that run commands here. `fresh`: the run has just been started.
+    """
     from dtctl.operations.logs import LogRequest
     from dtctl.render.logs import LogPrinter
 
     tasks = tuple(record.roster)
     printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
-    finish(watch(scope, record, LogRequest(tasks, lines=lines), printer), printer)
+    wanted = LogRequest(tasks, lines=lines)
+    finish(watch(scope, record, wanted, printer, hooks=hooks, fresh=fresh), printer)
 
 
 def watch(
@@ -37,18 +46,30 @@ def watch(
     printer: LogPrinter | None,
     *,
     timeout_s: float | None = None,
+    hooks: tuple[Hook, ...] | None = None,
+    fresh: bool = False,
 ) -> RunStatus:
-    """Prints events as they come until the run has ended."""
-    from dtctl.operations.follow import Ended, follow
+    """Prints events as they come until the run has ended. `hooks` None: those of the run's cluster file."""
+    from dtctl.operations.follow import Ended, Seen, follow
+    from dtctl.operations.hooks import CommandHooks, hooks_in
     from dtctl.render import errors
+    from dtctl.render.hooks import show_hook_failure, show_hooks
     from dtctl.render.narrator import Narrator
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate: Callable[[Event], None] = Narrator(record.coordinator, printer)
+    directory = record.file.parent if record.file else Path()
+    hooks = hooks_in(record.file, record.cluster) if hooks is None else hooks
+    show_hooks(hooks)
+    commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh)
     try:
         for event in follow(record, scope.transport, wanted):
+            if isinstance(event, Seen):
+                commands.see(event.coordination.happened)
             if isinstance(event, Ended):
                 scope.remember_end(event.status)
+                commands.see(end_of(event.status))
+                commands.finish()
                 return event.status
             if event is not None:
                 narrate(event)
@@ -62,6 +83,19 @@ def watch(
         errors.note("detached: the run continues", "dtctl logs -f    follow it again", "dtctl stop       end it")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise AssertionError("following ends with Ended")
+
+
+def end_of(status: RunStatus) -> Sequence[Happened]:
+    """What hooks are told of a run that has ended, also where no coordinator tells of it."""
+    from dtctl.agent.run.telling import ENDED, ended
+
+    if status.coordination is not None:
+        return status.coordination.happened
+    verdict, run = status.verdict, status.record.run
+    if run is None or verdict.outcome.value not in ENDED:
+        return ()
+    cause = str(verdict.cause) if verdict.cause else None
+    return [ended(run, verdict.outcome.value, list(verdict.why), cause, time.time())]
 
 
 def finish(status: RunStatus, followed: LogPrinter | None = None) -> None:

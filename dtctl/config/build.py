@@ -14,6 +14,7 @@ from dtctl.config.order import check_kvstore, check_order, check_strategy, check
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
 from dtctl.config.sections import ClusterFile
+from dtctl.config.workable.hooks import check_hooks, read_hooks
 from dtctl.config.yaml.document import Findings
 from dtctl.model import Cluster, Job, TfConfig, Trainer
 
@@ -38,6 +39,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     check_strategy(content, findings)
     check_kvstore(content, findings)
     check_recovery(content, findings)
+    check_hooks(content, findings)
     check_waits(content, findings)
     findings.or_raise()
     cluster = Cluster(
@@ -74,6 +76,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         coordinator_port=coordinator_port,
         own_coordinator_port="port" in content.coordinator.model_fields_set,
         spares=tuple(spares),
+        hooks=read_hooks(content),
     )
     check_order(cluster, findings)
     findings.or_raise()

@@ -25,6 +25,7 @@ from dtctl.config.kinds import (
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, USER_WORDS
 from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Scalar
+from dtctl.hooks import EVENTS, problem_of_url
 from dtctl.reach import TRANSPORTS, Other
 
 _SINGLE = "text, a number, true or false"
@@ -69,6 +70,20 @@ def _read_env_name(raw: Any) -> str:
     return str(_PLAIN_ENV_NAME.read(raw))
 
 
+def _read_url(raw: Any) -> str:
+    url = written(raw)
+    if problem := problem_of_url(url):
+        raise Unfit(problem, "write, for example, post: ${SLACK_URL} with the address in the variable SLACK_URL")
+    return url
+
+
+def _read_hook_timeout(raw: Any) -> float:
+    timeout = _read_positive_duration(raw)
+    if timeout > LONGEST_HOOK_S:
+        raise Unfit(f"a duration of at most {LONGEST_HOOK_S:g}s")
+    return timeout
+
+
 def _read_arg_value(raw: Any) -> str | bool:
     """True: the bare flag; False: no flag at all; text: its value."""
     if raw is None:
@@ -79,6 +94,9 @@ def _read_arg_value(raw: Any) -> str | bool:
         return raw.value
     return written(raw)
 
+
+LONGEST_HOOK_S = 60.0
+"""The end of a run does not wait for longer."""
 
 _BARE_TRANSPORTS = [name for name, kind in TRANSPORTS.items() if not kind.settings]
 _FULL_TRANSPORTS = {name: kind.settings for name, kind in TRANSPORTS.items() if kind.settings}
@@ -233,6 +251,18 @@ JobList = Annotated[
 EnvName = Annotated[str, Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)]
 EnvValue = Annotated[str, Kind(_SINGLE, _read_env_value, _ANY_SCALAR)]
 Env = dict[EnvName, EnvValue]
+HookName = Annotated[str, text("a name of letters, digits, '.', '_' and '-'", r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")]
+HookEvents = Annotated[
+    list[Annotated[str, choice(*EVENTS)]],
+    OrText(str.split, f"some of {', '.join(EVENTS)}"),
+]
+Url = Annotated[
+    str,
+    Kind("an address that begins with https:// or http://, or ${NAME}", _read_url, {"type": "string", "minLength": 1}),
+]
+HeaderName = Annotated[str, text("the name of a header", r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")]
+HeaderValue = Annotated[str, text("text without control characters", r"[^\x00-\x1f\x7f]+")]
+HookTimeout = Annotated[float, Kind(f"{durations.WORDS}, more than 0", _read_hook_timeout, _DURATION_SCHEMA)]
 ArgName = Annotated[str, text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*")]
 ArgValue = Annotated[
     str | bool,

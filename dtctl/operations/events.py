@@ -85,15 +85,19 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, mo
     return Story(tuple(merged if last is None else merged[-last:]), {**cause.unreachable, **outcomes.errors}, cause)
 
 
-def follow_events(record: RunRecord, transport: Transport, *, last: int | None) -> Iterator[Happening | Away | Back]:
+def follow_events(
+    record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
+) -> Iterator[Happening | Away | Back]:
     """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
+
+    From the number `begin` on, where it is given.
 
     Raises DtctlError when there is nothing to follow, or the coordinator's host cannot be reached from the start.
     """
     host = record.way_to(record.coordinator)
     heard = False
     with Streams(transport) as streams:
-        streams.begin(host, _EventStream(record, host, last, streams).converse)
+        streams.begin(host, _EventStream(record, host, _first(last) if begin is None else begin, streams).converse)
         for told in streams.all(TICK_S):
             if isinstance(told, _TheEnd):
                 return
@@ -109,10 +113,10 @@ class _TheEnd:
 
 
 class _EventStream:
-    def __init__(self, record: RunRecord, host: Host, last: int | None, streams: Streams) -> None:
+    def __init__(self, record: RunRecord, host: Host, begin: int, streams: Streams) -> None:
         self._record = record
         self._host = host
-        self._from = _first(last)
+        self._from = begin
         self._streams = streams
 
     def converse(self, session: Session) -> bool:

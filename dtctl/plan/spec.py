@@ -24,6 +24,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     said = dataclasses.asdict(cluster)
     del said["file"], said["file_sha256"], said["as_written"], said["trainer"]["code"], said["trainer"]["env_file"]
     del said["own_coordinator_port"]
+    said["hooks"] = {name: hook for name, hook in said["hooks"].items() if hook["post"]}  # others are this machine's
     for job in said["jobs"].values():
         del job["own_port"]
     text = json.dumps([VERSION, said, bundle], sort_keys=True)

@@ -15,15 +15,22 @@ _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 
 
 def show_error(error: DtctlError) -> None:
+    if console.speaks_json():
+        from dtctl.render.machine import speech
+
+        return speech.error(error)
     if isinstance(error, ConfigError):
-        _show_problems(error)
-        return
+        return _show_problems(error)
     _labelled("error", "bold red", error.summary)
-    _more(error)
+    return _more(error)
 
 
 def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
     """One entry for all hosts that failed alike."""
+    if console.speaks_json():
+        from dtctl.render.machine import speech
+
+        return speech.host_errors(errors)
     alike: dict[tuple[str, str, str], list[str]] = {}
     for host, error in errors.items():
         alike.setdefault((error.summary.removeprefix(f"{host.lstrip('@')}: "), error.detail, error.hint), []).append(
@@ -33,18 +40,28 @@ def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
         named = len(hosts) == 1 and hosts[0] in summary
         _labelled("error", "bold red", summary if named else f"{fold(hosts)}: {summary}")
         _more(errors[hosts[0]], hosts)
+    return None
 
 
 def show_warning(text: str, hint: str = "") -> None:
+    if console.speaks_json():
+        from dtctl.render.machine import speech
+
+        return speech.warning(text, hint)
     _labelled("warning", "bold yellow", text)
-    _hint(hint)
+    return _hint(hint)
 
 
 def note(text: str, *next_steps: str) -> None:
     """A line about what dtctl does, for a person who watches, and below it what to type next."""
+    if console.speaks_json():
+        from dtctl.render.machine import speech
+
+        return speech.note(text.strip(), next_steps)
     console.tell(text)
     for step in next_steps:
         console.tell(f"  {step}")
+    return None
 
 
 def interrupted(text: str, *next_steps: str) -> None:
@@ -82,6 +99,12 @@ def _hint(hint: str, whose: str = "") -> None:
 
 def show_doubts(doubts: Sequence[Problem]) -> None:
     """What in the cluster file can be meant as it stands, but is more likely a slip."""
+    if console.speaks_json():
+        from dtctl.render.machine import speech
+
+        for doubt in doubts:
+            speech.doubt(doubt)
+        return
     for doubt in doubts:
         _show_problem(doubt, ("warning", "bold yellow"), ": ")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dtctl.model import Host, TaskId
 from dtctl.plan.marks import shown
 from dtctl.plan.values import RunPlan, TaskPlan
+from dtctl.render.hooks import hook_line
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
@@ -174,6 +175,7 @@ def _command_lines(plan: RunPlan) -> list[str]:
         lines += [f"{whose} runs {program}", f"  with {environment}"]
     if plan.cluster.trainer.secrets:
         lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
+    lines += [hook_line(hook) for hook in plan.cluster.hooks.values()]
     directories = plan.dirs[plan.coordinator.host]
     if directories:
         lines.append(f"directories: {_directories(directories)}")

@@ -167,8 +167,11 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         failed = status.tasks[verdict.cause]
         if told_next := advice(failed.tail, failed.host, PACKAGES):
             note(*told_next)
+    if console.speaks_json():
+        return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")
     err.print(text(f"run {status.record.run}: ", (verdict.outcome.value, style), f", {sentence(verdict.why)}"))
+    return None
 
 
 def ended_exit_code(status: RunStatus) -> ExitCode:

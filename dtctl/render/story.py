@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dtctl.agent.records.reasons import Fact, headline, named, sentence
 from dtctl.operations.asking.coordination import Coordination, Incident
 from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.attempts import Attempted
 from dtctl.operations.events import Happening
 from dtctl.render.words import duration, local_time
 
@@ -14,6 +15,16 @@ from dtctl.render.words import duration, local_time
 def happening_line(happening: Happening) -> str:
     """Time, who, what, and why."""
     return f"{local_time(happening.time)}  {_words(happening)}"
+
+
+def attempt_line(one: Attempted) -> str:
+    """An attempt from its start to its end."""
+    where = f" on {one.host}" if one.host else ""
+    return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one)}"
+
+
+def story_line(entry: Happening | Attempted) -> str:
+    return attempt_line(entry) if isinstance(entry, Attempted) else happening_line(entry)
 
 
 def incident_lines(incident: Incident, now: float) -> list[str]:
@@ -77,6 +88,22 @@ def _recovery(incident: Incident, now: float) -> str:
     if incident.begun is not None:
         return f"started again, not {verb} yet after {duration(now - incident.noticed)}"
     return "to be started again"
+
+
+def _course(one: Attempted) -> str:
+    why, kind = sentence(one.why), headline(one.why)
+    if not one.ended:
+        verb = {"starting": "starts", "running": "runs"}.get(one.state)
+        return f"{verb}: {why}" if verb and why else verb or why or one.state
+    ran = "did not run" if one.ran_s is None else f"ran {duration(one.ran_s)}"
+    if one.state == "succeeded":
+        return f"{ran}, succeeded" if len(one.why) <= 1 else f"{ran}, {why}, succeeded"
+    if one.state == "stopped":
+        return f"{ran}, {why or 'stopped'}" if kind in ("stopped", "stopped_by", None) else f"{ran}, stopped: {why}"
+    if kind in ("restart", "restarted_with"):
+        return f"{ran}, {'restarted' if kind == 'restart' else why}"
+    what = "failed" if one.state == "failed" else "restarted" if one.again else "to be restarted"
+    return ", ".join(filter(None, [ran, why, what]))
 
 
 _PREDICATES = ("killed", "stalled", "frozen", "cannot_run", "cannot_enter", "cannot_open_log", "cannot_start")

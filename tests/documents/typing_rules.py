@@ -35,6 +35,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/how-to-see-where-a-trainer-hangs.md": "tests/local/test_live.py asks live trainers",
     "docs/how-to-use-tensorboard.md": "tests/local/test_live.py opens a real one",
+    "docs/how-to-be-told.md": "tests/local/test_hooks.py has a run that tells its hooks",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/faults.md": "targets of the Makefile that take hours",
     "docs/nightly.md": "targets of the Makefile that take hours",

@@ -41,7 +41,7 @@ def test_without_the_coordinators_host_every_host_is_asked_and_it_is_said(runnin
         assert done.returncode == 7
         assert "the coordinator's host gpu-2 cannot be reached: every host was asked" in done.stderr
         assert running.states() == {"ps:0": "running", "worker:0": "lost", "worker:1": "running"}
-        assert "ps:0 on gpu-1 starting -> running" in running.run("events").stdout
+        assert "ps:0 attempt 1 on gpu-1 runs" in running.run("events").stdout
     finally:
         fleet.boot(fleet["gpu-2"])
     eventually(lambda: running.states()["worker:0"] == "running", 60)

@@ -22,21 +22,26 @@ MAY_IMPORT = {
         "transport",
         "config",
         "model",
+        "hooks",
         "reach",
         "durations",
         "errors",
     },
-    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "reach", "errors"},
-    "operations": {"operations", "plan", "bundle", "transport", "config", "ways", "places", "model", "reach", "errors"},
+    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "hooks", "reach", "errors"},
+    "operations": {
+        *("operations", "plan", "bundle", "transport", "config"),
+        *("ways", "places", "model", "hooks", "reach", "errors"),
+    },
     "plan": {"plan", "config", "ways", "model", "reach", "errors"},
     "bundle": {"bundle", "transport", "config", "places", "model", "reach", "errors"},
     "transport": {"transport", "config", "places", "model", "reach", "errors"},
-    "config": {"config", "ways", "model", "reach", "durations", "errors"},
+    "config": {"config", "ways", "model", "hooks", "reach", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
     "ways": {"model"},
     "places": {"errors"},
-    "model": {"reach", "errors"},
+    "model": {"hooks", "reach", "errors"},
+    "hooks": set(),
     "reach": set(),
     "durations": set(),
     "errors": set(),
@@ -57,7 +62,7 @@ def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-VISITED = ("dtctl.agent.records", "dtctl.agent.run.policy", "dtctl.agent.run.outcome")
+VISITED = ("dtctl.agent.records", "dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling")
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
@@ -65,17 +70,18 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "hooks", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
-    "main": {"supervise", "survival", "run", "host"},
+    "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
         *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars"),
         *("run", "protocol", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "stacks", "checkpoints", "run", "host", "records"},
-    "coordinate": {"survival", "checkpoints", "link", "run", "host", "records"},
+    "coordinate": {"survival", "checkpoints", "hooks", "link", "run", "host", "records"},
     "survival": {"run", "host"},
+    "hooks": {"run", "host", "records"},
     "logs": {"run", "protocol", "host", "records"},
     "stacks": {"run", "host", "records"},
     "bundles": {"protocol", "host", "records"},
@@ -99,6 +105,7 @@ ENTRIES = {
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "mending", "evidence"},
     "scalars": {"reading", "copying", "finding"},
+    "hooks": {"posting", "sender"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
 }

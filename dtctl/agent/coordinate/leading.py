@@ -8,11 +8,11 @@ import random
 import time
 
 from ..host import log, paths
-from ..records.kinds import checked
+from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL
-from ..records.reasons import fact
+from ..records.reasons import because, fact
 from ..records.spec import is_alone
-from ..records.whole_run import RequestBook, RunView
+from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
 from .coordinator import Coordinator
 from .report import events_since, hello, news
@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Set, Tuple, Union
 
+    from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.messages import FromHub
     from ..link.tls import Identity
@@ -57,9 +58,9 @@ class Leading:
     connected = True
 
     def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
-        self.over = False
         self.mending = False
         self.first_steps: Mapping[str, float] = {}
+        self._over = False
         self._files = files
         self._spec = spec
         self._host = spec["host"]
@@ -75,6 +76,7 @@ class Leading:
             self.coordinator.begin(wall)
         else:
             self.coordinator.resume(now, wall)
+        self._posting = self._hooks()
         self._hub: Optional[Hub] = None
         self._superseded: Optional[List[Identity]] = None
         self._listen_at: Optional[float] = None if is_alone(spec) else now
@@ -88,6 +90,11 @@ class Leading:
         self._decided = now
         self._decide_at = now
 
+    @property
+    def over(self) -> bool:
+        """The run's end is told to its hooks, or to whom it cannot be told is known."""
+        return self._over and (self._posting is None or self._posting.settled)
+
     def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
         self._listen(now, wall)
         self._hear_own(now, wall, state, intent)
@@ -97,19 +104,26 @@ class Leading:
         self._read_requests(now, wall)
         wanted = self._decide(now, wall) if now >= self._decide_at else None
         self._save(now)
+        if self._posting is not None and intent.value["session"] is None:  # what is taken back is told to nobody
+            self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted
 
     def register(self) -> Tuple[List[int], List[int]]:
-        return (self._hub.readers(), self._hub.writers()) if self._hub else ([], [])
+        readers, writers = (self._hub.readers(), self._hub.writers()) if self._hub else ([], [])
+        return [*readers, *(self._posting.readers() if self._posting else ())], writers
 
     def due(self, now: float) -> Optional[float]:
         times = [self._decide_at, self._hub.due() if self._hub else self._listen_at]
         if self._unsaved:
             times.append(self._save_at)
+        if self._posting is not None:
+            times.append(self._posting.due())
         return min((at for at in times if at is not None), default=None)
 
     def close(self) -> None:
         """The last messages still arrive."""
+        if self._posting is not None:
+            self._posting.close()
         if self._hub is not None:
             self._hub.close()
 
@@ -132,6 +146,17 @@ class Leading:
             self.coordinator.listens(str(error), wall)
         else:
             self.coordinator.listens(None, wall)
+
+    def _hooks(self) -> Optional[Posting]:
+        """None where nobody is to be told: then nothing of that is loaded."""
+        if not os.path.exists(self._files.path("hooks.json")):
+            return None
+        from ..hooks.posting import Posting, posts_of
+
+        return Posting(self._files, self._spec["cluster"], posts_of(self._files), self._tell_of_hook)
+
+    def _tell_of_hook(self, why: List[Fact]) -> None:
+        self._story.add(made(StoryLine, time=time.time(), kind="contact", host=self._host, **because(why)))
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
         """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
@@ -258,7 +283,7 @@ class Leading:
                 wanted = message["intents"]
                 self.mending = message["mending"]
                 self.first_steps = message["first_steps"]
-                self.over = self.over or message["over"]
+                self._over = self._over or message["over"]
             elif self._hub is not None:
                 self._hub.send(host, message)
         return wanted or None

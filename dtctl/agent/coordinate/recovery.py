@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
-from ..records.whole_run import tells_steps
-from ..run import policy
+from ..run import policy, telling
 from . import incidents, silence
 
 TYPE_CHECKING = False
@@ -236,7 +235,7 @@ class Recovery:
             self._begin(one, wall)
         elif one["begun"] is not None and incidents.trains_again(self._view, one):
             one["recovered"] = wall
-            self._tell("decision", _recovered(one), task=one["task"])
+            self._tell("decision", telling.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Everybody is there again, and still nobody trains."""
@@ -295,12 +294,3 @@ def _plan(task: str, tasks: List[str], delay_s: float) -> Fact:
     if len(tasks) == 2:
         return fact("goes_with", task=next(other for other in tasks if other != task), seconds=delay_s)
     return fact("all_go", count=len(tasks), seconds=delay_s)
-
-
-def _recovered(one: Incident) -> List[Fact]:
-    after_s = max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"])
-    again = fact("trains_again" if tells_steps(one) else "runs_again", seconds=after_s)
-    if one["back_to"] is None:
-        return [again]
-    lost = [] if one["step"] is None else [fact("steps_lost", count=max(0, one["step"] - one["back_to"]))]
-    return [fact("back_to_step", step=one["back_to"]), *lost, fact("and"), again]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     R = TypeVar("R")
 
-_HIDDEN = ("secrets", "credentials")
+_HIDDEN = ("secrets", "credentials", "hooks")
 """Fields whose values are not shown, not even in an error."""
 
 

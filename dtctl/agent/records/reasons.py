@@ -145,6 +145,13 @@ SENTENCES = {
     "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
     "coordinator_heard": "agents can reach the coordinator again",
     "coordinator_restarted": "the coordinator restarted after %(seconds).0f s",
+    "hook_refused": "hook %(what)s was not told: it answers %(text)s",
+    "hook_redirects": "hook %(what)s was not told: it answers %(text)s, and a redirection is not followed",
+    "hook_unreached": "hook %(what)s was not told: %(text)s",
+    "hook_late": "%(what)s took longer than %(seconds).0f s, and was ended",
+    "hook_tried": " (tried %(count)d times)",
+    "hook_behind": "hook %(what)s is behind: it is not told of the oldest %(count)d event%(s)s",
+    "hook_works": "hook %(what)s can be told again",
     "put_aside": "%(text)s; it was put aside as %(what)s",
     "told_anew": ", and rebuilt from what the agents tell",
     # what the controller sees by itself

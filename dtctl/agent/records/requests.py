@@ -1,6 +1,7 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
 from .board import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
+from .hooks import Posts
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
@@ -45,6 +46,10 @@ class UpRequest(Request):
     bundle: Usual[Optional[BundleId], None]
     secrets: Usual[Optional[Variables], None]
     credentials: Usual[Optional[Credentials], None]
+    hooks: Usual[Posts, []]
+    """Those that its coordinator tells; of the coordinator's host alone."""
+    withheld: Usual[AtMost[List[Line], 1000], []]
+    """Names of variables that no trainer inherits: they hold what hooks need."""
     replace: Usual[bool, False]
     file: Usual[Line, ""]
     """The cluster file, where the controller has it."""

@@ -122,8 +122,9 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         starting.refuse_taken_ports(spec)
         aside = _lay_out(talk, spec)
         owners.write(talk.root, outputs, spec["cluster"], spec["run"], spec["controller"], request["file"], time.time())
-        inherited = {name: value for name, value in environment.base().items() if name not in secrets}
-        files.create(spec, secrets, inherited, processes.myself(), request["credentials"])
+        withheld = {*secrets, *request["withheld"]}
+        inherited = {name: value for name, value in environment.base().items() if name not in withheld}
+        files.create(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
         run = runs.Run(talk, directory)
         run.supervise()

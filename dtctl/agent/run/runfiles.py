@@ -16,8 +16,9 @@ from .event_log import EventLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, Mapping, Optional, Type, TypeVar
+    from typing import Dict, Iterator, Mapping, Optional, Sequence, Type, TypeVar
 
+    from ..records.hooks import Post
     from ..records.requests import Credentials
     from ..records.run_state import Process
 
@@ -89,6 +90,7 @@ class RunFiles:
         inherited: Mapping[str, str],
         session: Process,
         credentials: Optional[Credentials] = None,
+        hooks: Sequence[Post] = (),
     ) -> None:
         """Makes the run's directory. `session` is the process that the run needs until it is kept."""
         paths.make_directory(self.directory)
@@ -97,6 +99,8 @@ class RunFiles:
             for name, file in CREDENTIAL_FILES.items():
                 paths.write_text(self.path(file), str(texts[name]))
         paths.write_json(self.path("secrets.json"), dict(secrets))
+        if hooks:
+            paths.write_json(self.path("hooks.json"), {"posts": list(hooks)})
         paths.write_json(self.path("environ.json"), dict(inherited))
         paths.write_json(self.intent_path, first_intents(spec, session))
         paths.write_json(self.state_path, first_state(spec, time.time()))

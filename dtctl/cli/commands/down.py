@@ -9,7 +9,7 @@ import typer
 from dtctl.cli.announcing import announced, facts
 from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
-from dtctl.cli.options import Scope, on_run
+from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def down(
     scope: Scope,
     grace: Grace = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
+    output: OutputOption = "text",
 ) -> None:
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
@@ -38,7 +39,7 @@ def down(
     if not yes and not sys.stdin.isatty():
         raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
     order = StopOrder(controller_name(), seconds(grace) if grace is not None else None, "taken_down")
-    announce = announced(scope, record, "stopping", say=yes)
+    announce = announced(scope, record, "stopping", say=yes and output == "text")
 
     def before(found: Ending) -> None:
         announce(found)
@@ -46,27 +47,32 @@ def down(
             stop = f"Stop {facts(found)}," if found.run and found.tasks else f"Clear away {record.cluster}"
             console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
 
-    progress = StopProgress()
+    progress = StopProgress(quiet=output == "json")
     with (
         scope.left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"),
         progress,
     ):
         outcome = take_down(record, scope.transport, order, progress, before)
     with scope.left("the run has been taken down", "dtctl runs    shows what is left of it"):
-        _tell(scope, record, outcome)
+        _tell(scope, record, outcome, output)
 
 
-def _tell(scope: Scope, record: RunRecord, outcome: DownResult) -> None:
+def _tell(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOption) -> None:
     """Shows what has become of it, and forgets what was removed."""
     from dtctl.render import errors, result
+    from dtctl.render.machine import document, results
     from dtctl.render.words import fold
 
-    result.show_stop(outcome.stop)
-    result.show_without_run(record, outcome.stop.without_run)
-    runs = {run for removed in outcome.removed.values() for run in removed}
-    for run in sorted(runs):
-        errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
-    result.show_kept(outcome.kept)
+    if output == "json":
+        document.print_json("Down", results.down(outcome))
+        errors.show_host_errors(outcome.stop.errors)
+    else:
+        result.show_stop(outcome.stop)
+        result.show_without_run(record, outcome.stop.without_run)
+        runs = {run for removed in outcome.removed.values() for run in removed}
+        for run in sorted(runs):
+            errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
+        result.show_kept(outcome.kept)
     if not outcome.stop.errors and not outcome.stop.survivors:
         try:
             scope.memory.forget_removed(record.cluster, outcome.removed)

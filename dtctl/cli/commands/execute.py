@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import Raw, Scope, on_run
+from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
 
@@ -23,19 +23,25 @@ def execute(
     ],
     home: Annotated[bool, typer.Option("--home", help="Run in the home directory, not in the code's.")] = False,
     raw: Raw = False,
+    output: OutputOption = "text",
 ) -> None:
     """Run a command in the environment and directory of tasks, or on hosts; no shell touches its words."""
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
+    from dtctl.render.machine import document
+    from dtctl.render.machine.results import Outputs
     from dtctl.render.output import OutputPrinter
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)
     places = _places(scope, record, where)
-    printer = OutputPrinter([place.name for place in places], raw=raw)
+    printer, kept = OutputPrinter([place.name for place in places], raw=raw), Outputs()
+    on_output = kept.print if output == "json" else printer.print
     with scope.left("the hosts end what was started there"):
-        outcome = run(record, scope.transport, places, command, printer.print, cwd="home" if home else "code")
+        outcome = run(record, scope.transport, places, command, on_output, cwd="home" if home else "code")
         printer.finish()
+    if output == "json":
+        document.print_json("Exec", kept.document(outcome))
     errors.show_host_errors(outcome.errors)
     codes = [128 + done.signal if done.signal else done.code or 0 for done in outcome.finished.values()]
     exit_for(outcome.errors, others=outcome.finished)

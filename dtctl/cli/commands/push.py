@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import ClusterFile, Local, Overrides, Scope, on_cluster
+from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
 
 
 @on_cluster
@@ -17,6 +17,7 @@ def push(
     overrides: Overrides = None,
     local: Local = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""
     from dtctl.operations.memory.record import record_of
@@ -25,6 +26,7 @@ def push(
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.left_out import show_left_out
+    from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
     from dtctl.render.terminal import console
     from dtctl.render.words import count, fold, size
@@ -34,14 +36,20 @@ def push(
     bundle = scan_code(cluster)
     show_left_out(bundle)
     kept = "nothing was started; the hosts keep what has arrived"
-    with scope.left(kept, "dtctl push    sends the rest"), UpProgress(record.hosts, quiet=quiet) as progress:
+    with (
+        scope.left(kept, "dtctl push    sends the rest"),
+        UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+    ):
         outcome = bring(record, bundle, scope.transport, progress)
     alike: dict[int, list[str]] = {}
     for host, sent in outcome.sent_files.items():
         alike.setdefault(sent, []).append(host)
-    for sent, hosts in alike.items():
-        what = f"{count(sent, 'file')} sent" if sent else "already had everything"
-        console.say(f"{fold(hosts)}: {what}")
-    errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
+    if output == "json":
+        document.print_json("Push", results.push(outcome, bundle))
+    else:
+        for sent, hosts in alike.items():
+            what = f"{count(sent, 'file')} sent" if sent else "already had everything"
+            console.say(f"{fold(hosts)}: {what}")
+        errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
     errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.sent_files)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.announcing import announce_replaced
-from dtctl.cli.options import Overrides, Scope, on_cluster
+from dtctl.cli.options import OutputOption, Overrides, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def replace(
     overrides: Overrides = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    output: OutputOption = "text",
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
     from dtctl.operations.replace import check_same, plan_replacement
@@ -41,6 +42,7 @@ def replace(
     from dtctl.operations.up import up
     from dtctl.render import left_out, result
     from dtctl.render.interrupted import show_interrupted
+    from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(None, overrides)
@@ -57,20 +59,23 @@ def replace(
     left_out.show_exposure(exposure(cluster))
 
     def consent(runs: Collection[str]) -> None:
-        announce_replaced(scope, launch.record, runs)
+        announce_replaced(scope, launch.record, runs, say=output == "text")
         if not yes:
             _ask(exchange, runs)
 
     try:
-        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+        with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
             outcome = up(launch, scope.transport, progress, scope.memory, consent)
     except Interrupted as interrupted:
         show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
         left_out.show_unremembered(outcome)
+        if output == "json":
+            return document.print_json("Replace", results.replace(exchange, outcome))
         result.show_started(outcome, launch.plan)
         result.show_replacement(exchange)
+    return None
 
 
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:

@@ -9,7 +9,7 @@ import typer
 from dtctl.cli.announcing import announced
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import Scope, on_run
+from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.cli.watching import chosen
 
 
@@ -19,18 +19,23 @@ def restart(
     tasks: Annotated[
         list[str], typer.Argument(metavar="TASK...", help="worker:1, worker, @HOST.", autocompletion=complete_tasks)
     ],
+    output: OutputOption = "text",
 ) -> None:
     """Stop tasks and start them again within their run, on the same addresses."""
     from dtctl.operations.restart import restart as start_again
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.render import errors
+    from dtctl.render.machine import document, results
     from dtctl.render.result import show_away, show_restarted
 
     record = scope.record()
-    some, before = chosen(record, tasks), announced(scope, record, "restarting")
+    some, before = chosen(record, tasks), announced(scope, record, "restarting", say=output == "text")
     with scope.left("the hosts start again what they were asked to", "dtctl status    shows how far it is"):
         outcome = start_again(record, scope.transport, some, by=controller_name(), before=before)
-        show_restarted(outcome)
-        show_away(outcome)
+        if output == "json":
+            document.print_json("Restart", results.restart(outcome))
+        else:
+            show_restarted(outcome)
+            show_away(outcome)
         errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.tasks)

@@ -29,7 +29,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
-    from dtctl.render import result
+    from dtctl.render import errors, result
     from dtctl.render.machine import document
     from dtctl.render.stopping import StopProgress
 
@@ -45,6 +45,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
             scope.memory.change(outcome.known, outcome="Stopped")
         if output == "json":
             document.print_json("Stop", document.stop(outcome))
+            errors.show_host_errors(outcome.errors)
         else:
             result.show_stop(outcome)
             result.show_without_run(record, outcome.without_run)

@@ -48,6 +48,7 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+    from dtctl.operations.hooks import hooks_here
     from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch, scan_code
     from dtctl.operations.starting.review import review
@@ -73,7 +74,7 @@ def up(
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
     try:
-        with UpProgress(launch.record.hosts, quiet=quiet) as progress:
+        with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
 
             def consent(runs: Collection[str]) -> None:
                 announce_replaced(scope, launch.record, runs, say=output == "text")
@@ -98,7 +99,9 @@ def up(
     if follow:
         import dataclasses
 
-        return follow_to_the_end(scope, dataclasses.replace(launch.record, run=outcome.run), lines=None, raw=raw)
+        record = dataclasses.replace(launch.record, run=outcome.run)
+        hooks, fresh = hooks_here(cluster.hooks.values()), bool(outcome.started)
+        return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh)
     if broken:
         raise typer.Exit(ExitCode.RUN_FAILED)
     if output == "text" and not quiet:

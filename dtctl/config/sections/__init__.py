@@ -12,6 +12,7 @@ from pydantic import Field
 
 from dtctl.config import values as v
 from dtctl.config.sections.base import REQUIRED, Section
+from dtctl.config.sections.hooks import HookEntry
 from dtctl.config.sections.machines import DirsEntry, HostEntry, HostSsh, SshDefaults
 from dtctl.config.sections.programs import JobEntry, LaunchKeys, TrainerEntry
 from dtctl.config.sections.recovery import RecoveryEntry
@@ -22,6 +23,7 @@ __all__ = [
     "ClusterFile",
     "CoordinatorEntry",
     "DirsEntry",
+    "HookEntry",
     "HostEntry",
     "HostSsh",
     "JobEntry",
@@ -165,6 +167,7 @@ class ClusterFile(Section):
     coordinator: CoordinatorEntry = Field(
         default=CoordinatorEntry(), description="the agent that decides for the whole run"
     )
+    hooks: dict[v.HookName, HookEntry] = Field(default={}, description="who is told of the run, by names of your own")
     spares: v.HostList = Field(
         default=[],
         description="hosts that no job uses, for `dtctl replace` to put in the place of one that is lost",
@@ -184,6 +187,7 @@ SECTIONS: tuple[type[Section], ...] = (
     CheckpointEntry,
     RecoveryEntry,
     CoordinatorEntry,
+    HookEntry,
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dtctl.config.sections import ClusterFile
 from dtctl.config.workable.devices import check_gpus
+from dtctl.config.workable.hooks import doubt_hooks
 from dtctl.config.workable.lead import check_lead
 from dtctl.config.workable.placeholders import check_placeholders
 from dtctl.config.yaml.document import Findings
@@ -18,3 +19,4 @@ def check_workable(content: ClusterFile, cluster: Cluster, findings: Findings) -
     check_lead(content, findings)
     check_placeholders(content, findings)
     check_gpus(content, cluster, findings)
+    doubt_hooks(content, findings)

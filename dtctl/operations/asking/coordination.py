@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
 from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.run.telling import Happened, happened
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.tasks import TaskStatus
@@ -85,6 +86,8 @@ class Coordination:
     restarts: int
     missing: str | None
     """Who the start waits for, and why."""
+    happened: tuple[Happened, ...] = ()
+    """What hooks are told of."""
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
@@ -113,6 +116,7 @@ class Coordination:
             incidents=tuple(map(_incident, view["incidents"])),
             restarts=view["restarts"],
             missing=view["missing"],
+            happened=tuple(happened(view)),
         )
 
 

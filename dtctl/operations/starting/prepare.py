@@ -17,7 +17,7 @@ from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interpreter import local_python
 from dtctl.operations.starting.local_ports import LocalPorts
 from dtctl.operations.starting.needs import check_needs
-from dtctl.operations.starting.secrets import find_secrets
+from dtctl.operations.starting.secrets import find_hooks, find_secrets
 from dtctl.operations.starting.start import Start
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
@@ -63,7 +63,7 @@ def prepare_launch(
 
     `bundle`: that of the code, where it has been looked at already.
     """
-    found = find_secrets(cluster, environ)
+    found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
     said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
@@ -82,6 +82,7 @@ def prepare_launch(
         replace=replace,
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
+        hooks=hooks,
     )
 
 

@@ -36,6 +36,7 @@ def review(
     cluster, findings = checked.cluster, checked.findings
     check_programs(cluster, bundle, findings)
     _check_secrets(cluster, environ, findings)
+    _check_hooks(cluster, environ, findings)
     _check_interpreters(cluster, findings, local=local)
     if not local:
         _check_keys(cluster, findings)
@@ -56,6 +57,18 @@ def _check_secrets(cluster: Cluster, environ: Mapping[str, str], findings: Findi
             findings.add(
                 ("trainer", "secrets", index), summary, f"export {name.text}=...    or write it to trainer.env_file"
             )
+
+
+def _check_hooks(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> None:
+    file = cluster.trainer.env_file
+    known = {**environ, **(read_env_file(file) if file else {})}
+    for hook in cluster.hooks.values():
+        for name in hook.variables:
+            if not known.get(name):
+                lacks = f"has a value neither in {file} nor here" if file else "has no value here"
+                summary = f"hooks.{hook.name} needs {name}, which {lacks}"
+                remedy = f"export {name}=...    or write it to trainer.env_file"
+                findings.add(("hooks", hook.name), summary, remedy, at_key=True)
 
 
 def _said_secrets(findings: Findings) -> list[Scalar]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dtctl.agent.records.hooks import Post
 from dtctl.errors import PreflightError
+from dtctl.hooks import problem_of_post
 from dtctl.model import Cluster
 from dtctl.places import read_regular
 
@@ -34,6 +36,31 @@ def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]
             hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
         )
     return {name: known[name] for name in names}
+
+
+def find_hooks(cluster: Cluster, environ: Mapping[str, str]) -> tuple[Post, ...]:
+    """The hooks that post, with the values of their variables. Raises PreflightError, which shows none of them."""
+    posting = [hook for hook in cluster.hooks.values() if hook.post]
+    if not posting:
+        return ()
+    file = cluster.trainer.env_file
+    known = {**environ, **(read_env_file(file) if file else {})}
+    found = []
+    for hook in posting:
+        missing = [name for name in hook.variables if not known.get(name)]
+        if missing:
+            raise PreflightError(
+                f"no value for {missing[0]}, which hooks.{hook.name} needs",
+                hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
+            )
+        post = hook.filled(known)
+        if problem := problem_of_post(post):
+            named = ", ".join(hook.variables)
+            raise PreflightError(
+                f"hooks.{hook.name} cannot post with the value of {named}", detail=f"expected {problem}"
+            )
+        found.append(post)
+    return tuple(found)
 
 
 def read_env_file(path: Path) -> dict[str, str]:

@@ -8,10 +8,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
+from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
@@ -58,6 +59,8 @@ class Start:
     """Makes the plan when the hosts have chosen ports; None: they choose none."""
     adopt_output: bool = False
     """Output directories are taken over from other clusters."""
+    hooks: tuple[Post, ...] = field(default=(), repr=False)
+    """Those that the coordinator tells."""
 
     @property
     def expects_revival(self) -> bool:
@@ -278,6 +281,7 @@ def _check_started(record: RunRecord, run: str, host: str, answer: answers.Start
 def _request(launch: Start, host: Host) -> dict[str, Any]:
     record = launch.record
     assert record.run is not None
+    hooks = launch.plan.cluster.hooks.values()
     spec = host_spec(
         launch.plan,
         host.name,
@@ -294,6 +298,8 @@ def _request(launch: Start, host: Host) -> dict[str, Any]:
         "bundle": launch.bundle.id,
         "secrets": launch.secrets,
         "credentials": _credentials(launch, host),
+        "hooks": list(launch.hooks) if host.name == record.coordinator else [],
+        "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
         "replace": launch.replace,
         "file": os.path.realpath(launch.plan.cluster.file),
         "outputs": list(output_directories(launch.plan.dirs[host.name], launch.plan.checkpoint_dirs[host.name])),

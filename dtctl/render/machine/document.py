@@ -32,12 +32,18 @@ def print_json(kind: str, body: Mapping[str, Any]) -> None:
 
 def print_document(body: Mapping[str, Any]) -> None:
     """Prints it as it is, without our version: its form is not ours."""
-    console.put(json.dumps(_valid(body), indent=2, allow_nan=False) + "\n")
+    console.put(json.dumps(valid(body), indent=2, allow_nan=False) + "\n")
 
 
 def print_json_line(body: Mapping[str, Any]) -> None:
     """One document a line, for streams without an end."""
-    console.put(json.dumps(_valid(body), allow_nan=False) + "\n")
+    console.put(json.dumps(valid(body), allow_nan=False) + "\n")
+
+
+def tell_json(kind: str, body: Mapping[str, Any]) -> None:
+    """One document a line, on stderr."""
+    whole = {"apiVersion": API_VERSION, "kind": kind, **body}
+    console.put(json.dumps(valid(whole), allow_nan=False) + "\n", stderr=True)
 
 
 def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
@@ -73,6 +79,10 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "targetStep": value.target_step,
         "code": str(value.cluster.trainer.code),
         "setup": value.cluster.trainer.setup,
+        "hooks": [
+            {"name": hook.name, "on": list(hook.on), "posts": hook.post is not None, "runs": list(hook.run)}
+            for hook in value.cluster.hooks.values()
+        ],
         "dirs": {host: {name: shown(path) for name, path in value.dirs[host].items()} for host in value.hosts},
         "checkpointDirs": {host: [shown(path) for path in value.checkpoint_dirs[host]] for host in value.hosts},
         "tasks": [
@@ -178,8 +188,8 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
             }
             for host, found in result.remains.items()
         ],
-        "written": [_written(one) for one in result.written],
-        "kept": [_written(one) for one in result.kept],
+        "written": [written(one) for one in result.written],
+        "kept": [written(one) for one in result.kept],
         "errors": errors(result.errors),
     }
 
@@ -210,12 +220,12 @@ def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
     ]
 
 
-def _valid(value: Any) -> Any:
+def valid(value: Any) -> Any:
     """What JSON has no word for is null, and half a surrogate pair, which parsers refuse, U+FFFD."""
     if isinstance(value, Mapping):
-        return {_valid(key): _valid(one) for key, one in value.items()}
+        return {valid(key): valid(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_valid(one) for one in value]
+        return [valid(one) for one in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str) and not value.isascii():
@@ -223,7 +233,7 @@ def _valid(value: Any) -> Any:
     return value
 
 
-def _written(one: Written) -> dict[str, Any]:
+def written(one: Written) -> dict[str, Any]:
     return {
         "cluster": one.cluster,
         "path": one.path,

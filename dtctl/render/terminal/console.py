@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ColorChoice = Literal["auto", "always", "never"]
 
 _choice: ColorChoice = "auto"
+_json = False
 
 _PLAIN = {"\u00b7": "-", "\u2026": "..."}
 """The middle dot and the ellipsis."""
@@ -29,6 +30,16 @@ def choose_color(choice: ColorChoice) -> None:
     """Sets colours for the whole process; `auto` leaves it to the terminal and the environment."""
     global _choice
     _choice = choice
+
+
+def speak_json(wanted: bool = True) -> None:
+    """For the whole process: whatever is said on stderr is a JSON object a line, as what reads stdout is a program."""
+    global _json
+    _json = wanted
+
+
+def speaks_json() -> bool:
+    return _json
 
 
 def out(width: int | None = None) -> Console:
@@ -47,7 +58,12 @@ def say(text: str) -> None:
 
 def tell(text: str) -> None:
     """A line about the work, without style, on stderr."""
+    if _json:
+        from dtctl.render.machine import speech
+
+        return speech.note(text) if text else None
     put(f"{one_line(text)}\n", stderr=True)
+    return None
 
 
 def put(text: str, *, stderr: bool = False) -> None:
@@ -120,7 +136,7 @@ def reader_gone(*, stderr: bool) -> None:
 
 def on_terminal(*, stderr: bool = False) -> bool:
     stream = sys.stderr if stderr else sys.stdout
-    return stream is not None and stream.isatty()
+    return stream is not None and stream.isatty() and not (_json and stderr)
 
 
 def can_show(characters: str) -> bool:

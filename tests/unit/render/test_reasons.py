@@ -167,6 +167,21 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("coordinator_heard", {}, "agents can reach the coordinator again"),
     ("coordinator_restarted", {"seconds": 61.4}, "the coordinator restarted after 61 s"),
+    ("hook_refused", {"what": "slack", "text": "404 Not Found"}, "hook slack was not told: it answers 404 Not Found"),
+    (
+        "hook_redirects",
+        {"what": "slack", "text": "302 Found"},
+        "hook slack was not told: it answers 302 Found, and a redirection is not followed",
+    ),
+    ("hook_unreached", {"what": "slack", "text": "timed out"}, "hook slack was not told: timed out"),
+    ("hook_late", {"what": "./tell.sh", "seconds": 10.0}, "./tell.sh took longer than 10 s, and was ended"),
+    ("hook_tried", {"count": 4}, "exit code 1 (tried 4 times)"),
+    (
+        "hook_behind",
+        {"what": "slack", "count": 1},
+        "hook slack is behind: it is not told of the oldest 1 event",
+    ),
+    ("hook_works", {"what": "slack"}, "hook slack can be told again"),
     (
         "put_aside",
         {"text": "cluster.json is damaged", "what": "cluster.json.damaged-1"},

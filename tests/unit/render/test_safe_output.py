@@ -27,6 +27,7 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
+from dtctl.hooks import Hook
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.asking.coordination import Coordination
@@ -35,6 +36,7 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
+from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -49,7 +51,7 @@ from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, interrupted, left_out, remains, result, status, tables
+from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
@@ -58,7 +60,7 @@ from dtctl.render.narrator import Narrator
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.scalars import shown as scalars
-from dtctl.render.story import happening_line
+from dtctl.render.story import story_line
 from dtctl.render.terminal import console, screen
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
@@ -205,7 +207,10 @@ def follow_log() -> None:
 
 def tell_events() -> None:
     for one in happenings():
-        console.say(happening_line(poisoned(one)))
+        console.say(story_line(poisoned(one)))
+    for state in ("running", "backoff"):
+        one_line = Attempted("worker:0", "a", 1, 10.0, 5.0, state, tuple(said("why")))
+        console.say(story_line(dataclasses.replace(poisoned(one_line), state=state)))
 
 
 def trust_line() -> None:
@@ -239,6 +244,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
+    "show_hooks": lambda: hooks.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
+    "show_hook_failure": lambda: hooks.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),

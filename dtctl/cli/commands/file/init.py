@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from dtctl.cli.options import OutputOption
+
 
 def init(
     directory: Annotated[
@@ -21,6 +23,7 @@ def init(
         typer.Option("--helper", help="Write only graceful.py, with which a trainer of your own saves on SIGTERM."),
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="Show the templates, and when to choose which.")] = False,
+    output: OutputOption = "text",
 ) -> None:
     """Write a trainer and a cluster.yaml that works at once; nothing if one of the files is there already."""
     from dtctl.operations.init import (
@@ -32,18 +35,22 @@ def init(
         write_template,
     )
     from dtctl.render import errors, tables
+    from dtctl.render.machine import document, results
 
     if show:
-        tables.show_templates({name: about_template(name) for name in template_names()})
-        return
+        found = {name: about_template(name) for name in template_names()}
+        if output == "json":
+            return document.print_json("Templates", results.templates(found))
+        return tables.show_templates(found)
     cluster = cluster_name(directory, name)
     written = write_helper(directory) if helper else write_template(template, directory, cluster)
+    if output == "json":
+        return document.print_json("Init", results.init(cluster, written))
     for path in written:
         errors.note(f"wrote {path}")
     if helper:
-        errors.note("next: it begins with the lines that the trainer needs")
-        return
+        return errors.note("next: it begins with the lines that the trainer needs")
     cd = [] if directory.resolve() == Path.cwd() else [f"cd {directory}"]
     needed = requirements(template)
     needs = f"; it needs {', '.join(needed)}" if needed else ""
-    errors.note("next:", *cd, f"dtctl up --local -f    train on this machine{needs}")
+    return errors.note("next:", *cd, f"dtctl up --local -f    train on this machine{needs}")

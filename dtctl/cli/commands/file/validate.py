@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import typer
-
 from dtctl.cli.options import ClusterFile, OutputOption, Overrides, Scope, on_cluster
 from dtctl.errors import ConfigError
 
@@ -31,7 +29,6 @@ def validate(
         if output == "json":
             found = {"problems": document.problems(error.problems), "warnings": document.problems(error.doubts)}
             document.print_json("Validation", {"valid": False, **found})
-            raise typer.Exit(error.exit_code) from None
         raise
     if output == "json":
         document.print_json("Validation", {"valid": True, "problems": [], "warnings": document.problems(doubts)})

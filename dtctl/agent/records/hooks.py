@@ -1,0 +1,104 @@
+"""Who is told of a run: hooks.json, told.json, and what a sender is given and answers."""
+
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Wrong, also
+from .words import Line, Name, Reason, Seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Tuple
+
+EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
+"""What a hook may be told of."""
+
+RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered", "stalled"]
+
+MOST_HOOKS = 20
+MOST_TOLD = 1000
+MOST_BYTES = 24 * 1024
+"""Of an address with its headers: a sender is given all of it at once."""
+
+
+class Post(Record):
+    """A hook of the coordinator: where it posts, and what of. Address and headers may hold secrets."""
+
+    name: Name
+    on: AtMost[List[RunEventName], 10]
+    url: AtMost[str, 8192]
+    headers: Usual[AtMost[Dict[Line, AtMost[str, 8192]], 50], {}]
+    timeout_s: Seconds
+
+
+@also(Post)
+def _can_be_posted_to(post: Post) -> None:
+    said = [post["url"], *post["headers"], *post["headers"].values()]
+    problem = problem_of_url(post["url"])
+    if problem:
+        raise Wrong.at(("url",), problem, _Hidden())
+    if any(not part.isprintable() for part in said):
+        raise Wrong.at(("headers",), "text without control characters", _Hidden())
+    if sum(len(part.encode("utf-8", "surrogateescape")) for part in said) > MOST_BYTES:
+        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _Hidden())
+
+
+Posts = AtMost[List[Post], MOST_HOOKS]
+
+
+class HookFile(Record):
+    """hooks.json: readable for its owner alone, on the coordinator's host alone."""
+
+    posts: Posts
+
+
+class Told(Record):
+    """What has become of one hook."""
+
+    events: Usual[AtMost[List[Line], MOST_TOLD], []]
+    """Ids of those that it was told of, or that it is not told of any more; the newest last."""
+    tries: Usual[int, 0]
+    """Of the next one."""
+    broken: Usual[bool, False]
+    """It could not be told of the last one, which stands in the run's story."""
+
+
+class ToldBook(Record):
+    """told.json."""
+
+    hooks: AtMost[Dict[Name, Told], MOST_HOOKS]
+
+
+class Sent(Record):
+    """What a sender answers: it was taken, or why not."""
+
+    problem: Usual[Optional[OneOf["answer", "redirect", "unreachable"]], None]
+    text: Usual[Reason, ""]
+    """Without secrets."""
+    again: Usual[bool, False]
+    """It may be taken later."""
+
+
+def problem_of_url(url: str) -> str:
+    """What was expected in place of an address that nothing can be posted to; empty for one that will do."""
+    scheme, _, rest = url.partition("://")
+    host, _, _ = _cut(rest)
+    if scheme.lower() not in ("http", "https"):
+        return "an address that begins with https:// or http://"
+    if "@" in host:
+        return "an address without a user or password, which belong in a header"
+    if not host.rpartition(":")[0].strip(":") and not host.strip(":"):
+        return "an address with the name of a host"
+    if not all(" " < letter < "\x7f" for letter in url):
+        return "an address of ASCII letters without blanks"
+    return ""
+
+
+def _cut(rest: str) -> "Tuple[str, str, str]":
+    """The host with its port, and what follows it."""
+    at = min((rest.index(mark) for mark in "/?#" if mark in rest), default=len(rest))
+    return rest[:at], rest[at : at + 1], rest[at + 1 :]
+
+
+class _Hidden:
+    """Found in place of what may be a secret."""
+
+    def __repr__(self) -> str:
+        return "one that is not shown here"

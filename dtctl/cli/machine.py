@@ -1,0 +1,46 @@
+"""Commands whose output a program reads: what cannot even be understood is told in JSON, too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from typer import Typer
+
+OTHERS_OPTIONS = frozenset({"ssh"})
+"""Commands behind which stand the options of another program."""
+
+_FORMS = ("json", "jsonl")
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """By the words of a command line, which may make no sense otherwise."""
+    own = list(words[: words.index("--")]) if "--" in words else list(words)
+    if next((word for word in own if not word.startswith("-")), None) in OTHERS_OPTIONS:
+        return False
+    pairs = zip(own, [*own[1:], ""], strict=True)
+    return any(
+        (word in ("-o", "--output") and value in _FORMS)
+        or word in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
+        for word, value in pairs
+    )
+
+
+def in_json(app: Typer) -> NoReturn:
+    """Runs the command, and ends the process as it does by itself, except that it tells in JSON what it cannot read."""
+    from dtctl.errors import ExitCode, UsageError
+    from dtctl.render.errors import show_error
+
+    try:
+        code = app(prog_name="dtctl", standalone_mode=False)
+    except Exception as error:  # those of the parser are no family of ours, and Typer brings its own copy of it along
+        if type(error).__name__ == "Abort":
+            sys.exit(ExitCode.RUN_FAILED)
+        if not hasattr(error, "format_message"):
+            raise
+        context = getattr(error, "ctx", None)
+        hint = f"{context.command_path} -h    for help" if context is not None else "dtctl -h    for help"
+        show_error(UsageError(error.format_message(), hint=hint))
+        sys.exit(getattr(error, "exit_code", ExitCode.USAGE))
+    sys.exit(code if isinstance(code, int) else ExitCode.OK)

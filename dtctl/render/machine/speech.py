@@ -1,0 +1,49 @@
+"""What a command with -o json says on stderr: each line is a JSON object, and the last one says why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dtctl.errors import AgentError, ConfigError, DtctlError, Problem
+from dtctl.render.machine import document
+from dtctl.transport.fanout import SomeHostsFailed
+
+
+def error(found: DtctlError) -> None:
+    """The command ends with it. `problems`: each with its place in a file; `errors`: of hosts, where several failed."""
+    problems = document.problems(found.problems) if isinstance(found, ConfigError) else []
+    hosts = document.errors(found.errors) if isinstance(found, SomeHostsFailed) else []
+    document.tell_json(
+        "Error", {**_fields(found), "problems": problems, "errors": hosts, "exitCode": int(found.exit_code)}
+    )
+
+
+def host_errors(errors: Mapping[str, DtctlError]) -> None:
+    """Hosts that gave no answer, where the command goes on without them."""
+    for host, found in errors.items():
+        document.tell_json("HostError", {**_fields(found), "host": host})
+
+
+def warning(text: str, hint: str) -> None:
+    document.tell_json("Warning", {"text": text, "hint": hint})
+
+
+def doubt(problem: Problem) -> None:
+    (place,) = document.problems([problem])
+    document.tell_json("Warning", {"text": problem.summary, "hint": problem.hint, "place": place})
+
+
+def note(text: str, next_steps: Sequence[str] = ()) -> None:
+    document.tell_json("Note", {"text": text, "next": list(next_steps)})
+
+
+def _fields(found: DtctlError) -> dict[str, Any]:
+    """`hintOf`: the host whose words the hint is."""
+    return {
+        "error": found.summary,
+        "detail": found.detail,
+        "hint": found.hint,
+        "hintOf": found.host or None if isinstance(found, AgentError) else None,
+        "code": getattr(found, "code", None),
+    }

@@ -1,0 +1,129 @@
+"""Hooks: what the coordinator is given of them, and commands on this machine, which nobody waits for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.run.telling import Happened
+from dtctl.errors import PreflightError
+from dtctl.hooks import Hook
+from dtctl.operations import hooks as module
+from dtctl.operations.hooks import MOST_WAITING, CommandHooks, hooks_in
+from dtctl.operations.starting.secrets import find_hooks
+from dtctl.plan.spec import digest
+from tests.unit.clusters import cluster
+
+
+def hook(name: str = "web", **fields: Any) -> Hook:
+    return Hook(**{"name": name, "on": ("failed",), **fields})
+
+
+def happened(name: str, kind: str = "restarting") -> Happened:
+    return Happened("r", name, (kind,), 0.0, "Restarting", [fact("exited", code=1)], "worker:0", "a", 1)
+
+
+class Runs:
+    """In place of commands: keeps what they are told, and lasts as long as a test wants."""
+
+    def __init__(self, why: Callable[[], Sequence[Fact]] = tuple) -> None:
+        self.told: list[str] = []
+        self.go = threading.Event()
+        self.go.set()
+        self._why = why
+
+    def __call__(self, hook: Hook, body: Mapping[str, Any], directory: Path) -> Sequence[Fact]:
+        self.go.wait(30)
+        self.told.append(body["id"].rpartition("/")[2])
+        return self._why()
+
+
+def commands(monkeypatch: pytest.MonkeyPatch, runs: Runs, *, fresh: bool = True) -> tuple[CommandHooks, list[str]]:
+    monkeypatch.setattr(module, "run_command", runs)
+    failed: list[str] = []
+    hooks = [hook("here", on=("restarting", "failed"), run=("true",))]
+    return CommandHooks(hooks, "demo", Path(), lambda name, why: failed.append(name), fresh=fresh), failed
+
+
+def test_each_event_runs_the_command_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    made, _ = commands(monkeypatch, runs)
+    made.see([happened("1")])
+    made.see([happened("1"), happened("2"), happened("3", "recovered")])
+    made.finish()
+    assert runs.told == ["1", "2"]
+
+
+def test_who_comes_later_is_told_nothing_of_the_past_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    made, _ = commands(monkeypatch, runs, fresh=False)
+    made.see([happened("1"), happened("end", "failed")])
+    made.see([happened("1"), happened("2"), happened("end", "failed")])
+    made.finish()
+    assert runs.told == ["end", "2"]
+
+
+def test_a_command_that_hangs_holds_nobody_up_and_its_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    runs.go.clear()
+    made, _ = commands(monkeypatch, runs)
+    for number in range(3 * MOST_WAITING):
+        made.see([happened(str(number))])  # returns at once
+    assert runs.told == []
+    runs.go.set()
+    made.finish()
+    assert len(runs.told) <= MOST_WAITING + 1
+
+
+def test_a_command_that_fails_is_told_of_once_until_it_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter([[fact("exited", code=1)], [fact("exited", code=1)], [], [fact("exited", code=1)]])
+    runs = Runs(lambda: next(ends))
+    made, failed = commands(monkeypatch, runs)
+    made.see([happened(str(number)) for number in range(4)])
+    made.finish()
+    assert failed == ["here", "here"]
+
+
+def test_the_coordinator_gets_addresses_with_their_secrets() -> None:
+    posting = hook(post="https://x/${TOKEN}", headers={"Authorization": "Bearer ${TOKEN}"})
+    (post,) = find_hooks(cluster(hooks={"web": posting, "here": hook("here", run=("true",))}), {"TOKEN": "t0k3n"})
+    assert post["url"] == "https://x/t0k3n"
+    assert post["headers"] == {"Authorization": "Bearer t0k3n"}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("", "no value for URL"),
+        ("ftp://x/s3cret", "expected an address that begins with https:// or http://"),
+        ("https://me:s3cret@x/", "expected an address without a user or password"),
+        ("https:///s3cret", "expected an address with the name of a host"),
+        ("https://x/ s3cret", "expected an address of ASCII letters without blanks"),
+    ],
+)
+def test_a_value_that_is_no_address_is_refused_and_not_shown(value: str, said: str) -> None:
+    with pytest.raises(PreflightError) as refused:
+        find_hooks(cluster(hooks={"web": hook(post="${URL}")}), {"URL": value})
+    text = f"{refused.value.summary} {refused.value.detail} {refused.value.hint}"
+    assert said in text
+    assert "s3cret" not in text
+
+
+def test_a_command_here_makes_no_other_run_and_a_post_does() -> None:
+    plain = digest(cluster(), None)
+    assert digest(cluster(hooks={"here": hook("here", run=("true",))}), None) == plain
+    assert digest(cluster(hooks={"web": hook(post="${URL}")}), None) != plain
+
+
+def test_a_file_that_says_nothing_of_hooks_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: demo\n")
+    assert hooks_in(file, "demo") == ()
+    assert hooks_in(None, "demo") == hooks_in(tmp_path / "gone", "demo") == ()
+    file.write_text("hooks: {x: {run: true}}\n")  # has mistakes, which other commands tell
+    assert hooks_in(file, "demo") == ()
