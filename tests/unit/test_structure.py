@@ -70,16 +70,17 @@ VISITORS = {"model", "transport", "operations", "plan", "render", "cli"}
 ROOMS = {
     "main": {"supervise", "survival", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "bundles", "checkpoints", "scalars"),
+        *("coordinate", "survival", "logs", "bundles", "checkpoints", "scalars", "vitals"),
         *("run", "protocol", "host", "records"),
     },
-    "supervise": {"coordinate", "survival", "logs", "checkpoints", "run", "host", "records"},
+    "supervise": {"coordinate", "survival", "logs", "checkpoints", "vitals", "run", "host", "records"},
     "coordinate": {"survival", "checkpoints", "link", "run", "host", "records"},
     "survival": {"run", "host"},
     "logs": {"run", "protocol", "host", "records"},
     "bundles": {"protocol", "host", "records"},
     "checkpoints": {"host", "records"},
     "scalars": {"host", "records"},
+    "vitals": {"logs", "run", "host", "records"},
     "link": {"records"},
     "protocol": {"host", "records"},
     "run": {"host", "records"},
@@ -97,6 +98,7 @@ ENTRIES = {
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "mending", "evidence"},
     "scalars": {"reading"},
+    "vitals": {"gathering", "machine_load", "usage"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
 }

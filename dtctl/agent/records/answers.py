@@ -5,6 +5,7 @@ from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
 from .spec import Inventory
+from .vitals import DiagnoseResult
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,
@@ -459,6 +460,7 @@ EXCHANGES = {
     "restart": Exchange("restart.restart", requests.RestartRequest, RestartResult),
     "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
+    "diagnose": Exchange("status.diagnose", requests.Request, DiagnoseResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
     "gc": Exchange("gc.collect", requests.GcRequest, GcResult),

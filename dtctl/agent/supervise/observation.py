@@ -6,6 +6,8 @@ import os
 
 from ..checkpoints.evidence import CheckpointSigns
 from ..host import processes
+from ..vitals.usage import Usage
+from .complaints import complaint_after
 from .progress import LogProgress, Rate
 from .readiness import Readiness
 from .watchdog import Signs, Watchdog
@@ -14,11 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
 
+    from ..host.secrets import Masks
     from ..records.reasons import Fact
     from ..records.run_state import Entry
     from .attempt import Attempt
 
 LOOK_S = 1.0
+USAGE_S = 5.0
+BUSY = 0.1
+"""Processors. A task that falls below, or is above again, does something else."""
 
 
 class Observation:
@@ -33,9 +39,13 @@ class Observation:
         watchdog: Watchdog,
         checkpoints: CheckpointSigns,
         mending: Callable[[], bool],
+        masks: Masks,
     ) -> None:
         """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet."""
         self._trainer = attempt.trainer
+        self._masks = masks
+        self._usage = Usage(attempt.trainer["pid"]) if attempt.trainer is not None else None
+        self._next_usage = 0.0
         self._entry = entry
         self._target_step = target_step
         self._watchdog = watchdog
@@ -66,6 +76,9 @@ class Observation:
         if stepped and self._log.step is not None:
             rate = self._rate.look(now, self._log.step)
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
+        self._entry["complaint"] = complaint_after(
+            None if stepped else self._entry["complaint"], self._masks.hide(self._log.complaint), wall
+        )
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
     def look(self, now: float, wall: float) -> Optional[Fact]:
@@ -73,6 +86,7 @@ class Observation:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
+        self._sample(now)
         signs = self.sees_progress(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
@@ -82,9 +96,20 @@ class Observation:
         self._entry["longest_gap_s"] = round(self._watchdog.longest_gap_s, 1)
         return verdict
 
+    def _sample(self, now: float) -> None:
+        """How busy it is: what changes by little is no news, and is told with the next."""
+        if self._usage is None or now < self._next_usage:
+            return
+        self._next_usage = now + USAGE_S
+        self._usage.look(now)
+        self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
+
     def has_news(self) -> bool:
         """True if the findings have changed since the last call."""
-        told, self._told = self._told, (self._entry["progress"], self._entry["step"], self._entry["longest_gap_s"])
+        entry, told = self._entry, self._told
+        complaint = entry["complaint"]["text"] if entry["complaint"] is not None else None
+        busy = entry["cpu"] is not None and entry["cpu"] >= BUSY
+        self._told = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy)
         return told != self._told
 
     def _is_saving(self, now: float) -> bool:

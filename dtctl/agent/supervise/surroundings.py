@@ -65,7 +65,9 @@ class Surroundings:
             first_s = learnt_limit(longest_gap_s)
         watchdog = Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, first_s)
         target_step = self.spec["target_step"]
-        return Observation(attempt, entry, port, target_step, watchdog, self._checkpoints, lambda: self.mending)
+        return Observation(
+            attempt, entry, port, target_step, watchdog, self._checkpoints, lambda: self.mending, self.masks
+        )
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
         """All that an attempt of a task needs."""

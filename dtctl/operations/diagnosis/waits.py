@@ -1,0 +1,166 @@
+"""Who waits for whom: by what logs say of others, and by how the others are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from dtctl.agent.records.vitals import Unreached
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis.facts import ENDED, Facts
+from dtctl.operations.diagnosis.signature import Find, Seen, Wait
+
+PATIENCE_S = 20.0
+"""So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
+
+FOR_OTHERS = re.compile(
+    r"CreateSession still waiting|Waiting for model to be ready|tasks to connect|stragglers: /job|heartbeat|"
+    r"(?i:unavailable|deadline.?exceeded|failed to connect|connection (?:refused|timed out|reset)|socket closed)|"
+    r"No route to host|Network is unreachable|Name or service not known|name resolution|DNS resolution failed|"
+    r"Graph handle is not found|incarnation|PSUnavailableError"
+)
+"""What a log says of somebody else."""
+
+_DEVICE = re.compile(r"/job:([\w.-]+)(?:/replica:\d+)?/task:(\d+)")
+_ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
+
+
+def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
+    """Whom tasks that live wait for, and who waits."""
+    found: dict[TaskId, tuple[Wait, ...]] = {}
+    for task in facts.tasks:
+        text = facts.complaint(task)
+        if not text or not FOR_OTHERS.search(text) or task.complaint is None:
+            continue
+        target = _meant(facts, task, text)
+        if target is not None:
+            wait = Wait(task.id, task.host, facts.age(task.complaint["since"]), text)
+            found[target] = (*found.get(target, ()), wait)
+    return found
+
+
+def _meant(facts: Facts, task: TaskStatus, text: str) -> TaskId | None:
+    """The other task that a line is about: by its device, its address, or as the only one that it can be."""
+    others = [one for one in facts.tasks if one.id != task.id]
+    named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
+    for one in others:
+        if one.id in named:
+            return one.id
+    addresses = {facts.address(one.id): one.id for one in others}
+    told = set(_ADDRESS.findall(text))
+    for address, other in addresses.items():
+        if address in told:
+            return other
+    ports = [address.rpartition(":")[2] for address in addresses]
+    for address, other in addresses.items():
+        port = address.rpartition(":")[2]
+        if ports.count(port) == 1 and any(one.endswith(f":{port}") for one in told):
+            return other
+    away = [one.id for one in others if _standing(facts, one) in ("ended", "away", "frozen")]
+    return away[0] if len(away) == 1 else None
+
+
+def _standing(facts: Facts, task: TaskStatus) -> str:
+    told = facts.vitals(task)
+    if task.state in ENDED:
+        return "ended"
+    if task.state in (TaskState.STOPPED, TaskState.SUCCEEDED):
+        return "over"
+    if task.state is TaskState.LOST:
+        return "away"
+    if task.state is TaskState.STALLED or (told is not None and told["frozen"]):
+        return "frozen"
+    if task.state is not TaskState.RUNNING or not (task.ready or (told is not None and told["listens"])):
+        return "deaf"
+    return "listens"
+
+
+def over(facts: Facts) -> Iterator[Seen]:
+    """Tasks that have ended as they should, too early for others."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        if _standing(facts, task) == "over":
+            yield _seen(facts, task, who, state=task.state.value, ended_at=task.since)
+
+
+def deaf(facts: Facts) -> Iterator[Seen]:
+    """Tasks that do not listen yet, for longer than a start takes."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        if _standing(facts, task) == "deaf" and max(one.for_s for one in who) >= PATIENCE_S:
+            yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.since))
+
+
+def unreachable(*problems: str) -> Find:
+    """Finds tasks that listen, and that other hosts cannot connect to for such a reason."""
+
+    def find(facts: Facts) -> Iterator[Seen]:
+        waiting = waits(facts)
+        for task in facts.tasks:
+            from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
+            if from_hosts and (_standing(facts, task) == "listens" or problems == ("unresolved",)):
+                text = next(iter(from_hosts.values()))["text"]
+                who = tuple(one for one in waiting.get(task.id, ()) if one.host in from_hosts)
+                yield _seen(facts, task, who, from_hosts=tuple(from_hosts), text=text)
+
+    return find
+
+
+def _without_way(facts: Facts, task: TaskStatus, is_meant: Callable[[Unreached], bool]) -> dict[str, Unreached]:
+    tried = {host: facts.unreached(host, task.id) for host in facts.hosts}
+    return {host: one for host, one in tried.items() if one is not None and is_meant(one)}
+
+
+def unexplained(facts: Facts) -> Iterator[Seen]:
+    """Tasks that listen, and that are waited for all the same."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        tried = [facts.unreached(one.host, target) for one in who]
+        if _standing(facts, task) == "listens" and not any(tried) and max(one.for_s for one in who) >= PATIENCE_S:
+            yield _seen(facts, task, who)
+
+
+def frozen(facts: Facts) -> Iterator[Seen]:
+    waiting = waits(facts)
+    for task in facts.tasks:
+        told = facts.vitals(task)
+        stopped = any(one["kind"] == "frozen" for one in task.why) if task.state is TaskState.STALLED else False
+        if stopped or (told is not None and told["frozen"]):
+            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.pid or "?")
+
+
+def stalled(facts: Facts) -> Iterator[Seen]:
+    for task in facts.tasks:
+        why = next((one for one in task.why if one["kind"] == "stalled"), None)
+        if task.state is TaskState.STALLED and why is not None:
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=why["seconds"])
+
+
+def away(facts: Facts) -> Iterator[Seen]:
+    """Hosts that the coordinator has lost."""
+    told = facts.status.coordination
+    waiting = waits(facts)
+    for host in told.lost_hosts if told is not None and not facts.status.verdict.outcome.decided else ():
+        tasks = tuple(task.id for task in facts.on(host))
+        assert told is not None
+        who = tuple(one for task in tasks for one in waiting.get(task, ()))
+        yield Seen(tasks, (host,), {"away_s": facts.age(told.contacts[host].heard)}, waiting=who)
+
+
+def silent(facts: Facts) -> Iterator[Seen]:
+    """Hosts whose agents have never called the coordinator."""
+    told = facts.status.coordination
+    if told is None or facts.status.verdict.outcome.decided or facts.age(facts.status.record.created) < PATIENCE_S:
+        return
+    hosts = tuple(host for host, contact in told.contacts.items() if not contact.connected and contact.heard is None)
+    if hosts:
+        tasks = tuple(task.id for host in hosts for task in facts.on(host))
+        yield Seen(tasks, hosts, {"missing": told.missing or "", "age_s": facts.age(facts.status.record.created)})
+
+
+def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Seen:
+    address = facts.address(task.id)
+    places = {"address": address, "name": address.rpartition(":")[0], "port": address.rpartition(":")[2]}
+    from_hosts = {"from_hosts": tuple(dict.fromkeys(one.host for one in who))}
+    return Seen((task.id,), (task.host,), {**places, **from_hosts, **fields}, waiting=who)
