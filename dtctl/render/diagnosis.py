@@ -16,7 +16,7 @@ from dtctl.render.story import clock
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size
 
-_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")
 _MOST_CAUSE = 300
 

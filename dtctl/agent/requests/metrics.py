@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..records.vitals import Diverged
 
 LOOK_EVERY_S = 1.0
+MOST_DIVERGED = 100
 LOOK_LIMIT_S = 40.0
 """How long the first look at files that nobody has read yet may take."""
 
@@ -64,12 +65,13 @@ def diverged(places: List[str], directory: str) -> List[Diverged]:
     reader = Reader(places, directory)
     reader.look()
     reader.keep()
-    return [
+    found: List[Diverged] = [
         {"path": folder["dir"], "tag": series["tag"], "step": series["steps"][-1]}
         for folder in reader.told(lambda tag: "loss" in tag.lower(), 1)
         for series in folder["series"]
         if series["values"] and not math.isfinite(float(series["values"][-1]))
-    ][:100]
+    ]
+    return found[:MOST_DIVERGED]
 
 
 def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[[str], bool]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..records.words import MOST_REASON
 
 TYPE_CHECKING = False
@@ -42,6 +44,11 @@ MARKS = (
 )
 """Looked for one by one, which costs less than a regular expression of them all."""
 
+_HEAD = re.compile(
+    r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF]|[IWEF]\d{4} [\d:.]+ +\d+) \S+:\d+\] |(?:INFO|WARNING|ERROR):\w+:"
+)
+"""Of glog and of logging: when and where it was written."""
+
 _LONGEST = min(400, MOST_REASON)
 _CURRENT_S = 3600.0
 
@@ -61,7 +68,7 @@ def complaint_after(before: Optional[Complaint], line: bytes, wall: float) -> Op
     """With a line that has come just now, or none. Complaints of one kind go on, whatever numbers are in them."""
     if not line:
         return before
-    text = " ".join(line.decode("utf-8", "replace").split())[:_LONGEST]
+    text = _HEAD.sub("", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]
     goes_on = before is not None and wall - before["last"] < _CURRENT_S and kind(before["text"]) == kind(text)
     return {"text": text, "since": before["since"] if goes_on and before is not None else wall, "last": wall}
 

@@ -108,7 +108,7 @@ class Observation:
         """True if the findings have changed since the last call."""
         entry, told = self._entry, self._told
         complaint = entry["complaint"]["text"] if entry["complaint"] is not None else None
-        busy = entry["cpu"] is not None and entry["cpu"] >= BUSY
+        busy = None if entry["cpu"] is None else entry["cpu"] >= BUSY
         self._told = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy)
         return told != self._told
 

@@ -485,6 +485,18 @@ BY_FACTS = (
         find=waits.unreachable("refused"),
     ),
     Signature(
+        "never_listened",
+        Level.ENDS,
+        "not ready after 600 s: worker:0 runs but does not listen on gpu-a:2222 yet",
+        "the reason of the run's end, the task's address",
+        "{tasks} on {hosts} ran, but did not listen on {address} within start_timeout",
+        (
+            "dtctl logs {task}    shows what it did instead",
+            "trainer.dialect: none in cluster.yaml for a program that serves nobody, then: dtctl up",
+        ),
+        find=waits.never_ready,
+    ),
+    Signature(
         "waits_for_one_that_is_over",
         Level.BLOCKS,
         "CreateSession still waiting for response from worker: /job:ps/replica:0/task:1, which has ended",

@@ -121,6 +121,14 @@ def unexplained(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, who)
 
 
+def never_ready(facts: Facts) -> Iterator[Seen]:
+    """Tasks that a start waited for in vain, as they never listened on their ports."""
+    for one in facts.status.verdict.why:
+        task = facts.status.tasks.get(TaskId.parse(one["task"])) if one["kind"] == "waits_to_listen" else None
+        if task is not None:
+            yield _seen(facts, task, ())
+
+
 def frozen(facts: Facts) -> Iterator[Seen]:
     waiting = waits(facts)
     for task in facts.tasks:

@@ -18,7 +18,10 @@ def diagnosis(found: Diagnosis) -> dict[str, Any]:
         "cluster": record.cluster,
         "run": record.run,
         "problems": problems(found.found),
-        "hosts": [{"host": host, **{name: told[name] for name in _HOST}} for host, told in found.facts.hosts.items()],
+        "hosts": [
+            {"host": host, **{name: value for name, value in told.items() if name in _HOST}}
+            for host, told in found.facts.hosts.items()
+        ],
         "tasks": [
             {"task": task, "host": host, **{name: value for name, value in vitals.items() if name != "log"}}
             for host, told in found.facts.hosts.items()
