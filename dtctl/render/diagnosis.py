@@ -107,6 +107,11 @@ def filled(template: str, known: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda match: known.get(match[1], "?"), shown)
 
 
+def pattern_of(template: str) -> str:
+    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
+    return _FIELD.sub(lambda match: match[1].upper(), _OPTIONAL.sub("", template))
+
+
 def words(found: Finding) -> dict[str, str]:
     """The fields of a finding as people read them."""
     seen = found.seen

@@ -51,6 +51,14 @@ class Signature:
     find: Find = lambda facts: ()
 
 
+WHOLE_LOG = "dtctl logs {task} -n all"
+
+
+def words(pattern: str) -> re.Pattern[str]:
+    """A pattern of a log."""
+    return re.compile(pattern)
+
+
 @dataclass(frozen=True)
 class Wait:
     """A task that lives and needs another."""
