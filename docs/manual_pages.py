@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dtctl.operations.diagnosis.table import SIGNATURES
-from dtctl.render.diagnosis import pattern_of
+from dtctl.render.health.findings import pattern_of
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS
 from dtctl.render.manual.glossary import STATES, WORDS

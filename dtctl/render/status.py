@@ -8,8 +8,8 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
-from dtctl.render.diagnosis import problem_lines
-from dtctl.render.roster import rows_of, tasks_table
+from dtctl.render.health.findings import problem_lines
+from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.story import incident_lines
 from dtctl.render.tables import print_table
 from dtctl.render.terminal import console

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 MARKS = (
     b"CreateSession still waiting for response",
     b"Waiting for model to be ready",
-    b" tasks to connect",
+    b"tasks to connect",
     b"Example stragglers",
     b"stopped sending heartbeats",
     b"UNAVAILABLE",
-    b"Unavailable: ",
+    b"Unavailable:",
     b"UnavailableError",
     b"DeadlineExceeded",
     b"failed to connect",

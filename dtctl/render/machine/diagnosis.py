@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.operations.diagnosis.asking import Diagnosis
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.render.diagnosis import filled, happened, remedies, words
+from dtctl.render.health.findings import filled, happened, remedies, words
 from dtctl.render.machine.document import errors
 from dtctl.render.words import iso_utc
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dtctl.operations.status import RunStatus
-from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
+from dtctl.render.health.findings import problem_lines
 from dtctl.render.status import more_lines, show_status, status_table, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving

@@ -15,7 +15,7 @@ from dtctl.operations.asking.tasks import Exit
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.diagnosis.table import IN_LOGS, SIGNATURES
-from dtctl.render.diagnosis import paragraph
+from dtctl.render.health.findings import paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SERVER
 from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 

@@ -109,7 +109,10 @@ def filled(template: str, known: Mapping[str, str]) -> str:
 
 def pattern_of(template: str) -> str:
     """A template for readers: its fields as words in capitals, without what is said only where it is known."""
-    return _FIELD.sub(lambda match: match[1].upper(), _OPTIONAL.sub("", template))
+    return _FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), _OPTIONAL.sub("", template))
+
+
+_READ = {"at": "@HOST", "from": "@HOST", "hosts": "HOST", "from_hosts": "OTHER_HOST", "tasks": "TASK"}
 
 
 def words(found: Finding) -> dict[str, str]:

@@ -92,7 +92,8 @@ def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
         for number in range(len(rows)):
             grid.add_row(*(cells[name][number] for name in names))
         if fits(grid):
-            break
+            return grid
+    grid.columns[-1].min_width = None
     return grid
 
 
