@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.status import RunStatus
 
 PYTHON = "PYTHON"
@@ -16,6 +16,12 @@ PYTHON = "PYTHON"
 
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
+HUNG = ("stalled", "frozen", "still_silent")
+"""Kinds of reasons by which dtctl itself ends a task."""
+
+PROVEN_S = 60.0
+"""A task that was started again and has run for so long does not fail the same way at once."""
+
 _MORE_SAID_S = 15.0
 """A complaint is over when more has been written for so long."""
 
@@ -34,7 +40,7 @@ class End:
     """As its agent says it, where there is neither code nor signal."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Facts:
     """`hosts`: what each has told of itself when it was asked; `status` asks none, and knows what agents sample."""
 
@@ -76,7 +82,7 @@ class Facts:
         """How it has ended; also the last end of one that was started again and has told no step since."""
         told = self.vitals(task)
         past = task.history[-1] if task.history else None
-        if past is not None and past.asked:
+        if (past is not None and past.asked) or any(one["kind"] in HUNG for one in task.why):
             return None
         if task.state in ENDED:
             cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past.cause if past else "")
@@ -85,9 +91,15 @@ class Facts:
             return End(task.code, task.signal, at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:
             return End(0, None, past.ended if past else task.since, "", task.tail)
-        if task.state in LIVING and past is not None and task.step is None and (past.code or past.signal):
+        if past is not None and self._fails_again(task, past):
             return End(past.code, past.signal, past.ended, past.cause, "", _in_a_row(task))
         return None
+
+    def _fails_again(self, task: TaskStatus, past: Exit) -> bool:
+        """Whether one that was started again is likely to end as it has before. One that hung has left no cause."""
+        young = task.state is not TaskState.RUNNING or self.age(task.since) < PROVEN_S
+        told = bool(past.cause) or _in_a_row(task) > 1
+        return task.state in LIVING and task.step is None and young and told and bool(past.code or past.signal)
 
     def complaint(self, task: TaskStatus) -> str:
         """What a living task's log says since its last step, unless it has gone on to something else."""

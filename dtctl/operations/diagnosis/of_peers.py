@@ -53,8 +53,8 @@ PEERS = (
             "dtctl events    tells what was lost first",
         ),
         words(
-            r"(?i:unavailable)|PSUnavailableError|[Ff]ailed to connect|Connection (?:refused|timed out|reset)|"
-            r"Socket closed|No route to host|Network is unreachable|heartbeat|(?i:deadline.?exceeded)|"
+            r"UNAVAILABLE|Unavailable(?:Error|:)|PSUnavailableError|[Ff]ailed to connect|"
+            r"Connection (?:refused|timed out|reset)|Socket closed|No route to host|Network is unreachable|heartbeat|(?i:deadline.?exceeded)|"
             r"NCCL.*(?:error|failed)|[Gg]loo.*(?:error|failed|closed)|Broken pipe"
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState
@@ -22,43 +23,55 @@ FOR_OTHERS = re.compile(
 )
 """What a log says of somebody else."""
 
+_FOR_INIT = "model to be ready"
+INIT_S = 60.0
+"""Workers ask every half minute whether the lead has initialized the model."""
+
 _DEVICE = re.compile(r"/job:([\w.-]+)(?:/replica:\d+)?/task:(\d+)")
 _ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
 
 
+@lru_cache(maxsize=2)
 def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
     """Whom tasks that live wait for, and who waits."""
-    found: dict[TaskId, tuple[Wait, ...]] = {}
+    found: dict[TaskId, list[Wait]] = {}
+    places = _Places(facts)
     for task in facts.tasks:
         text = facts.complaint(task)
         if not text or not FOR_OTHERS.search(text) or task.complaint is None:
             continue
-        target = _meant(facts, task, text)
-        if target is not None:
-            wait = Wait(task.id, task.host, facts.age(task.complaint["since"]), text)
-            found[target] = (*found.get(target, ()), wait)
-    return found
+        wait = Wait(task.id, task.host, facts.age(task.complaint["since"]), text)
+        target = places.meant(task, text)
+        if target is not None and (wait.for_s >= INIT_S or _FOR_INIT not in text):
+            found.setdefault(target, []).append(wait)
+    return {target: tuple(who) for target, who in found.items()}
 
 
-def _meant(facts: Facts, task: TaskStatus, text: str) -> TaskId | None:
-    """The other task that a line is about: by its device, its address, or as the only one that it can be."""
-    others = [one for one in facts.tasks if one.id != task.id]
-    named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
-    for one in others:
-        if one.id in named:
-            return one.id
-    addresses = {facts.address(one.id): one.id for one in others}
-    told = set(_ADDRESS.findall(text))
-    for address, other in addresses.items():
-        if address in told:
-            return other
-    ports = [address.rpartition(":")[2] for address in addresses]
-    for address, other in addresses.items():
-        port = address.rpartition(":")[2]
-        if ports.count(port) == 1 and any(one.endswith(f":{port}") for one in told):
-            return other
-    away = [one.id for one in others if _standing(facts, one) in ("ended", "away", "frozen")]
-    return away[0] if len(away) == 1 else None
+class _Places:
+    """By what other tasks are named in logs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._addresses = {facts.address(task.id): task.id for task in facts.tasks}
+        self._ports: dict[str, list[TaskId]] = {}
+        for address, task in self._addresses.items():
+            self._ports.setdefault(address.rpartition(":")[2], []).append(task)
+        self._out = [task.id for task in facts.tasks if _standing(facts, task) in ("ended", "away", "frozen")]
+
+    def meant(self, task: TaskStatus, text: str) -> TaskId | None:
+        """The other task that a line is about: by its device, its address, or as the only one that it can be."""
+        named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
+        told = _ADDRESS.findall(text)
+        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in told]
+        lead = [self._facts.status.record.lead] if _FOR_INIT in text else []
+        found = [
+            *(one for one in named if one in self._facts.status.tasks),
+            *(self._addresses[one] for one in told if one in self._addresses),
+            *(tasks[0] for tasks in by_port if len(tasks) == 1),
+            *lead,
+            *(self._out if len(self._out) == 1 else []),
+        ]
+        return next((one for one in found if one != task.id), None)
 
 
 def _standing(facts: Facts, task: TaskStatus) -> str:
@@ -133,16 +146,21 @@ def frozen(facts: Facts) -> Iterator[Seen]:
     waiting = waits(facts)
     for task in facts.tasks:
         told = facts.vitals(task)
-        stopped = any(one["kind"] == "frozen" for one in task.why) if task.state is TaskState.STALLED else False
-        if stopped or (told is not None and told["frozen"]):
-            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.pid or "?")
+        if _hangs(task, "frozen") or (told is not None and told["frozen"]):
+            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.pid)
 
 
 def stalled(facts: Facts) -> Iterator[Seen]:
     for task in facts.tasks:
-        why = next((one for one in task.why if one["kind"] == "stalled"), None)
-        if task.state is TaskState.STALLED and why is not None:
-            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=why["seconds"])
+        if _hangs(task, "stalled", "still_silent"):
+            seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds)
+
+
+def _hangs(task: TaskStatus, *kinds: str) -> bool:
+    """It was found hanging, and is ended for that, or was."""
+    hung = task.state is TaskState.STALLED or task.state in ENDED
+    return hung and any(one["kind"] in kinds for one in task.why)
 
 
 def away(facts: Facts) -> Iterator[Seen]:

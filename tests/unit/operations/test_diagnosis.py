@@ -464,10 +464,36 @@ def test_tasks_that_ended_alike_are_one_finding() -> None:
 
 def test_a_task_that_fails_again_and_again_is_told_while_it_runs() -> None:
     past = tuple(Exit(n, 900.0 + n, 901.0 + n, 1, None, asked=False, cause="MemoryError") for n in (1, 2, 3))
-    found = facts(running("worker:0", attempt=4, history=past))
+    found = facts(running("worker:0", attempt=4, history=past, since=990.0))
     assert names(found) == ["host_memory"]
     assert ", 3 times in a row: MemoryError" in told(found)
-    assert names(facts(running("worker:0", attempt=4, history=past, step=1, step_time=999.0))) == []
+    assert names(facts(running("worker:0", attempt=4, history=past, since=990.0, step=1, step_time=999.0))) == []
+    assert names(facts(running("ps:0", attempt=4, history=past, since=900.0))) == []
+
+
+def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
+    for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
+        task = ended("worker:0", "", **KILLED)
+        found = facts(dataclasses.replace(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
+        assert names(found) == [name]
+    past = (Exit(1, 900.0, 901.0, None, 9, asked=False),)
+    assert names(facts(running("worker:0", attempt=2, history=past, since=990.0))) == []
+
+
+def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
+    text = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
+    tasks = [running("chief:0"), says(running("worker:0"), text, for_s=40.0)]
+    assert names(facts(*tasks)) == []
+    tasks[1] = says(running("worker:0"), text, for_s=90.0)
+    (found,) = findings(facts(*tasks))
+    assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
+
+
+def test_a_thousand_tasks_that_all_wait_are_told_at_once() -> None:
+    tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
+    (found,) = findings(facts(*tasks))
+    assert len(found.seen.waiting) == 1000
+    assert paragraph(found)[0].startswith("worker:[0-999] have waited 40s for ps:0 on gpu-b:2222")
 
 
 def test_what_dtctl_ended_itself_is_no_problem() -> None:
