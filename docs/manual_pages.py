@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dtctl.operations.diagnosis.table import SIGNATURES
+from dtctl.render.health.findings import pattern_of
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS
 from dtctl.render.manual.glossary import STATES, WORDS
@@ -30,10 +32,17 @@ def troubleshooting() -> str:
         "what to type next; start there. This page goes by the exit code (`echo $?`) and by the answers of hosts. "
         "`dtctl explain 5` and `dtctl explain port_taken` show the same in the terminal, and so does "
         "`dtctl explain` with the words of an error: `dtctl explain 'it lacks numpy'`.",
-        "Three commands answer most questions: `dtctl status` (what runs, and how far it is), `dtctl events` (what "
-        "happened, and why), `dtctl logs TASK -n all` (what the trainer said). `-v` shows each step on each host.",
+        "`dtctl status` says on top what is most wrong with a run, why, and what to type; `dtctl diagnose` asks every "
+        "host once (processes, ports, connections between the hosts, disks, memory, versions, ends of logs) and tells "
+        "all that it finds. `dtctl events` tells what happened, and why, `dtctl logs TASK -n all` what the trainer "
+        "said. `-v` shows each step on each host.",
         "## By exit code",
         *_sections(trouble for trouble in EXITS if trouble.causes),
+        "## By what `dtctl diagnose` finds",
+        "The most important comes first, and stands in `dtctl status`; the name of each is its `signature` with "
+        "`-o json`. A task that others wait for is told with them: `worker:0 has waited 40s for ps:1 on ps-b:2223, "
+        "which exited 1 at 10:02:11: ModuleNotFoundError: No module named 'sklearn'`.",
+        *_signatures(),
         "## By a host's answer",
         "With `-o json` each error of a host has its answer as `code`.",
         _answers(),
@@ -47,6 +56,23 @@ def _answers() -> str:
         remedy = "; ".join(cause.remedy for cause in trouble.causes)
         rows.append(f"| `{trouble.name}` | {trouble.meaning} | {why} | {remedy} |")
     return "\n".join(["| answer | means | why | what to do |", "|---|---|---|---|", *rows])
+
+
+def _signatures() -> Iterable[str]:
+    for one in SIGNATURES:
+        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.joins}"] if one.joins else [])]
+        rows += [f"- it means: {pattern_of(one.means)}"]
+        rows += ["- what to do: " + "; ".join(map(_typed, one.remedy))]
+        yield f"### {one.name}"
+        yield "\n".join(rows)
+
+
+def _typed(remedy: str) -> str:
+    """A command as such, and what is said of it."""
+    words, _, about = pattern_of(remedy).partition("    ")
+    if not words.startswith("dtctl "):
+        return words
+    return f"`{words}`" + (f" {about}" if about else "")
 
 
 def _sections(troubles: Iterable[Trouble]) -> Iterable[str]:

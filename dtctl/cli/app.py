@@ -15,22 +15,9 @@ from dtctl.cli.effects import NAMES
 from dtctl.render.terminal.console import say
 
 ORDER = (
-    *("init", "explain", "validate", "plan", "trust", "up", "status", "logs", "events", "metrics", "tensorboard"),
-    *(
-        "checkpoints",
-        "dump",
-        "wait",
-        "restart",
-        "replace",
-        "stop",
-        "down",
-        "runs",
-        "gc",
-        "push",
-        "execute",
-        "ssh",
-        "schema",
-    ),
+    *("init", "explain", "validate", "plan", "trust", "up", "status", "diagnose", "logs", "events", "metrics"),
+    *("tensorboard", "checkpoints", "dump", "wait", "restart", "replace", "stop", "down", "runs", "gc", "push"),
+    *("execute", "ssh", "schema"),
 )
 """Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
 

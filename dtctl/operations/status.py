@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.vitals import Machine
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.agreement import agreed, dissenters
@@ -46,6 +47,8 @@ class RunStatus:
     """Host -> why it gave no answer."""
     without_run: tuple[str, ...] = ()
     """Hosts that answered that they know no run of the cluster."""
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    """How busy hosts are, of those whose agents have told it."""
 
     @property
     def going_on_after_the_end(self) -> tuple[TaskId, ...]:
@@ -134,6 +137,7 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
         checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
         time=answer["time"],
         coordination=coordination,
+        machines={host: one.machine for host, one in coordination.contacts.items() if one.machine is not None},
     )
 
 
@@ -188,7 +192,12 @@ def _put_together(
         time=clock["time"] if clock else 0.0,
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(name for name in known.hosts if name in silent),
+        machines={host: machine for host, answer in told.items() if (machine := _machine(answer)) is not None},
     )
+
+
+def _machine(answer: StatusResult) -> Machine | None:
+    return answer["state"]["machine"] if answer["state"] is not None else None
 
 
 def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:

@@ -22,9 +22,10 @@ from dtctl.plan.values import RunPlan
 from dtctl.render.advice import advice
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.health.roster import left_behind
 from dtctl.render.logs import LogPrinter
 from dtctl.render.remains import written_line
-from dtctl.render.status import OUTCOME_STYLE, left_behind, restarts_lines
+from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold

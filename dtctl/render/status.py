@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import fact, sentence
-from dtctl.model import TaskState
+from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
+from dtctl.render.health.findings import problem_lines
+from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.story import incident_lines
-from dtctl.render.tables import print_table, styled, table
+from dtctl.render.tables import print_table
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold
 
@@ -25,23 +25,17 @@ OUTCOME_STYLE = {
     Outcome.RESTARTING: "yellow",
     Outcome.RUNNING: "green",
 }
-_STATE_STYLE = {
-    TaskState.RUNNING: "green",
-    TaskState.SUCCEEDED: "bold green",
-    TaskState.FAILED: "bold red",
-    TaskState.BACKOFF: "yellow",
-    TaskState.STALLED: "yellow",
-    TaskState.LOST: "magenta",
-    TaskState.STOPPED: "dim",
-}
 SHOWN_INCIDENTS = 3
 """The newest; `dtctl events` tells them all."""
 
 
-def show_status(status: RunStatus) -> None:
+def show_status(status: RunStatus, *, every: bool = False) -> None:
+    """`every`: each task has a line of its own, as it has where no terminal sets a limit."""
     out = console.out()
     out.print(summary(status))
-    print_table(status_table(status))
+    for line in problem_lines(status):
+        out.print(line)
+    print_table(status_table(status, every=every))
     for line in more_lines(status):
         out.print(line)
 
@@ -102,23 +96,18 @@ SILENT_S = 30.0
 """After this long without a step a rate says nothing about what is to come."""
 
 
-def status_table(status: RunStatus) -> Table:
-    with_steps = any(task.step is not None for task in status.tasks.values())
-    steps = ("STEP",) if with_steps else ()
-    grid = table("TASK", "HOST", "STATE", "FOR", *steps, "RESTARTS", "PID", "NOTE")
-    for task in status.tasks.values():
-        step = ("" if task.step is None else str(task.step),) if with_steps else ()
-        grid.add_row(
-            str(task.id),
-            task.host,
-            styled(task.state.value, _STATE_STYLE.get(task.state, "")),
-            duration(status.time - task.since) if task.since and status.time else "",
-            *step,
-            str(task.restarts),
-            str(task.pid) if task.pid and not task.state.final else "",
-            _note(task, status),
-        )
-    return grid
+def status_table(status: RunStatus, *, every: bool = False) -> Table:
+    """As many lines as the terminal has room for beside what else is said."""
+    out = console.out()
+    if every or not out.is_terminal:
+        return tasks_table(rows_of(status), status)
+    others = 1 + len(problem_lines(status)) + len(more_lines(status))
+    return tasks_table(rows_of(status, max(_LEAST_ROWS, out.height - others - _AROUND)), status)
+
+
+_LEAST_ROWS = 5
+_AROUND = 3
+"""Lines: the head of the table, and the prompts before and after."""
 
 
 def more_lines(status: RunStatus) -> list[str]:
@@ -147,29 +136,3 @@ def restarts_lines(status: RunStatus, most: int) -> list[str]:
     for incident in shown:
         lines += incident_lines(incident, status.time or told.time)
     return lines
-
-
-def _note(task: TaskStatus, status: RunStatus) -> str:
-    if task.state is TaskState.BACKOFF:
-        if task.next_start:
-            wait = f"starts again in {duration(max(0.0, task.next_start - status.time))}"
-        else:
-            wait = "waits for the coordinator"
-        return f"{sentence(how_it_ended(task))}; {wait}"
-    if task.state is TaskState.FAILED:
-        return sentence(how_it_ended(task))
-    if task.state is TaskState.STOPPED:
-        killed = [one for one in task.why if one["kind"] == "killed_after"]
-        rest = [one for one in task.why if one["kind"] != "killed_after"]
-        told = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
-        why = sentence([*killed, *(rest[:1] if told else rest)])
-        how = sentence([fact("exited", code=task.code)]) if task.signal is None and task.code is not None else ""
-        return f"{why} ({how})" if why and how else why or how
-    if task.state is TaskState.SUCCEEDED:
-        return left_behind(task)
-    return sentence(task.why)
-
-
-def left_behind(task: TaskStatus) -> str:
-    """The processes that the trainer went away from; empty if there were none."""
-    return sentence(one for one in task.why if one["kind"] == "left_behind")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = (
     *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),
-    *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS"),
+    *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS", "OUTPUT", "CPU", "MEMORY"),
 )
 _WRAPPED = ("NOTE", "TASKS", "FOUND")
 

@@ -25,6 +25,7 @@ ENDLESS_S = 2.0
 _MADE_READY = "status result, need, progress, prepared, started, up result"
 HEARD = {
     "status": "status result",
+    "diagnose": "status result, diagnose result",
     "logs": "log, logs result, status result, states, watch result",
     "events": "event, events result, status result",
     "metrics": "points, metrics result, status result",
@@ -90,6 +91,8 @@ COMMANDS = {
         _spoken("status -o json", partly=True),
         _spoken("status --run demo-1", partly=True),
         _spoken("status --watch", endless=True),
+        _spoken("diagnose", partly=True),
+        _spoken("diagnose -o json", partly=True),
         _spoken("logs", shows=True),
         _spoken("logs -n 5 -t", shows=True),
         _spoken("logs -n all", endless=True),

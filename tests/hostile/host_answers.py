@@ -159,6 +159,13 @@ class Host:
             pass
         yield {"type": "result", "run": RUN, "why": "asked", "said": ""}, b""
 
+    def _diagnose(self, request: Fields) -> Answer:
+        machine = {"time": 2000.0, "cpus": 8, "load": 0.5, "memory_bytes": 1 << 34, "available_bytes": 1 << 33}
+        disk = {"path": f"/data {MARK} {self.name}", "free_bytes": 0, "size_bytes": 1 << 40}
+        tasks = {task: {"python": "/usr/bin/python3"} for task in tasks_on(self.name)}
+        told = {"run": RUN, "time": 2000.0, "machine": {**machine, "waiting": {}}, "disks": [disk], "tasks": tasks}
+        yield {"type": "result", **told}, b""
+
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")
         known = {"run": RUN, "cluster": CLUSTER, "host": self.name, "created": CREATED, "live": False, "tasks": own}

@@ -55,7 +55,7 @@ def escaped(fields: Fields) -> None:
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, "
-RESULTS += "event_dirs result, tensorboard result"
+RESULTS += "event_dirs result, tensorboard result, diagnose result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -252,6 +252,11 @@ LIES: dict[str, Lie] = {
     "events of foreign hosts": told("event", put(host="evil", task="ps:7")),
     "events whose numbers run backwards": after("event", lambda: [line(**{**EVENT, "n": n}) for n in range(9, 0, -1)]),
     "events without end": before("event", forever(line(**EVENT) * 100)),
+    "a diagnosis of another run": told("diagnose result", put(run="demo-2")),
+    "a diagnosis of foreign tasks": told("diagnose result", put(tasks={"ps:7": {"frozen": True}})),
+    "a disk of escapes": told("diagnose result", within("disks.0.path", ESCAPES)),
+    "a machine beyond all": told("diagnose result", within("machine.load", 1e9)),
+    "a machine without memory": told("diagnose result", within("machine.memory_bytes", 0)),
     "points without end": before("points", forever(line(type="points", run="demo-1", folders=[]) * 100)),
     "points of another run": told("points, metrics result", put(run="demo-2")),
     "points of no length": told(METRICS, within("folders.0.series.0.values", ["0.5"])),

@@ -75,10 +75,10 @@ VISITORS = {"model", "hooks", "transport", "operations", "plan", "render", "cli"
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars"),
+        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars", "vitals"),
         *("run", "protocol", "host", "records"),
     },
-    "supervise": {"coordinate", "survival", "logs", "stacks", "checkpoints", "run", "host", "records"},
+    "supervise": {"coordinate", "survival", "logs", "stacks", "checkpoints", "vitals", "run", "host", "records"},
     "coordinate": {"survival", "checkpoints", "hooks", "link", "run", "host", "records"},
     "survival": {"run", "host"},
     "hooks": {"run", "host", "records"},
@@ -87,6 +87,7 @@ ROOMS = {
     "bundles": {"protocol", "host", "records"},
     "checkpoints": {"host", "records"},
     "scalars": {"host", "records"},
+    "vitals": {"logs", "run", "host", "records"},
     "link": {"records"},
     "protocol": {"host", "records"},
     "run": {"host", "records"},
@@ -106,6 +107,7 @@ ENTRIES = {
     "checkpoints": {"reading", "mending", "evidence"},
     "scalars": {"reading", "copying", "finding"},
     "hooks": {"posting", "sender"},
+    "vitals": {"gathering", "machine_load", "usage"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
 }

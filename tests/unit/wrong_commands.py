@@ -64,6 +64,7 @@ WORDS: list[Row] = [
     ("status --watch=3", 2, "Option '--watch' does not take a value", "does not take"),
     ("gc --all=3", 2, "Option '--all' does not take a value", "does not take"),
     ("status cluster.yaml", 2, "unexpected extra argument(s) (cluster.yaml)", of("dtctl status")),
+    ("diagnose worker:0", 2, "unexpected extra argument(s) (worker:0)", of("dtctl diagnose")),
     ("up a.yaml b.yaml", 2, "unexpected extra argument(s) (b.yaml)", of("dtctl up")),
     ("down worker:1", 2, "unexpected extra argument(s) (worker:1)", of("dtctl down")),
     ("events worker:1", 2, "unexpected extra argument(s) (worker:1)", of("dtctl events")),

@@ -16,6 +16,7 @@ from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
 from .spec import Inventory
 from .stacks import Dump
+from .vitals import DiagnoseResult
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,
@@ -477,6 +478,7 @@ EXCHANGES = {
     "restart": Exchange("restart.restart", requests.RestartRequest, RestartResult),
     "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
+    "diagnose": Exchange("status.diagnose", requests.Request, DiagnoseResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
     "dump": Exchange("status.dump", requests.DumpRequest, RunResult),

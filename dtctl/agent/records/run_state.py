@@ -2,6 +2,7 @@
 
 from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
 from .reasons import Because, Why
+from .vitals import Complaint, Machine, Processors
 from .words import By, Count, Epoch, Line, Name, Pid, Reason, Seconds, SignalNumber, Tail, TaskName, TaskState, Want
 
 HISTORY = 50
@@ -140,6 +141,12 @@ class Entry(Because):
     """Between two signs of progress."""
     first_step_s: Usual[Seconds, 0.0]
     """The longest that an attempt took until it told its first step; 0: none has told any."""
+    cpu: Usual[Optional[Processors], None]
+    """Processors that the trainer, and what it has started, kept busy lately."""
+    memory_bytes: Usual[Optional[Count], None]
+    """Resident, of the same processes."""
+    complaint: Usual[Optional[Complaint], None]
+    """The newest in its log since the last step."""
     left: Usual[AtMost[List[Left], MOST_LEFT], []]
     exit: Usual[Optional[Exit], None]
     """Until the next attempt begins."""
@@ -163,6 +170,7 @@ class State(Record):
     agent: Usual[Optional[AgentProcess], None]
     finished: Usual[bool, False]
     """All tasks are final, and the supervisor has ended."""
+    machine: Usual[Optional[Machine], None]
     tasks: Entries
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from fnmatch import fnmatchcase
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from ..protocol.conversation import Conversation
     from ..records.requests import MetricsRequest
     from ..records.scalars import FolderTold, MetricsResult, Points
+    from ..records.vitals import Diverged
 
 LOOK_EVERY_S = 1.0
+MOST_DIVERGED = 100
 LOOK_LIMIT_S = 40.0
 """How long the first look at files that nobody has read yet may take."""
 
@@ -55,6 +58,20 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
         "unread_bytes": reader.unread_bytes,
         "omitted": reader.omitted,
     }
+
+
+def diverged(places: List[str], directory: str) -> List[Diverged]:
+    """Losses in the event files below these places whose newest value is no number any more."""
+    reader = Reader(places, directory)
+    reader.look()
+    reader.keep()
+    found: List[Diverged] = [
+        {"path": folder["dir"], "tag": series["tag"], "step": series["steps"][-1]}
+        for folder in reader.told(lambda tag: "loss" in tag.lower(), 1)
+        for series in folder["series"]
+        if series["values"] and not math.isfinite(float(series["values"][-1]))
+    ]
+    return found[:MOST_DIVERGED]
 
 
 def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[[str], bool]) -> None:

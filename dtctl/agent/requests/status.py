@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ..host import paths
+from ..host.secrets import Masks
 from ..records.answers import MOST_DAMAGED, MOST_RUNS
 from ..records.spec import coordinates, inventory_of
 from ..records.whole_run import RunView
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
     from ..protocol.conversation import Conversation
     from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
-    from ..records.requests import DumpRequest, LogsRequest, RunsRequest, StatusRequest, WatchRequest
+    from ..records.requests import DumpRequest, LogsRequest, Request, RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
+    from ..records.vitals import DiagnoseResult
     from ..records.whole_run import Condition
 
 
@@ -96,6 +98,20 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
 
     run.until(look, float("inf"))
     return {"run": run.id}
+
+
+def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
+    """How this host, and its tasks of the run, do at this moment."""
+    from ..vitals import gathering
+    from . import metrics
+
+    run = runs.need(talk, request)
+    run.keep_supervised()
+    places = metrics.directories(run)
+    with talk.at("diagnose"):
+        diverged = metrics.diverged(places, run.files.directory)
+        masks = Masks(run.files.secrets().values())
+        return gathering.gather(run.files.directory, run.spec, run.state(), masks, places, diverged)
 
 
 def logs(talk: Conversation, request: LogsRequest) -> RunResult:

@@ -6,6 +6,8 @@ import os
 
 from ..checkpoints.evidence import CheckpointSigns
 from ..host import processes
+from ..vitals.usage import Usage
+from .complaints import complaint_after
 from .progress import LogProgress, Rate
 from .readiness import Readiness
 from .watchdog import Signs, Watchdog
@@ -14,11 +16,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
 
+    from ..host.secrets import Masks
     from ..records.reasons import Fact
     from ..records.run_state import Entry
     from .attempt import Attempt
 
 LOOK_S = 1.0
+USAGE_S = 5.0
+BUSY = 0.1
+"""Processors. A task that falls below, or is above again, does something else."""
 
 
 class Observation:
@@ -34,12 +40,16 @@ class Observation:
         checkpoints: CheckpointSigns,
         mending: Callable[[], bool],
         first_step_limit: Callable[[], Optional[float]],
+        masks: Masks,
     ) -> None:
         """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet.
 
         `first_step_limit`: how long it may be silent before its first step, as far as that is known by now.
         """
         self._trainer = attempt.trainer
+        self._masks = masks
+        self._usage = Usage(attempt.trainer["pid"]) if attempt.trainer is not None else None
+        self._next_usage = 0.0
         self._entry = entry
         self._target_step = target_step
         self._watchdog = watchdog
@@ -71,6 +81,9 @@ class Observation:
         if stepped and self._log.step is not None:
             rate = self._rate.look(now, self._log.step)
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
+        self._entry["complaint"] = complaint_after(
+            None if stepped else self._entry["complaint"], self._masks.hide(self._log.complaint), wall
+        )
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
     def look(self, now: float, wall: float) -> Optional[Fact]:
@@ -78,6 +91,7 @@ class Observation:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
+        self._sample(now)
         signs = self.sees_progress(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
@@ -85,9 +99,20 @@ class Observation:
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
         return judged(self._watchdog, now, signs, self._entry, self._first_step_limit())
 
+    def _sample(self, now: float) -> None:
+        """How busy it is: what changes by little is no news, and is told with the next."""
+        if self._usage is None or now < self._next_usage:
+            return
+        self._next_usage = now + USAGE_S
+        self._usage.look(now)
+        self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
+
     def has_news(self) -> bool:
         """True if the findings have changed since the last call."""
-        told, self._told = self._told, (self._entry["progress"], self._entry["step"], self._entry["longest_gap_s"])
+        entry, told = self._entry, self._told
+        complaint = entry["complaint"]["text"] if entry["complaint"] is not None else None
+        busy = None if entry["cpu"] is None else entry["cpu"] >= BUSY
+        self._told = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy)
         return told != self._told
 
     def _is_saving(self, now: float) -> bool:

@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import suppress
 
 from ..host import files
+from .complaints import last_complaint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class LogProgress:
         """`adopted`: an earlier supervisor has seen what is there already."""
         self.step: Optional[int] = None
         self.loss: Optional[str] = None
+        self.complaint = b""
+        """Of what was new at the last look: a line that complains, with no step after it."""
         self._path = path
         self._size = 0
         self._read_to = 0
@@ -83,7 +86,8 @@ class LogProgress:
             self.look()
 
     def look(self) -> bool:
-        """True when the log has changed since the last look; `step` and `loss` are then up to date."""
+        """True when the log has changed since the last look; `step`, `loss` and `complaint` are then up to date."""
+        self.complaint = b""
         try:
             size = files.look(self._path).st_size
         except OSError:
@@ -107,6 +111,8 @@ class LogProgress:
         whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1  # an unfinished number would be another one
         self._read_to = start + whole
         step, loss = last_step(data[:whole]), last_loss(data[:whole])
+        line, after = last_complaint(data[:whole])
+        self.complaint = line if last_step(after) is None else b""
         if step is not None:
             self.step = step
         if loss is not None:

@@ -14,6 +14,7 @@ from ..records.reasons import because, fact, said
 from ..records.spec import ports_of
 from ..run import intents
 from ..run.runfiles import RunFiles
+from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
 from .surroundings import Surroundings
 from .task import Task
@@ -32,6 +33,8 @@ PROGRESS_S = 2.0
 """Between two states that differ in nothing but the tasks' progress."""
 
 LONGEST_WAIT_S = 1.0
+LOAD_S = 10.0
+"""Between two samples of the host."""
 
 
 class Supervisor:
@@ -67,6 +70,8 @@ class Supervisor:
             self._tell_damage(text)
         self._intent.told = self._tell_damage
         self._role = take_role(self._files, self._spec, now)
+        self._load = MachineLoad()
+        self._next_load = 0.0
 
     def run(self, at_each_look: Callable[[], None]) -> None:
         """Returns when every task is final, and nobody else needs this host's agent."""
@@ -75,6 +80,7 @@ class Supervisor:
             at_each_look()
             now, wall = time.monotonic(), time.time()
             self._step_tasks(now, wall)
+            self._sample(now, wall)
             self._publish(now)
             self._save()  # what others are told is on the disk
             if self._has_new_orders(now, wall):
@@ -98,6 +104,16 @@ class Supervisor:
             except OSError as error:
                 log.note("%s: %s" % (task.id, error))  # a full disk, too many files: later
         self._files.events.write_waiting()
+
+    def _sample(self, now: float, wall: float) -> None:
+        """How busy the host is, told with the next that is new here; it is news that something becomes short."""
+        if now < self._next_load:
+            return
+        self._next_load = now + LOAD_S
+        before, sample = self.state["machine"], self._load.look(wall)
+        self.state["machine"] = sample
+        if before is None or presses(before) != presses(sample):
+            self._progress = True
 
     def _has_new_orders(self, now: float, wall: float) -> bool:
         """Tells the coordinator what is new here, and takes its orders."""

@@ -69,6 +69,7 @@ class Surroundings:
             self._checkpoints,
             lambda: self.mending,
             lambda: self.first_step_limit(task, entry),
+            self.masks,
         )
 
     def watch(self, task: str, entry: Entry, now: float) -> Watchdog:

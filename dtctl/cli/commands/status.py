@@ -20,24 +20,27 @@ def status(
     scope: Scope,
     output: OutputOption = "text",
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds until Ctrl-C.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="A line for each task, where a terminal has no room for all, too.")
+    ] = False,
 ) -> None:
-    """Show the tasks, the newest checkpoint, and how the run stands."""
+    """Show how the run stands, what is wrong and what to type, its tasks, and the newest checkpoint."""
     from dtctl.operations.status import status as ask
 
     record = scope.record()
     if watch and output == "text":
         from dtctl.render.terminal.screen import redrawn
 
-        with redrawn() as screen:
+        with redrawn(every=every) as screen:
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
     found = ask(record, scope.transport)
     scope.remember_end(found)
-    _show(found, output)
+    _show(found, output, every=every)
 
 
-def _show(found: RunStatus, output: OutputOption) -> None:
+def _show(found: RunStatus, output: OutputOption, *, every: bool) -> None:
     from dtctl.render import errors, result
     from dtctl.render import status as shown
     from dtctl.render.machine import document, status
@@ -45,7 +48,7 @@ def _show(found: RunStatus, output: OutputOption) -> None:
     if output == "json" and found.time:
         document.print_json("RunStatus", status.run_status(found))
     elif found.time:
-        shown.show_status(found)
+        shown.show_status(found, every=every)
         result.show_away(found)
         if found.coordination is None and found.going_on_after_the_end:
             tasks = ", ".join(map(str, found.going_on_after_the_end))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
 from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.records.vitals import Machine
 from dtctl.agent.run.telling import Happened, happened
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Verdict
@@ -30,6 +31,8 @@ class Contact:
     heard: float | None
     over: bool
     """Nothing of the run is left to do there."""
+    machine: Machine | None = None
+    """How busy it is."""
 
     @property
     def lost(self) -> bool:
@@ -125,7 +128,8 @@ def _condition(entry: records.Condition) -> Condition:
 
 
 def _contact(entry: records.Contact) -> Contact:
-    return Contact(entry["connected"], entry["heard"], entry["over"])
+    machine = entry["state"]["machine"] if entry["state"] is not None else None
+    return Contact(entry["connected"], entry["heard"], entry["over"], machine)
 
 
 def _incident(entry: records.Incident) -> Incident:

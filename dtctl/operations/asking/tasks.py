@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry
+from dtctl.agent.records.vitals import Complaint
 from dtctl.model import TaskId, TaskState
 
 
@@ -19,6 +20,10 @@ class Exit:
     code: int | None
     signal: int | None
     asked: bool
+    cause: str = ""
+    """What its log tells of its end."""
+    step: int | None = None
+    """The last that it told."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,13 @@ class TaskStatus:
     left: int = 0
     """How many of its processes outlived SIGKILL."""
     history: tuple[Exit, ...] = field(default=(), repr=False)
+    output_time: float | None = None
+    """When its log last grew."""
+    cpu: float | None = None
+    """Processors that it kept busy lately."""
+    memory_bytes: int | None = None
+    complaint: Complaint | None = None
+    """What its log says since its last step, of others or of itself."""
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
@@ -89,9 +101,22 @@ class TaskStatus:
             killed_after_s=end["killed_after_s"] if end else None,
             left=len(entry["left"]),
             history=tuple(
-                Exit(past["attempt"], past["started"], past["ended"], past["code"], past["signal"], past["asked"])
+                Exit(
+                    attempt=past["attempt"],
+                    started=past["started"],
+                    ended=past["ended"],
+                    code=past["code"],
+                    signal=past["signal"],
+                    asked=past["asked"],
+                    cause=past["cause"],
+                    step=past["step"],
+                )
                 for past in entry["history"]
             ),
+            output_time=entry["progress"],
+            cpu=entry["cpu"],
+            memory_bytes=entry["memory_bytes"],
+            complaint=entry["complaint"],
         )
 
 

@@ -7,9 +7,11 @@ from typing import Any
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.coordination import Condition, Coordination, Incident
 from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.progress import Progress
 from dtctl.operations.status import RunStatus
+from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors
 from dtctl.render.words import iso_utc
 
@@ -28,6 +30,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         **_cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
         "progress": _progress(status.progress),
+        "problems": problems(in_short(status)),
         "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
@@ -47,6 +50,12 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         "stepTime": iso_utc(task.step_time),
         "stepsPerSecond": task.rate,
         "loss": task.loss,
+        "outputTime": iso_utc(task.output_time),
+        "cpus": task.cpu,
+        "memoryBytes": task.memory_bytes,
+        "complaint": None
+        if task.complaint is None
+        else {"text": task.complaint["text"], "since": iso_utc(task.complaint["since"])},
         "since": iso_utc(task.since),
         "nextStart": iso_utc(task.next_start),
         "reason": sentence(task.why),
@@ -64,6 +73,8 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
                 "exitCode": past.code,
                 "signal": past.signal,
                 "askedToEnd": past.asked,
+                "cause": past.cause or None,
+                "step": past.step,
             }
             for past in task.history
         ],

@@ -7,20 +7,21 @@ from contextlib import contextmanager
 
 from dtctl.operations.status import RunStatus
 from dtctl.render.errors import show_host_errors
+from dtctl.render.health.findings import problem_lines
 from dtctl.render.status import more_lines, show_status, status_table, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 
 
 @contextmanager
-def redrawn() -> Iterator[Callable[[RunStatus], None]]:
-    """Off a terminal each state is simply printed below the last."""
+def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
+    """Off a terminal each state is simply printed below the last. `every`: no task is folded into another's line."""
     out = console.out()
     if not out.is_terminal:
 
         def print_it(status: RunStatus) -> None:
             if status.time:
-                show_status(status)
+                show_status(status, every=every)
             show_host_errors(status.errors)
 
         yield print_it
@@ -34,7 +35,8 @@ def redrawn() -> Iterator[Callable[[RunStatus], None]]:
         def draw(status: RunStatus) -> None:
             away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
             if status.time:
-                shown = Group(summary(status), status_table(status), *more_lines(status), *away)
+                body = (*problem_lines(status), status_table(status, every=every), *more_lines(status))
+                shown = Group(summary(status), *body, *away)
             else:
                 shown = Group(*away)
             live.update(shown, refresh=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dtctl.agent.checkpoints.evidence import CheckpointSigns
+from dtctl.agent.host.secrets import Masks
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
 from dtctl.agent.supervise.attempt import Attempt
@@ -52,7 +53,7 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     now = 1000.0
     watchdog = Watchdog(100.0, 0.0, trains=True, proven=True, now=now)
-    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None)
+    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None, Masks([]))
     for save in range(60):
         now += 6.0
         saves = signs._changes

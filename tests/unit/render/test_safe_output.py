@@ -38,6 +38,8 @@ from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
 from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.diagnosis.asking import Diagnosis, in_short
+from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.logs import LogLines
@@ -53,7 +55,9 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, remains, result, status, tables
 from dtctl.render import plan as plans
+from dtctl.render.health import findings
 from dtctl.render.logs import LogPrinter
+from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
 from dtctl.render.narrator import Narrator
@@ -68,7 +72,7 @@ from tests.unit.clusters import cluster
 from tests.unit.coordinated import incident, record, told
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
-MEANT = ("scope", "way", "strategy", "dialect", "phase")
+MEANT = ("signature", "scope", "way", "strategy", "dialect", "phase")
 """Words that our own code chooses among, not texts."""
 
 BARS = "\x1b\r"
@@ -205,6 +209,9 @@ def follow_log() -> None:
     LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
 
 
+DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
+
+
 def tell_events() -> None:
     for one in happenings():
         console.say(story_line(poisoned(one)))
@@ -252,6 +259,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
         poisoned(METRICS), poisoned(run_status()), table_too=True
     ),
+    "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
     "log": follow_log,
@@ -302,6 +310,7 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
     bodies: list[Mapping[str, Any]] = [
         machine_status.run_status(poisoned(run_status())),
         document.started(f"c{BAD}", poisoned(UP)),
+        machine_diagnosis.diagnosis(poisoned(DIAGNOSIS)),
         document.plan(poisoned(plan())),
         document.stop(poisoned(STOP)),
         document.gc(poisoned(REMAINS), dry_run=True),

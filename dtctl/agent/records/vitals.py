@@ -1,0 +1,128 @@
+"""How machines and processes do: what agents sample while a run goes on, and what `diagnose` gathers."""
+
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
+from .words import MOST_TASKS, Count, Epoch, Line, Name, Pid, Port, TaskName
+
+MOST_UNREACHED = 1000
+MOST_LOG = 16_384
+
+Share = Within[float, 0, 1]
+Processors = Within[float, 0, 1e6]
+"""How many a process keeps busy; two and a half: 2.5."""
+
+
+class Waiting(Record):
+    """In which share of the last 10 s something had to wait for it (/proc/pressure); null: the kernel does not tell."""
+
+    cpu: Usual[Optional[Share], None]
+    memory: Usual[Optional[Share], None]
+    io: Usual[Optional[Share], None]
+
+
+class Machine(Record):
+    """A host, as its agent sampled it; shares are of the time since the sample before."""
+
+    time: Epoch
+    cpus: Count
+    load: Within[float, 0, 1e9]
+    """Of the last minute."""
+    busy: Usual[Optional[Share], None]
+    """Of its processors."""
+    stolen: Usual[Optional[Share], None]
+    """Of its processors, by other guests of the machine that it is a guest of."""
+    memory_bytes: Count
+    available_bytes: Count
+    resent: Usual[Optional[Share], None]
+    """Of the TCP segments that it sent, those that had to be sent again."""
+    waiting: Waiting
+
+
+class Complaint(Record):
+    """A line of a log that tells what its task waits for, or cannot do."""
+
+    text: Line
+    since: Epoch
+    """When the first of its kind was seen; a step ends it."""
+    last: Epoch
+
+
+class Disk(Record):
+    """What is left where a run writes."""
+
+    path: AtMost[str, 8192]
+    free_bytes: Count
+    size_bytes: Count
+    free_files: Usual[Optional[Count], None]
+    """null: the file system has no such limit."""
+
+
+class Busy(Record):
+    """A process that is none of the run's, and keeps the host's processors busy."""
+
+    pid: Pid
+    name: AtMost[str, 100]
+    user: AtMost[str, 100]
+    cpu: Processors
+
+
+class Unreached(Record):
+    """A task of another host whose address cannot be connected to from here."""
+
+    task: TaskName
+    address: Line
+    problem: OneOf["refused", "timeout", "no_route", "unresolved", "other"]
+    text: Line
+    """The system's words."""
+
+
+class Gpu(Record):
+    """As nvidia-smi tells it."""
+
+    index: Count
+    name: AtMost[str, 200]
+    driver: AtMost[str, 100]
+    busy: Usual[Optional[Share], None]
+    used_bytes: Count
+    memory_bytes: Count
+
+
+class Diverged(Record):
+    """A scalar whose newest value is no number any more."""
+
+    path: AtMost[str, 8192]
+    tag: AtMost[str, 1000]
+    step: Count
+
+
+class TaskVitals(Record):
+    """A task, looked at now."""
+
+    cpu: Usual[Optional[Processors], None]
+    memory_bytes: Usual[Optional[Count], None]
+    frozen: Usual[bool, False]
+    """Stopped by a signal."""
+    port: Usual[Optional[Port], None]
+    listens: Usual[bool, False]
+    """A process of the run listens on its port."""
+    holder: Usual[Line, ""]
+    """Who else does."""
+    python: Usual[Line, ""]
+    """The program that it is started with."""
+    packages: Usual[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
+    """Versions of what trains, as that Python has them."""
+    log: Usual[AtMost[str, MOST_LOG], ""]
+    """The end of its newest log, secrets masked."""
+
+
+class DiagnoseResult(Record):
+    """What one host tells of its part of a run, and of itself."""
+
+    run: Name
+    time: Epoch
+    machine: Machine
+    disks: Usual[AtMost[List[Disk], 100], []]
+    busy: Usual[AtMost[List[Busy], 10], []]
+    gpus: Usual[AtMost[List[Gpu], 64], []]
+    unreached: Usual[AtMost[List[Unreached], MOST_UNREACHED], []]
+    diverged: Usual[AtMost[List[Diverged], 100], []]
+    tasks: AtMost[Dict[TaskName, TaskVitals], MOST_TASKS]

@@ -1,0 +1,1 @@
+"""How the host and the processes of its tasks do."""

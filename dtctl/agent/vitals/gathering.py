@@ -1,0 +1,146 @@
+"""Answers `diagnose`: what one host can tell of its part of a run, and of itself, gathered within seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from functools import partial
+
+from ..host import paths, patience, ports, processes
+from ..records.run_state import Start
+from ..records.vitals import MOST_LOG, MOST_UNREACHED
+from ..run import environment
+from . import neighbours, packages, reaching
+from .machine_load import MachineLoad
+from .usage import Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+    from ..host.secrets import Masks
+    from ..records.run_state import Entry, State
+    from ..records.spec import Spec, TaskSpec
+    from ..records.vitals import DiagnoseResult, Disk, Diverged, TaskVitals
+
+REACH_S = 3.0
+BETWEEN_S = 0.5
+"""The least between two looks that tell how busy something is."""
+
+
+def gather(
+    run_dir: str, spec: Spec, state: State, masks: Masks, places: Sequence[str], diverged: List[Diverged]
+) -> DiagnoseResult:
+    """`places`: where the run writes."""
+    usages = _usages(state)
+    load, others, began = MachineLoad(), neighbours.Others(time.monotonic()), time.monotonic()
+    load.look(time.time())
+    for usage in usages.values():
+        usage.look(began)
+    unreached = reaching.unreached(_addresses(spec), REACH_S)
+    gpus = neighbours.gpus(environment.base()["PATH"])
+    time.sleep(max(0.0, began + BETWEEN_S - time.monotonic()))
+    now = time.monotonic()
+    for usage in usages.values():
+        usage.look(now)
+    own = _own_pids(run_dir, state)
+    tasks = {
+        task["id"]: _task(run_dir, task, state["tasks"][task["id"]], usages.get(task["id"]), own, masks)
+        for task in spec["tasks"]
+    }
+    return {
+        "run": spec["run"],
+        "time": time.time(),
+        "machine": load.look(time.time()),
+        "disks": _disks([run_dir, *places]),
+        "busy": others.busy(now, own),
+        "gpus": gpus,
+        "unreached": unreached[:MOST_UNREACHED],
+        "diverged": diverged,
+        "tasks": tasks,
+    }
+
+
+def _usages(state: State) -> Dict[str, Usage]:
+    return {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
+
+
+def _addresses(spec: Spec) -> Dict[str, str]:
+    """Of the tasks on other hosts."""
+    return {
+        member["task"]: member["address"]
+        for member in spec["roster"]
+        if member["address"] is not None and member["host"] != spec["host"]
+    }
+
+
+def _own_pids(run_dir: str, state: State) -> Set[int]:
+    own = {os.getpid()}
+    for task, entry in state["tasks"].items():
+        if entry["pid"] is not None and entry["start_time"] is not None:
+            trainer = {"pid": entry["pid"], "start_time": entry["start_time"], "boot_id": processes.boot_id()}
+            key = paths.attempt_directory(run_dir, task, entry["attempt"])
+            own.update(process.pid for process in processes.tree(trainer, [key]))  # type: ignore[arg-type]
+    return own
+
+
+def _disks(places: Sequence[str]) -> List[Disk]:
+    """One of each file system."""
+    found: Dict[int, Disk] = {}
+    for place in places:
+        try:
+            device, disk = patience.within(REACH_S, place, partial(_disk, place))
+        except (OSError, patience.Silent):
+            continue
+        found.setdefault(
+            device,
+            {
+                "path": place[:8192],
+                "free_bytes": disk.f_bavail * disk.f_frsize,
+                "size_bytes": disk.f_blocks * disk.f_frsize,
+                "free_files": disk.f_favail if disk.f_files else None,
+            },
+        )
+    return list(found.values())[:100]
+
+
+def _disk(place: str) -> Tuple[int, os.statvfs_result]:
+    return os.stat(place).st_dev, os.statvfs(place)
+
+
+def _task(
+    run_dir: str, task: TaskSpec, entry: Entry, usage: Optional[Usage], own: Set[int], masks: Masks
+) -> TaskVitals:
+    directory = paths.attempt_directory(run_dir, task["id"], entry["attempt"])
+    process = processes.Process.read(entry["pid"]) if entry["pid"] is not None else None
+    python = _python(directory)
+    owners = ports.listening(task["port"]) if task["port"] is not None else {}
+    mine = any(ports.holds(str(pid), owners) for pid in own) if owners else False
+    return {
+        "cpu": usage.cpu if usage is not None else None,
+        "memory_bytes": usage.memory_bytes if usage is not None else None,
+        "frozen": process is not None and process.frozen,
+        "port": task["port"],
+        "listens": mine,
+        "holder": ports.holder(task["port"])[:4096] if owners and not mine and task["port"] is not None else "",
+        "python": python,
+        "packages": packages.versions(python, os.path.expanduser("~")) if python else {},
+        "log": _end_of_log(os.path.join(directory, "log"), masks),
+    }
+
+
+def _python(directory: str) -> str:
+    """The program of an attempt, by its whole path; empty where there was none yet."""
+    try:
+        start = paths.read_record(os.path.join(directory, "start.json"), Start)
+    except (OSError, paths.Damaged):
+        return ""
+    words = start["argv"] if start is not None else []
+    return (shutil.which(words[0], path=environment.base()["PATH"]) or words[0])[:4096] if words else ""
+
+
+def _end_of_log(path: str, masks: Masks) -> str:
+    from ..logs.tail import end_of
+
+    return end_of(path, masks)[-MOST_LOG:]

@@ -1,0 +1,58 @@
+"""Processor time and memory of a trainer and of what it has started, by /proc."""
+
+from __future__ import annotations
+
+import os
+
+from ..host import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Tuple
+
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MOST_PROCESSES = 500
+
+
+class Usage:
+    """Of one attempt. `cpu`: processors kept busy between the last two looks; None before the second."""
+
+    def __init__(self, trainer: int) -> None:
+        self.cpu: Optional[float] = None
+        self.memory_bytes: Optional[int] = None
+        """Resident; what processes share counts for each of them."""
+        self._trainer = trainer
+        self._looked: Optional[float] = None
+        self._ticks: Dict[Tuple[int, int], int] = {}
+
+    def look(self, now: float) -> None:
+        """On the monotonic clock. Of a trainer that has ended nothing is known."""
+        ticks: Dict[Tuple[int, int], int] = {}
+        memory_bytes = 0
+        for pid in _family(self._trainer):
+            fields = _stat(pid)
+            if fields:
+                # proc(5), /proc/PID/stat, counted from `state`, the third: utime, stime, starttime, rss
+                ticks[pid, int(fields[19])] = int(fields[11]) + int(fields[12])
+                memory_bytes += int(fields[21]) * _PAGE_BYTES
+        used = sum(count - self._ticks.get(key, 0) for key, count in ticks.items())
+        if self._looked is not None and now > self._looked:
+            self.cpu = float("%.3g" % (max(0, used) / _TICKS_A_SECOND / (now - self._looked))) if ticks else None
+        self.memory_bytes = memory_bytes if ticks else None
+        self._looked, self._ticks = now, ticks
+
+
+def _family(trainer: int) -> Iterator[int]:
+    """A process and those that its first thread, and theirs, have started: cheaper than the whole table."""
+    found, waiting = 0, [trainer]
+    while waiting and found < _MOST_PROCESSES:
+        pid = waiting.pop()
+        found += 1
+        yield pid
+        waiting += map(int, processes.proc_text(pid, "task/%d/children" % pid).split())
+
+
+def _stat(pid: int) -> List[bytes]:
+    stat = processes.proc_text(pid, "stat").encode("utf-8", "replace")
+    return stat[stat.rindex(b")") + 2 :].split() if b")" in stat else []

@@ -1,0 +1,70 @@
+"""Asks each host of a run once how it and its tasks do, and tells what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.vitals import DiagnoseResult
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.asking.conversation import Conversations, Request, ask, knows_no_run
+from dtctl.operations.asking.plausible import check_run, check_tasks
+from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.finding import findings
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.status import RunStatus, request_of_status, status_of_hosts, told_by_coordinator
+from dtctl.transport.seam import Transport
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """`found`: the most important first. `errors`: hosts that could not be asked, and why."""
+
+    facts: Facts
+    found: tuple[Finding, ...]
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+    @property
+    def status(self) -> RunStatus:
+        return self.facts.status
+
+
+def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
+    """By one connection to each host, in which it tells its part of the run and then how it does."""
+    with Conversations(record, transport, record.hosts) as hosts:
+        told = hosts.ask(request_of_status(record))
+        status = _status(record, transport, told, hosts.errors)
+        with_run = [host for host, answer in told.items() if answer["run"] == status.record.run]
+        found = hosts.ask(_request(status.record), with_run)
+        errors = dict(hosts.errors)
+    unasked = [host for host in status.record.hosts if host not in record.hosts]
+    more = ask(status.record, transport, _request(status.record), unasked)
+    facts = Facts(status, {**found, **more.results})
+    errors = {**status.errors, **errors, **more.errors}
+    return Diagnosis(facts, findings(facts), {host: why for host, why in errors.items() if not knows_no_run(why)})
+
+
+def in_short(status: RunStatus) -> tuple[Finding, ...]:
+    """What can be told without asking anybody more."""
+    return findings(Facts(status))
+
+
+def _status(
+    record: RunRecord, transport: Transport, told: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]
+) -> RunStatus:
+    """As the coordinator tells it where it answers, else as the hosts do."""
+    for answer in told.values():
+        if answer["coordination"] is not None and answer["inventory"] is not None:
+            return told_by_coordinator(record.as_known(answer["inventory"]), answer)
+    return status_of_hosts(record, transport, errors, told)
+
+
+def _request(record: RunRecord) -> Request[DiagnoseResult]:
+    def check(host: Host, answer: DiagnoseResult) -> None:
+        check_run(record.cluster, record.run, answer["run"])
+        check_tasks("tasks", answer["tasks"], record.names_on(host.name))
+
+    return Request("diagnose", DiagnoseResult, check=check)

@@ -1,0 +1,155 @@
+"""What is short on hosts, who is slower than the others, and what differs between hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from dtctl.agent.records.vitals import Machine
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis.facts import ENDED, Facts
+from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
+from dtctl.operations.diagnosis.signature import Seen
+
+SLOW_SHARE = 0.6
+"""Of its peers' usual rate."""
+
+LEAST_PEERS = 3
+SILENT_S = 30.0
+BEHIND = 5.0
+"""A task that has told no step for so many times as long as its peers, and for SILENT_S, has fallen behind."""
+
+PRESSED = 0.4
+MEMORY_PRESSED = 0.1
+STOLEN = 0.15
+RESENT = 0.05
+LOW_MEMORY = 0.05
+
+
+def stragglers(facts: Facts) -> Iterator[Seen]:
+    """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
+    for job in dict.fromkeys(task.id.job for task in facts.tasks):
+        peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
+        rates = {task.id: task.rate for task in peers if task.rate is not None}
+        usual = median(rates.values()) if len(rates) >= LEAST_PEERS else 0.0
+        for task in peers:
+            rate = rates.get(task.id)
+            if rate is not None and rate < SLOW_SHARE * usual:
+                yield Seen((task.id,), (task.host,), {"rate": rate, "usual": usual, **_short(facts, task.host)})
+
+
+def behind(facts: Facts) -> Iterator[Seen]:
+    """Those that have told no step for long while the others of their job go on."""
+    for job in dict.fromkeys(task.id.job for task in facts.tasks):
+        peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
+        ages = {task.id: facts.age(task.step_time) for task in peers if task.step_time is not None}
+        if len(ages) < 2:
+            continue
+        for task in peers:
+            age = ages.get(task.id, 0.0)
+            others = [other for name, other in ages.items() if name != task.id]
+            if age >= max(SILENT_S, BEHIND * max(1.0, median(others))):
+                fields = {"silent_s": age, "others_s": median(others), **_short(facts, task.host)}
+                yield Seen((task.id,), (task.host,), fields)
+
+
+def silent(facts: Facts) -> Iterator[Seen]:
+    """A run that made steps, and of which no task tells any for a while."""
+    if facts.status.verdict.outcome.decided:
+        return
+    told = [task for task in facts.tasks if task.step_time is not None and task.state is TaskState.RUNNING]
+    age = min((facts.age(task.step_time) for task in told), default=0.0)
+    reached = facts.status.progress.target
+    if told and age >= SILENT_S and (reached is None or max(task.step or 0 for task in told) < reached):
+        idle = tuple(task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.cpu or 0.0) < 0.02)
+        seen = tuple(task.id for task in told)
+        yield Seen(seen, (), {"silent_s": age, **({"idle": idle} if idle else {})})
+
+
+def slow(facts: Facts) -> Iterator[Seen]:
+    """Hosts on which something is short that is not on most others; where there are no others, memory alone."""
+    machines = {host: one for host, one in facts.machines().items() if host in facts.status.record.roster.values()}
+    short = {host: pressure(machine) for host, machine in machines.items()}
+    for host, found in short.items():
+        alike = [other for other in short.values() if other.keys() & found.keys()]
+        rare = {what: share for what, share in found.items() if what == "memory_low" or 2 * len(alike) <= len(short)}
+        if rare and any(task.state in (TaskState.RUNNING, TaskState.STARTING) for task in facts.on(host)):
+            yield Seen(tuple(task.id for task in facts.on(host)), (host,), _short(facts, host))
+
+
+def pressure(machine: Machine) -> dict[str, float]:
+    """What is short on it, and how much so."""
+    waiting = machine["waiting"]
+    found = {
+        "cpu_share": waiting["cpu"] if (waiting["cpu"] or 0.0) >= PRESSED else None,
+        "memory_share": waiting["memory"] if (waiting["memory"] or 0.0) >= MEMORY_PRESSED else None,
+        "disk_share": waiting["io"] if (waiting["io"] or 0.0) >= PRESSED else None,
+        "stolen_share": machine["stolen"] if (machine["stolen"] or 0.0) >= STOLEN else None,
+        "resent_share": machine["resent"] if (machine["resent"] or 0.0) >= RESENT else None,
+    }
+    if machine["memory_bytes"] and machine["available_bytes"] < LOW_MEMORY * machine["memory_bytes"]:
+        found["memory_low"] = machine["available_bytes"] / machine["memory_bytes"]
+    return {what: share for what, share in found.items() if share is not None}
+
+
+def _short(facts: Facts, host: str) -> dict[str, Any]:
+    """What is short there, and who takes it, as fields."""
+    machine = facts.machines().get(host)
+    told = facts.hosts.get(host)
+    found: dict[str, Any] = dict(pressure(machine)) if machine is not None else {}
+    if machine is not None:
+        found.update(load=f"{machine['load']:.3g}", cpus=machine["cpus"])
+        found.update(available_bytes=machine["available_bytes"], memory_bytes=machine["memory_bytes"])
+    if told is not None and told["busy"]:
+        first = told["busy"][0]
+        found["taker"] = f"{first['name']} of {first['user']} (pid {first['pid']})"
+        found["taker_cpus"] = f"{first['cpu']:.2g}"
+    return found
+
+
+def full_disks(facts: Facts) -> Iterator[Seen]:
+    for host, told in facts.hosts.items():
+        for disk in told["disks"]:
+            full = disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"])
+            if full or disk["free_files"] == 0:
+                fields = {"where": disk["path"], "free_bytes": disk["free_bytes"], "size_bytes": disk["size_bytes"]}
+                yield Seen((), (host,), {**fields, "files": disk["free_files"]})
+
+
+def versions(facts: Facts) -> Iterator[Seen]:
+    """Of what trains: where hosts have several."""
+    for package in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "mxnet"):
+        found: dict[str, list[str]] = {}
+        for host, told in facts.hosts.items():
+            for task in told["tasks"].values():
+                if package in task["packages"]:
+                    found.setdefault(task["packages"][package], []).append(host)
+        if len(found) > 1:
+            told_all = tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(found.items()))
+            rare = min(told_all, key=lambda one: len(one[1]))
+            usual = max(told_all, key=lambda one: len(one[1]))
+            yield Seen((), rare[1], {"package": package, "versions": told_all, "version": usual[0]})
+
+
+def diverged(facts: Facts) -> Iterator[Seen]:
+    """Losses that are no numbers any more: in logs, or in event files."""
+    bad = [task for task in facts.tasks if task.loss is not None and task.loss.lstrip("+-") in ("nan", "inf")]
+    bad = [task for task in bad if task.state not in ENDED]
+    if bad:
+        yield Seen(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].loss, "step": bad[0].step or 0})
+        return
+    for host, told in facts.hosts.items():
+        for one in told["diverged"]:
+            yield Seen((), (host,), {"loss": f"{one['tag']} in {one['path']}", "step": one["step"]})
+            return
+
+
+def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(task.host for task in tasks))
+
+
+def behind_tasks(facts: Facts) -> set[TaskId]:
+    """All that are far slower than their peers."""
+    return {task for seen in (*stragglers(facts), *behind(facts)) for task in seen.tasks}

@@ -1,0 +1,104 @@
+"""What is read beside the words of a log: each gives more fields, or None where it is something else after all."""
+
+from __future__ import annotations
+
+import signal
+
+from dtctl.agent.records.vitals import Disk
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Fields, Join
+from dtctl.operations.starting.imports import PACKAGES
+
+FULL_SHARE = 0.01
+FULL_BYTES = 100 << 20
+
+
+def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """Its Python, and the package in which PyPI has the module that it lacks."""
+    module = str(fields.get("module", "")).partition(".")[0]
+    return {"python": facts.python(task), "module": module, "package": PACKAGES.get(module, module)}
+
+
+def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """That of TensorFlow, and of Keras."""
+    told = facts.vitals(task)
+    packages = told["packages"] if told is not None else {}
+    found = {name: packages[package] for name, package in (("version", "tensorflow"), ("keras", "keras"))
+             if package in packages}  # fmt: skip
+    return {"python": facts.python(task), **found}
+
+
+def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """Who holds the task's port, as its agent saw when it ended, or sees now."""
+    told = facts.vitals(task)
+    held = next((one for one in task.why if one["kind"] == "port_held"), None)
+    address = facts.address(task.id).rpartition(":")[2]
+    found: dict[str, object] = {"port": fields.get("port") or address or "?"}
+    if held is not None:
+        found.update(port=held["port"], holder=held["text"])
+    elif told is not None and told["holder"]:
+        found["holder"] = told["holder"]
+    return found
+
+
+def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The fullest file system of those that the run writes to."""
+    told = facts.hosts.get(task.host)
+    fullest = min(told["disks"], key=_left, default=None) if told is not None else None
+    if fullest is None:
+        return {}
+    return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
+
+
+def _left(one: Disk) -> float:
+    return one["free_bytes"] / max(1, one["size_bytes"])
+
+
+def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """What the host has, and what of it is free now."""
+    machine = facts.machines().get(task.host)
+    if machine is None:
+        return {}
+    return {"available_bytes": machine["available_bytes"], "memory_bytes": machine["memory_bytes"]}
+
+
+def gpu(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The GPU that is fullest, and the driver."""
+    told = facts.hosts.get(task.host)
+    gpus = told["gpus"] if told is not None else []
+    if not gpus:
+        return {}
+    fullest = max(gpus, key=lambda one: one["used_bytes"] / max(1, one["memory_bytes"]))
+    return {"gpu": fullest["index"], "used_bytes": fullest["used_bytes"], "driver": fullest["driver"],
+            "memory_bytes": fullest["memory_bytes"]}  # fmt: skip
+
+
+def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The newest checkpoint that the run has, which is what trainers restore."""
+    newest = facts.status.newest_checkpoint
+    if newest is None or newest.newest_complete is None:
+        return {}
+    return {"checkpoint": f"{newest.directory}/{newest.newest_complete.prefix}", "holder_host": newest.host}
+
+
+def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """By SIGKILL that nobody asked for, while the kernel says that it ended processes for want of memory."""
+    if not any(one["kind"] == "out_of_memory" for one in task.why):
+        return None
+    return memory(facts, task, fields)
+
+
+def killed_by(number: int) -> Join:
+    """A join of endings by this signal, whoever sent it."""
+
+    def join(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+        end = facts.end_of(task)
+        if end is None or number not in (end.signal, (end.code or 0) - 128):
+            return None
+        return memory(facts, task, fields)
+
+    return join
+
+
+KILL, SEGV, ILL = int(signal.SIGKILL), int(signal.SIGSEGV), int(signal.SIGILL)

@@ -1,0 +1,100 @@
+"""A known way in which runs go wrong, and one that was found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from dtctl.model import TaskId
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis.facts import End, Facts
+
+Fields = Mapping[str, Any]
+"""What sentences and commands are filled with. The names say what they are: `_s` seconds, `_at` epoch seconds,
+`_bytes`, `_share`; tuples are tasks or hosts."""
+
+Join = Callable[[Facts, TaskStatus, Fields], Fields | None]
+"""What else is known, for a task whose log has the pattern; None: other facts say that it is something else."""
+
+Find = Callable[[Facts], Iterable["Seen"]]
+
+
+class Level(IntEnum):
+    """What it does to the run. The most important comes first."""
+
+    ENDS = 1
+    BLOCKS = 2
+    SLOWS = 3
+    NOTE = 4
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One row of the table.
+
+    `pattern`: what a log says, where one does; its named groups are fields. `joins`: the facts that are read beside it,
+    in words. `means` and `remedy` are templates of Fields; what begins with `dtctl` is a command.
+    """
+
+    name: str
+    level: Level
+    seen: str
+    """An example, or what is so."""
+    joins: str
+    means: str
+    remedy: tuple[str, ...]
+    pattern: re.Pattern[str] | None = None
+    join: Join = lambda facts, task, fields: {}
+    find: Find = lambda facts: ()
+
+
+WHOLE_LOG = "dtctl logs {task} -n all"
+
+
+def words(pattern: str) -> re.Pattern[str]:
+    """A pattern of a log."""
+    return re.compile(pattern)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A task that lives and needs another."""
+
+    task: TaskId
+    host: str
+    for_s: float
+    text: str
+    """What its log says of that."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """That something is so: of which tasks and hosts, and what else is known."""
+
+    tasks: tuple[TaskId, ...] = ()
+    hosts: tuple[str, ...] = ()
+    fields: Fields = field(default_factory=dict)
+    end: End | None = None
+    """How the tasks have ended."""
+    complaint: str = ""
+    """What they say, where they live."""
+    waiting: tuple[Wait, ...] = ()
+    """Who needs them."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A signature that fits."""
+
+    signature: Signature
+    seen: Seen
+    first: bool = False
+    """The run has failed of it."""
+
+    @property
+    def order(self) -> tuple[bool, int, bool]:
+        """By importance; what others wait for goes before what nobody does."""
+        return not self.first, self.signature.level, not self.seen.waiting

@@ -1,0 +1,192 @@
+"""Who waits for whom: by what logs say of others, and by how the others are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+
+from dtctl.agent.records.vitals import Unreached
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis.facts import ENDED, Facts
+from dtctl.operations.diagnosis.signature import Find, Seen, Wait
+
+PATIENCE_S = 20.0
+"""So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
+
+FOR_OTHERS = re.compile(
+    r"CreateSession still waiting|Waiting for model to be ready|tasks to connect|stragglers: /job|heartbeat|"
+    r"(?i:unavailable|deadline.?exceeded|failed to connect|connection (?:refused|timed out|reset)|socket closed)|"
+    r"No route to host|Network is unreachable|Name or service not known|name resolution|DNS resolution failed|"
+    r"Graph handle is not found|incarnation|PSUnavailableError"
+)
+"""What a log says of somebody else."""
+
+_FOR_INIT = "model to be ready"
+INIT_S = 60.0
+"""Workers ask every half minute whether the lead has initialized the model."""
+
+_DEVICE = re.compile(r"/job:([\w.-]+)(?:/replica:\d+)?/task:(\d+)")
+_ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
+
+
+@lru_cache(maxsize=2)
+def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
+    """Whom tasks that live wait for, and who waits."""
+    found: dict[TaskId, list[Wait]] = {}
+    places = _Places(facts)
+    for task in facts.tasks:
+        text = facts.complaint(task)
+        if not text or not FOR_OTHERS.search(text) or task.complaint is None:
+            continue
+        wait = Wait(task.id, task.host, facts.age(task.complaint["since"]), text)
+        target = places.meant(task, text)
+        if target is not None and (wait.for_s >= INIT_S or _FOR_INIT not in text):
+            found.setdefault(target, []).append(wait)
+    return {target: tuple(who) for target, who in found.items()}
+
+
+class _Places:
+    """By what other tasks are named in logs."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._addresses = {facts.address(task.id): task.id for task in facts.tasks}
+        self._ports: dict[str, list[TaskId]] = {}
+        for address, task in self._addresses.items():
+            self._ports.setdefault(address.rpartition(":")[2], []).append(task)
+        self._out = [task.id for task in facts.tasks if _standing(facts, task) in ("ended", "away", "frozen")]
+
+    def meant(self, task: TaskStatus, text: str) -> TaskId | None:
+        """The other task that a line is about: by its device, its address, or as the only one that it can be."""
+        named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
+        told = _ADDRESS.findall(text)
+        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in told]
+        lead = [self._facts.status.record.lead] if _FOR_INIT in text else []
+        found = [
+            *(one for one in named if one in self._facts.status.tasks),
+            *(self._addresses[one] for one in told if one in self._addresses),
+            *(tasks[0] for tasks in by_port if len(tasks) == 1),
+            *lead,
+            *(self._out if len(self._out) == 1 else []),
+        ]
+        return next((one for one in found if one != task.id), None)
+
+
+def _standing(facts: Facts, task: TaskStatus) -> str:
+    told = facts.vitals(task)
+    if task.state in ENDED:
+        return "ended"
+    if task.state in (TaskState.STOPPED, TaskState.SUCCEEDED):
+        return "over"
+    if task.state is TaskState.LOST:
+        return "away"
+    if task.state is TaskState.STALLED or (told is not None and told["frozen"]):
+        return "frozen"
+    if task.state is not TaskState.RUNNING or not (task.ready or (told is not None and told["listens"])):
+        return "deaf"
+    return "listens"
+
+
+def over(facts: Facts) -> Iterator[Seen]:
+    """Tasks that have ended as they should, too early for others."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        if _standing(facts, task) == "over":
+            yield _seen(facts, task, who, state=task.state.value, ended_at=task.since)
+
+
+def deaf(facts: Facts) -> Iterator[Seen]:
+    """Tasks that do not listen yet, for longer than a start takes."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        if _standing(facts, task) == "deaf" and max(one.for_s for one in who) >= PATIENCE_S:
+            yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.since))
+
+
+def unreachable(*problems: str) -> Find:
+    """Finds tasks that listen, and that other hosts cannot connect to for such a reason."""
+
+    def find(facts: Facts) -> Iterator[Seen]:
+        waiting = waits(facts)
+        for task in facts.tasks:
+            from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
+            if from_hosts and (_standing(facts, task) == "listens" or problems == ("unresolved",)):
+                text = next(iter(from_hosts.values()))["text"]
+                who = tuple(one for one in waiting.get(task.id, ()) if one.host in from_hosts)
+                yield _seen(facts, task, who, from_hosts=tuple(from_hosts), text=text)
+
+    return find
+
+
+def _without_way(facts: Facts, task: TaskStatus, is_meant: Callable[[Unreached], bool]) -> dict[str, Unreached]:
+    tried = {host: facts.unreached(host, task.id) for host in facts.hosts}
+    return {host: one for host, one in tried.items() if one is not None and is_meant(one)}
+
+
+def unexplained(facts: Facts) -> Iterator[Seen]:
+    """Tasks that listen, and that are waited for all the same."""
+    for target, who in waits(facts).items():
+        task = facts.status.tasks[target]
+        tried = [facts.unreached(one.host, target) for one in who]
+        if _standing(facts, task) == "listens" and not any(tried) and max(one.for_s for one in who) >= PATIENCE_S:
+            yield _seen(facts, task, who)
+
+
+def never_ready(facts: Facts) -> Iterator[Seen]:
+    """Tasks that a start waited for in vain, as they never listened on their ports."""
+    for one in facts.status.verdict.why:
+        task = facts.status.tasks.get(TaskId.parse(one["task"])) if one["kind"] == "waits_to_listen" else None
+        if task is not None:
+            yield _seen(facts, task, ())
+
+
+def frozen(facts: Facts) -> Iterator[Seen]:
+    waiting = waits(facts)
+    for task in facts.tasks:
+        told = facts.vitals(task)
+        if _hangs(task, "frozen") or (told is not None and told["frozen"]):
+            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.pid)
+
+
+def stalled(facts: Facts) -> Iterator[Seen]:
+    for task in facts.tasks:
+        if _hangs(task, "stalled", "still_silent"):
+            seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds)
+
+
+def _hangs(task: TaskStatus, *kinds: str) -> bool:
+    """It was found hanging, and is ended for that, or was."""
+    hung = task.state is TaskState.STALLED or task.state in ENDED
+    return hung and any(one["kind"] in kinds for one in task.why)
+
+
+def away(facts: Facts) -> Iterator[Seen]:
+    """Hosts that the coordinator has lost."""
+    told = facts.status.coordination
+    waiting = waits(facts)
+    for host in told.lost_hosts if told is not None and not facts.status.verdict.outcome.decided else ():
+        tasks = tuple(task.id for task in facts.on(host))
+        assert told is not None
+        who = tuple(one for task in tasks for one in waiting.get(task, ()))
+        yield Seen(tasks, (host,), {"away_s": facts.age(told.contacts[host].heard)}, waiting=who)
+
+
+def silent(facts: Facts) -> Iterator[Seen]:
+    """Hosts whose agents have never called the coordinator."""
+    told = facts.status.coordination
+    if told is None or facts.status.verdict.outcome.decided or facts.age(facts.status.record.created) < PATIENCE_S:
+        return
+    hosts = tuple(host for host, contact in told.contacts.items() if not contact.connected and contact.heard is None)
+    if hosts:
+        tasks = tuple(task.id for host in hosts for task in facts.on(host))
+        yield Seen(tasks, hosts, {"missing": told.missing or "", "age_s": facts.age(facts.status.record.created)})
+
+
+def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Seen:
+    address = facts.address(task.id)
+    places = {"address": address, "name": address.rpartition(":")[0], "port": address.rpartition(":")[2]}
+    from_hosts = {"from_hosts": tuple(dict.fromkeys(one.host for one in who))}
+    return Seen((task.id,), (task.host,), {**places, **from_hosts, **fields}, waiting=who)

@@ -1,0 +1,149 @@
+"""What is wrong with a run, in words: what is so, what it means, and what to type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dtctl.agent.records.reasons import sentence, signal_name
+from dtctl.model import TaskId
+from dtctl.operations.diagnosis.asking import Diagnosis, in_short
+from dtctl.operations.diagnosis.facts import End
+from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
+from dtctl.operations.status import RunStatus
+from dtctl.render.story import clock
+from dtctl.render.terminal import console
+from dtctl.render.words import count, duration, fold, size
+
+_OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
+_FIELD = re.compile(r"\{(\w+)\}")
+_MOST_CAUSE = 300
+
+
+def show_diagnosis(diagnosis: Diagnosis) -> None:
+    """Each finding as a paragraph; what was looked at where nothing was found."""
+    out = console.out()
+    for number, found in enumerate(diagnosis.found):
+        if number:
+            out.print("")
+        for at, line in enumerate(paragraph(found)):
+            out.print(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
+    if not diagnosis.found:
+        hosts = diagnosis.facts.hosts
+        looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were looked at"
+        out.print(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
+
+
+def problem_lines(status: RunStatus) -> list[str]:
+    """What is most wrong as far as `status` knows, its cause and the next command; nothing where all is well."""
+    found = in_short(status)
+    if not found:
+        return []
+    lines = paragraph(found[0], told=found[0].first)
+    head = [f"problem: {lines[0]}", *(f"  {line}" for line in lines[1:])]
+    more = [f"  {count(len(found) - 1, 'more problem')}: dtctl diagnose"] if len(found) > 1 else []
+    return head + more
+
+
+def paragraph(found: Finding, *, told: bool = False) -> list[str]:
+    """`told`: how its tasks have ended stands above already."""
+    what, means = happened(found.seen), filled(found.signature.means, words(found))
+    head = [] if told and not found.seen.waiting else [what] if what else []
+    return [*head, means, *remedies(found)]
+
+
+def remedies(found: Finding) -> list[str]:
+    """What to type, or to do; what would need something that is not known is left out."""
+    known = words(found)
+    return [filled(one, known) for one in found.signature.remedy if set(_FIELD.findall(one)) <= known.keys()]
+
+
+def happened(seen: Seen) -> str:
+    """What is so, by who waits for it; empty where the signature's own sentence says that."""
+    names = fold_tasks(seen.tasks)
+    if seen.end is not None:
+        if seen.waiting:
+            return f"{_waited(seen.waiting)} for {names} on {_place(seen)}, which {_ended(seen.end)}"
+        return f"{names} on {fold(seen.hosts)} {_ended(seen.end)}"
+    if seen.complaint:
+        return f"{names} on {fold(seen.hosts)} has said for {duration(seen.fields['said_s'])}: {seen.complaint}"
+    if seen.waiting:
+        return f"{_waited(seen.waiting)} for {names} on {_place(seen)}"
+    return ""
+
+
+def _place(seen: Seen) -> str:
+    return str(seen.fields.get("address") or fold(seen.hosts))
+
+
+def _waited(waiting: Iterable[Wait]) -> str:
+    who = list(waiting)
+    verb = "has" if len(who) == 1 else "have"
+    return f"{fold_tasks([one.task for one in who])} {verb} waited {duration(max(one.for_s for one in who))}"
+
+
+def _ended(end: End) -> str:
+    """As in `exited 1 at 10:02:11, the third time: ModuleNotFoundError: ...`."""
+    if end.signal is not None:
+        how = f"was killed by {signal_name(end.signal)}"
+    elif end.code is not None:
+        how = f"exited {end.code}"
+    else:
+        how = f"has ended ({sentence(end.how)})" if end.how else "has ended"
+    at = f" at {clock(end.at)}" if end.at else ""
+    times = f", {end.times} times in a row" if end.times > 1 else ""
+    cause = f": {end.cause[:_MOST_CAUSE]}" if end.cause else ""
+    return f"{how}{at}{times}{cause}"
+
+
+def filled(template: str, known: Mapping[str, str]) -> str:
+    """Parts in brackets need all of their fields."""
+
+    def part(match: re.Match[str]) -> str:
+        return match[1] if set(_FIELD.findall(match[1])) <= known.keys() else ""
+
+    shown = _OPTIONAL.sub(part, template)
+    return _FIELD.sub(lambda match: known.get(match[1], "?"), shown)
+
+
+def pattern_of(template: str) -> str:
+    """A template for readers: its fields as words in capitals, without what is said only where it is known."""
+    return _FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), _OPTIONAL.sub("", template))
+
+
+_READ = {"at": "@HOST", "from": "@HOST", "hosts": "HOST", "from_hosts": "OTHER_HOST", "tasks": "TASK"}
+
+
+def words(found: Finding) -> dict[str, str]:
+    """The fields of a finding as people read them."""
+    seen = found.seen
+    known = {name: _word(name, value) for name, value in seen.fields.items() if value not in (None, "")}
+    if seen.tasks:
+        known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
+    if seen.hosts:
+        known.update(hosts=fold(seen.hosts), host=seen.hosts[0], at=f"@{fold(seen.hosts)}")
+    if seen.fields.get("from_hosts"):
+        known["from"] = f"@{fold(seen.fields['from_hosts'])}"
+    return known
+
+
+def _word(name: str, value: Any) -> str:
+    if name == "versions":
+        return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
+    if isinstance(value, tuple):
+        return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
+    if name.endswith("_s"):
+        return duration(value)
+    if name.endswith("_at"):
+        return clock(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("_share") or name == "memory_low":
+        return f"{100 * value:.0f} %"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def fold_tasks(tasks: Iterable[TaskId]) -> str:
+    """worker:[0-3],ps:1"""
+    return fold(map(str, tasks))

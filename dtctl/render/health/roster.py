@@ -1,0 +1,223 @@
+"""The tasks of a run as a table: those that do alike in one line where there is no room for all, fewer columns where
+the terminal is narrow; what failed, and why, always."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.reasons import fact, sentence
+from dtctl.model import TaskState
+from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
+from dtctl.operations.status import RunStatus
+from dtctl.render.tables import fits, styled, table
+from dtctl.render.words import count, duration, fold, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+_STATE_STYLE = {
+    TaskState.RUNNING: "green",
+    TaskState.SUCCEEDED: "bold green",
+    TaskState.FAILED: "bold red",
+    TaskState.BACKOFF: "yellow",
+    TaskState.STALLED: "yellow",
+    TaskState.LOST: "magenta",
+    TaskState.STOPPED: "dim",
+}
+_TROUBLE = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
+"""In the order in which a folded table shows them, above all others."""
+
+_DROPPED = ("PID", "MEMORY", "CPU", "FOR", "OUTPUT", "RESTARTS", "RATE", "STEP", "HOST")
+"""Columns that a narrow terminal goes without, the first ones first."""
+
+_NOTE_WIDTH = 36
+_LONGEST_HOSTS = 28
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tasks of one job that do alike."""
+
+    tasks: tuple[TaskStatus, ...]
+    note: str
+
+    @property
+    def first(self) -> TaskStatus:
+        return self.tasks[0]
+
+    @property
+    def troubled(self) -> int:
+        """What stands above the others in a folded table: 0 is the worst."""
+        state = self.first.state
+        if state in _TROUBLE:
+            return _TROUBLE.index(state)
+        return len(_TROUBLE) if self.note else len(_TROUBLE) + 1
+
+
+def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
+    """One for each task; where `room` is for fewer, those of a job with the same state and note become one."""
+    slow = {seen.tasks[0]: seen.fields for seen in stragglers(Facts(status))}
+    each = []
+    for task in status.tasks.values():
+        usual = slow[task.id]["usual"] if task.id in slow else None
+        each.append(Row((task,), _note(task, status) or _pace_note(task, status, usual)))
+    if room is None or len(each) <= room:
+        return each
+    alike: dict[object, list[TaskStatus]] = {}
+    for row in each:
+        alike.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
+    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in _items(alike)]
+    return sorted(folded, key=lambda row: row.troubled)
+
+
+def _items(alike: dict[object, list[TaskStatus]]) -> list[tuple[tuple[str, TaskState, str], list[TaskStatus]]]:
+    return list(alike.items())  # type: ignore[arg-type]
+
+
+def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
+    """Without columns that would be empty, and as narrow as the terminal is."""
+    cells = {name: [cell(row, status) for row in rows] for name, cell in _COLUMNS.items()}
+    names = [name for name, column in cells.items() if name in _ALWAYS or any(map(str, column))]
+    for dropped in (None, *_DROPPED):
+        names = [name for name in names if name != dropped]
+        grid = table(*names)
+        if "NOTE" in names and any(cells["NOTE"]):
+            grid.columns[-1].min_width = min(_NOTE_WIDTH, max(len(str(note)) for note in cells["NOTE"]))
+        for number in range(len(rows)):
+            grid.add_row(*(cells[name][number] for name in names))
+        if fits(grid):
+            return grid
+    grid.columns[-1].min_width = None
+    return grid
+
+
+def _tasks_cell(row: Row, status: RunStatus) -> str:
+    return fold(str(task.id) for task in row.tasks)
+
+
+def _hosts_cell(row: Row, status: RunStatus) -> str:
+    hosts = dict.fromkeys(task.host for task in row.tasks)
+    folded = fold(hosts)
+    return folded if len(hosts) == 1 or len(folded) <= _LONGEST_HOSTS else count(len(hosts), "host")
+
+
+def _state_cell(row: Row, status: RunStatus) -> Text:
+    state = row.first.state
+    return styled(state.value, _STATE_STYLE.get(state, ""))
+
+
+def _for_cell(row: Row, status: RunStatus) -> str:
+    """The shortest of several."""
+    since = [task.since for task in row.tasks if task.since and status.time]
+    return duration(status.time - max(since)) if since else ""
+
+
+def _step_cell(row: Row, status: RunStatus) -> str:
+    steps = [task.step for task in row.tasks if task.step is not None]
+    if not steps:
+        return ""
+    return str(min(steps)) if min(steps) == max(steps) else f"{min(steps)}..{max(steps)}"
+
+
+def _rate_cell(row: Row, status: RunStatus) -> str:
+    """The usual one of several."""
+    rates = [task.rate for task in row.tasks if task.rate is not None and task.state is TaskState.RUNNING]
+    return f"{median(rates):.3g}/s" if rates else ""
+
+
+def _output_cell(row: Row, status: RunStatus) -> str:
+    """How long ago the last was written; of several the longest."""
+    times = [task.output_time for task in row.tasks if task.output_time and not task.state.final]
+    return duration(status.time - min(times)) if times and status.time else ""
+
+
+def _restarts_cell(row: Row, status: RunStatus) -> str:
+    numbers = [task.restarts for task in row.tasks]
+    return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)}..{max(numbers)}"
+
+
+def _cpu_cell(row: Row, status: RunStatus) -> str:
+    """In processors, as `top` counts them."""
+    busy = [task.cpu for task in row.tasks if task.cpu is not None and not task.state.final]
+    return f"{100 * median(busy):.0f}%" if busy else ""
+
+
+def _memory_cell(row: Row, status: RunStatus) -> str:
+    """The most of several."""
+    used = [task.memory_bytes for task in row.tasks if task.memory_bytes and not task.state.final]
+    return size(max(used)) if used else ""
+
+
+def _pid_cell(row: Row, status: RunStatus) -> str:
+    return str(row.first.pid) if len(row.tasks) == 1 and row.first.pid and not row.first.state.final else ""
+
+
+def _note_cell(row: Row, status: RunStatus) -> str:
+    return row.note
+
+
+_COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
+    "TASK": _tasks_cell,
+    "HOST": _hosts_cell,
+    "STATE": _state_cell,
+    "FOR": _for_cell,
+    "STEP": _step_cell,
+    "RATE": _rate_cell,
+    "OUTPUT": _output_cell,
+    "RESTARTS": _restarts_cell,
+    "CPU": _cpu_cell,
+    "MEMORY": _memory_cell,
+    "PID": _pid_cell,
+    "NOTE": _note_cell,
+}
+_ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
+
+
+def _note(task: TaskStatus, status: RunStatus) -> str:
+    if task.state is TaskState.BACKOFF:
+        if task.next_start:
+            wait = f"starts again in {duration(max(0.0, task.next_start - status.time))}"
+        else:
+            wait = "waits for the coordinator"
+        return f"{sentence(how_it_ended(task))}; {wait}"
+    if task.state is TaskState.FAILED:
+        return sentence(how_it_ended(task))
+    if task.state is TaskState.STOPPED:
+        killed = [one for one in task.why if one["kind"] == "killed_after"]
+        rest = [one for one in task.why if one["kind"] != "killed_after"]
+        told = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
+        why = sentence([*killed, *(rest[:1] if told else rest)])
+        how = sentence([fact("exited", code=task.code)]) if task.signal is None and task.code is not None else ""
+        return f"{why} ({how})" if why and how else why or how
+    if task.state is TaskState.SUCCEEDED:
+        return left_behind(task)
+    return sentence(task.why)
+
+
+def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
+    """Of a task that runs: that it is slower than its peers, what it says of others, or when it told its last step."""
+    if task.state is not TaskState.RUNNING:
+        return ""
+    if usual is not None:
+        return f"straggler: its peers make {usual:.3g}/s"
+    if said := Facts(status).complaint(task):
+        return f"says: {said if len(said) <= _MOST_SAID else said[: _MOST_SAID - 3] + '...'}"
+    target = status.progress.target
+    if task.step is None or task.step_time is None or (target is not None and task.step >= target):
+        return ""
+    silent = status.time - task.step_time
+    return f"last step {duration(silent)} ago" if silent >= SILENT_S else ""
+
+
+_MOST_SAID = 100
+
+
+def left_behind(task: TaskStatus) -> str:
+    """The processes that the trainer went away from; empty if there were none."""
+    return sentence(one for one in task.why if one["kind"] == "left_behind")

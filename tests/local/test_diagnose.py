@@ -1,0 +1,69 @@
+"""`status` and `diagnose` name cause and remedy of faults that really happen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.desk import Desk
+from tests.waiting import eventually
+
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs: {{worker: {{hosts: "node-[1-2]"}}}}
+trainer:
+  command: [python, train.py]
+  dialect: none
+  args: {{step_s: 0.2}}
+recovery: {{max_restarts: 1000, repeat: 0, backoff: 100ms..200ms}}
+grace: 100ms
+"""
+
+FLAG = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--steps')\nparser.parse_args()\n"
+MODULE = "import importlib\nimportlib.import_module('a_module_that_nobody_has')\n"
+PORT = """\
+import socket
+first = socket.create_server(("127.0.0.1", 0))
+socket.create_server(first.getsockname())
+"""
+FROZEN = """\
+import os, signal, time
+if os.environ["DTCTL_TASK"] == "worker:1":
+    os.kill(os.getpid(), signal.SIGSTOP)
+print("UNAVAILABLE: /job:worker/replica:0/task:1 does not answer", flush=True)
+time.sleep(1000)
+"""
+
+FAULTS = (
+    (FLAG, "flag_wrong", "unrecognized arguments: --step_s=0.2", "dtctl plan worker:"),
+    (MODULE, "module_missing", "No module named 'a_module_that_nobody_has'", "-m pip install a_module_that_nobody_has"),
+    (PORT, "port_taken", "Address already in use", "dtctl gc"),
+)
+
+
+def test_cause_and_remedy_stand_in_status_and_diagnose(home: Desk) -> None:
+    for program, name, cause, remedy in FAULTS:
+        (home.project / "train.py").write_text(program)
+        home.write_cluster(CLUSTER)
+        home.run("up", "--local", "--replace")
+        problem = eventually(lambda name=name: _first(home, "status", name), 60, name)  # type: ignore[misc]
+        assert cause in problem["what"]
+        shown = home.dtctl("status")
+        assert cause in shown
+        assert remedy in shown
+        found = home.dtctl("diagnose")
+        assert cause in found
+        assert remedy in found
+    (home.project / "train.py").write_text(FROZEN)
+    home.dtctl("up", "--local", "--replace")
+    problem = eventually(lambda: _first(home, "diagnose", "frozen"), 60, "a frozen task")
+    assert problem["tasks"] == ["worker:1"]
+    assert [one["task"] for one in problem["waiting"]] == ["worker:0"]
+    pid = home.task("worker:1")["pid"]
+    assert f"kill -CONT {pid}" in home.dtctl("diagnose")
+
+
+def _first(home: Desk, command: str, name: str) -> dict[str, Any] | None:
+    problems = json.loads(home.dtctl(command, "-o", "json"))["problems"]
+    return problems[0] if problems and problems[0]["signature"] == name else None

@@ -1,0 +1,1 @@
+"""How hosts and processes do."""

@@ -1,0 +1,125 @@
+"""What the agent samples of its host and of processes, and finds beside a Python."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.vitals import Gpu, Machine
+from dtctl.agent.vitals import machine_load, packages, reaching
+from dtctl.agent.vitals.machine_load import MachineLoad, presses
+from dtctl.agent.vitals.neighbours import Others, gpus_told
+from dtctl.agent.vitals.usage import Usage
+
+
+def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
+    usage = Usage(os.getpid())
+    usage.look(time.monotonic())
+    assert usage.cpu is None
+    until = time.process_time() + 0.2
+    while time.process_time() < until:
+        pass
+    usage.look(time.monotonic())
+    assert usage.cpu is not None
+    assert usage.cpu > 0
+    assert usage.memory_bytes is not None
+    assert usage.memory_bytes > 1 << 20
+
+
+def test_of_a_process_that_has_ended_nothing_is_known() -> None:
+    usage = Usage(2**22 - 1)
+    usage.look(1.0)
+    usage.look(2.0)
+    assert (usage.cpu, usage.memory_bytes) == (None, None)
+
+
+def test_a_sample_of_the_machine_holds() -> None:
+    load = MachineLoad()
+    load.look(1.0)
+    sample = checked(Machine, load.look(2.0))
+    assert sample["cpus"] >= 1
+    assert sample["memory_bytes"] > sample["available_bytes"] > 0
+
+
+FILES = {
+    "stat": "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n",
+    "meminfo": "MemTotal:       1000 kB\nMemAvailable:    250 kB\nHugePages_Total:       0\n",
+    "net/snmp": "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 1000 10\n",
+    "pressure/cpu": "some avg10=45.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+}
+LATER = {
+    **FILES,
+    "stat": "cpu  150 0 100 730 100 0 0 20 0 0\n",
+    "net/snmp": "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 2000 110\n",
+}
+
+
+def test_shares_are_those_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = MachineLoad()
+    monkeypatch.setattr(machine_load, "_text", lambda name: FILES.get(name, ""))
+    load.look(1.0)
+    monkeypatch.setattr(machine_load, "_text", lambda name: LATER.get(name, ""))
+    sample = load.look(2.0)
+    assert (sample["busy"], sample["stolen"], sample["resent"]) == (0.5, 0.2, 0.1)
+    assert (sample["memory_bytes"], sample["available_bytes"]) == (1000 * 1024, 250 * 1024)
+    assert sample["waiting"] == {"cpu": 0.455, "memory": None, "io": None}
+    assert presses(sample) == ["cpu"]
+
+
+def test_an_old_kernel_tells_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = MachineLoad()
+    monkeypatch.setattr(machine_load, "_text", lambda name: "")
+    load.look(1.0)
+    sample = checked(Machine, load.look(2.0))
+    assert (sample["busy"], sample["resent"], sample["waiting"]["cpu"]) == (None, None, None)
+    assert presses(sample) == []
+
+
+def test_versions_are_read_from_the_names_beside_a_python(tmp_path: Path) -> None:
+    site = tmp_path / "venv/lib/python3.11/site-packages"
+    for name in ("tensorflow-2.21.0", "Keras-3.15.1", "tf_keras-2.21.0", "requests-2.0", "numpy-2.0.0rc1"):
+        (site / f"{name}.dist-info").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").touch()
+    found = packages.versions(str(tmp_path / "venv/bin/python"), str(tmp_path))
+    assert found == {"tensorflow": "2.21.0", "keras": "3.15.1", "tf-keras": "2.21.0", "numpy": "2.0.0rc1"}
+
+
+def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        addresses = {
+            "ps:0": f"127.0.0.1:{listening.getsockname()[1]}",
+            "ps:1": f"127.0.0.1:{silent.getsockname()[1]}",
+            "ps:2": "no-such-host.invalid:2222",
+        }
+        found = {one["task"]: one["problem"] for one in reaching.unreached(addresses, 5.0)}
+    assert found == {"ps:1": "refused", "ps:2": "unresolved"}
+
+
+def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]
+        for one in fillers:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        found = reaching.unreached({"ps:0": f"127.0.0.1:{port}"}, 0.3)
+        for one in fillers:
+            one.close()
+    assert [one["problem"] for one in found] == ["timeout"]
+
+
+def test_processes_of_others_that_do_nothing_are_not_told() -> None:
+    others = Others(time.monotonic())
+    assert all(one["pid"] != os.getpid() for one in others.busy(time.monotonic() + 1.0, {os.getpid()}))
+
+
+def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
+    table = "0, NVIDIA A100-SXM4-40GB, 535.104.05, 98, 39000, 40960\n1, Tesla T4, 535.1, [N/A], 0, 15360\nNo devices\n"
+    found = [checked(Gpu, one) for one in gpus_told(table)]
+    assert [(one["index"], one["busy"], one["used_bytes"] >> 20) for one in found] == [(0, 0.98, 39000), (1, None, 0)]

@@ -1,0 +1,116 @@
+"""Facts about a run, as signatures are tried on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
+from dtctl.agent.run.cause import cause
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.coordination import Condition, Contact, Coordination
+from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.asking.tasks import Exit, TaskStatus
+from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.status import RunStatus
+
+NOW = 1000.0
+RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=2, of=2),))
+
+
+def running(name: str, host: str = "gpu-a", **told: Any) -> TaskStatus:
+    """A task that trains."""
+    usual: dict[str, Any] = {"attempt": 1, "pid": 7, "since": 900.0, "ready": True, "output_time": 999.0}
+    return TaskStatus(TaskId.parse(name), host, TaskState.RUNNING, **{**usual, **told})
+
+
+def ended(
+    name: str,
+    log: str,
+    host: str = "gpu-a",
+    *,
+    code: int | None = 1,
+    signal: int | None = None,
+    beside: Fact | None = None,
+) -> TaskStatus:
+    """One that has failed, as its agent tells it by its log."""
+    text = cause(log).text
+    how = fact("killed", signal=signal) if signal is not None else fact("exited", code=code)
+    why = [how, *([fact("cause", text=text)] if text else []), *([beside] if beside else [])]
+    past = Exit(1, 900.0, 960.0, code, signal, asked=False, cause=text)
+    return TaskStatus(
+        TaskId.parse(name),
+        host,
+        TaskState.FAILED,
+        attempt=1,
+        since=960.0,
+        why=tuple(why),
+        code=code,
+        signal=signal,
+        tail=log[-2048:],
+        history=(past,),
+    )
+
+
+def says(task: TaskStatus, text: str, for_s: float = 40.0) -> TaskStatus:
+    """The same with a complaint in its log."""
+    complaint: Any = {"text": text, "since": NOW - for_s, "last": NOW - 1.0}
+    return dataclasses.replace(task, complaint=complaint, output_time=NOW - 1.0)
+
+
+def facts(
+    *tasks: TaskStatus,
+    hosts: Mapping[str, DiagnoseResult] | None = None,
+    machines: Mapping[str, Machine] | None = None,
+    verdict: Verdict = RUNS,
+    contacts: Mapping[str, Contact] | None = None,
+    missing: str | None = None,
+) -> Facts:
+    """Of a run in which task N of a job listens on HOST:222N, ps before workers."""
+    roster = {task.id: task.host for task in tasks}
+    record = RunRecord(
+        cluster="demo",
+        run="demo-1",
+        file=None,
+        hosts={},
+        roster=roster,
+        lead=tasks[0].id,
+        success="lead",
+        created=NOW - 100.0,
+        addresses={task: f"{host}:{2222 + number}" for number, (task, host) in enumerate(roster.items())},
+    )
+    told = {task.id: task for task in tasks}
+    coordination = Coordination(
+        run="demo-1",
+        time=NOW,
+        phase="running",
+        condition=Condition(verdict, 900.0),
+        past=(),
+        warnings=(),
+        contacts=contacts or {},
+        tasks=told,
+        incidents=(),
+        restarts=0,
+        missing=missing,
+    )
+    status = RunStatus(record, told, verdict, (), NOW, coordination, machines=machines or {})
+    return Facts(status, hosts or {})
+
+
+def machine(**told: Any) -> Machine:
+    usual = {"time": NOW, "cpus": 4, "load": 1.0, "memory_bytes": 16 << 30, "available_bytes": 8 << 30, "waiting": {}}
+    return made(Machine, **{**usual, **told})
+
+
+def vitals(**told: Any) -> TaskVitals:
+    return made(TaskVitals, **told)
+
+
+def host(tasks: Mapping[str, TaskVitals] | None = None, **told: Any) -> DiagnoseResult:
+    """What a host tells that has these tasks."""
+    usual = {"run": "demo-1", "time": NOW, "machine": machine(), "tasks": dict(tasks or {})}
+    return made(DiagnoseResult, **{**usual, **told})

@@ -1,0 +1,541 @@
+"""Known ways in which runs go wrong are told from the facts, by the words that programs really write."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.reasons import fact
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.coordination import Contact
+from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.asking.tasks import Exit
+from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.finding import findings
+from dtctl.operations.diagnosis.table import IN_LOGS, SIGNATURES
+from dtctl.render.health.findings import paragraph
+from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SERVER
+from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
+
+ERRORS = "tensorflow.python.framework.errors_impl."
+STILL = "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"
+REFUSED = (
+    "UNAVAILABLE: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.9:2222: "
+    "Failed to connect to remote host: Connection refused"
+)
+PYTHON = {"python": "/opt/venv/bin/python"}
+
+LOGS = [
+    (
+        "module_missing",
+        FRAMES + "ModuleNotFoundError: No module named 'sklearn.svm'\n",
+        "lacks the module sklearn",
+        "dtctl exec @gpu-a -- /opt/venv/bin/python -m pip install scikit-learn",
+    ),
+    (
+        "module_missing",
+        "/usr/bin/python3: No module named trainer\nModuleNotFoundError: No module named 'trainer'\n",
+        "",
+        "",
+    ),
+    (
+        "estimator_missing",
+        FRAMES + "AttributeError: module 'tensorflow' has no attribute 'estimator'. Did you mean: 'optimizers'?\n",
+        "TensorFlow 2.21.0 on gpu-a has no tf.estimator",
+        "pip install 'tensorflow<2.16'",
+    ),
+    (
+        "estimator_missing",
+        FRAMES + "AttributeError: module 'tensorflow._api.v2.compat.v1' has no attribute 'estimator'\n",
+        "has no tf.estimator",
+        "",
+    ),
+    (
+        "tensorflow_1_program",
+        FRAMES + "AttributeError: module 'tensorflow' has no attribute 'placeholder'\n",
+        "written for TensorFlow 1",
+        "import tensorflow.compat.v1 as tf",
+    ),
+    ("tensorflow_1_program", FRAMES + "ModuleNotFoundError: No module named 'tensorflow.contrib'\n", "", ""),
+    (
+        "keras_3",
+        FRAMES + "AttributeError: 'ShardedVariable' object has no attribute 'handle'\n",
+        "Keras 3 (3.15.1) cannot do this",
+        "dtctl exec @gpu-a -- /opt/venv/bin/python -m pip install tf_keras",
+    ),
+    (
+        "keras_3",
+        FRAMES + "ImportError: BasicLSTMCell is not available with Keras 3.\n",
+        "TensorFlow 1",
+        "TF_USE_LEGACY_KERAS",
+    ),
+    (
+        "tensorboard_missing",
+        FRAMES + "tensorboard.summary.TBNotInstalledError: TensorBoard is not installed, missing implementation for "
+        "`tf.summary.scalar`\n",
+        "the package tensorboard",
+        "pip install tensorboard",
+    ),
+    ("flag_wrong", ARGPARSE, "unrecognized arguments: --step_s=0.2", "dtctl plan worker:0    shows it"),
+    ("flag_wrong", ABSL.replace("ps_host'", "step_s'"), "Unknown command line flag 'step_s'", "cluster.yaml"),
+    ("flag_wrong", "usage: t [-h]\nt: error: the following arguments are required: --data\n", "required: --data", ""),
+    ("flag_wrong", "usage: t [-h]\nt: error: argument --steps: invalid int value: 'many'\n", "invalid int value", ""),
+    (
+        "flag_wrong",
+        "FATAL Flags parsing error:\n  flag --batch=x: invalid literal for int()\nPass\n",
+        "flag --batch=x",
+        "",
+    ),
+    (
+        "dialect_not_taken",
+        "usage: t [-h]\nt: error: unrecognized arguments: --ps_hosts=a:1 --worker_hosts=b:1 --job_name=ps\n",
+        "--ps_hosts",
+        "trainer.dialect",
+    ),
+    (
+        "dialect_not_taken",
+        "FATAL Flags parsing error:\n  Unknown command line flag 'job_name'.\nPass\n",
+        "job_name",
+        "",
+    ),
+    ("port_taken", SERVER, "port 2222 of gpu-a is taken by pid 41 (nginx)", "dtctl gc    ends what old runs have left"),
+    ("port_taken", FRAMES + "OSError: [Errno 98] Address already in use\n", "port 2222", "jobs.NAME.port"),
+    (
+        "address_wrong",
+        FRAMES + ERRORS + 'InvalidArgumentError: Could not interpret "gpu-b" as a host-port pair.\n',
+        'cannot use "gpu-b" as an address',
+        "dtctl plan",
+    ),
+    (
+        "task_undefined",
+        FRAMES + ERRORS + 'InternalError: Task 7 was not defined in job "worker"\n',
+        'Task 7 was not defined in job "worker"',
+        "dtctl plan worker:0",
+    ),
+    (
+        "name_unresolved_in_log",
+        FRAMES + "socket.gaierror: [Errno -2] Name or service not known\n",
+        "cannot resolve a name",
+        "dtctl diagnose",
+    ),
+    ("checkpoint_of_another_model", RESTORE, "Key beta1_power not found in checkpoint", "dtctl checkpoints"),
+    (
+        "checkpoint_of_another_model",
+        FRAMES
+        + ERRORS
+        + "InvalidArgumentError: Assign requires shapes of both tensors to match. lhs shape= [10] rhs shape= [20]\n",
+        "lhs shape= [10]",
+        "another directory",
+    ),
+    (
+        "checkpoint_of_another_model",
+        FRAMES + "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for fc.weight: copying\n",
+        "size mismatch for fc.weight",
+        "",
+    ),
+    (
+        "checkpoint_damaged",
+        FRAMES + ERRORS + "DataLossError: Checksum does not match: stored 3 vs. calculated on the restored bytes 4\n",
+        "a file is damaged",
+        "dtctl checkpoints",
+    ),
+    (
+        "checkpoint_damaged",
+        FRAMES
+        + ERRORS
+        + "DataLossError: Unable to open table file /o/m: Data loss: not an sstable (bad magic number)\n",
+        "a file is damaged",
+        "recovery.allow_scratch",
+    ),
+    (
+        "checkpoint_missing",
+        FRAMES
+        + ERRORS
+        + "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for /o/m-9\n",
+        "looks for it: /o/m-9",
+        "dtctl checkpoints",
+    ),
+    (
+        "diverged",
+        "ERROR:tensorflow:Model diverged with loss = NaN.\n"
+        + FRAMES
+        + "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError: NaN loss during training.\n",
+        "training has diverged",
+        "dtctl metrics --plot loss",
+    ),
+    (
+        "diverged",
+        FRAMES + ERRORS + "InvalidArgumentError: loss is inf or nan : Tensor had NaN values\n",
+        "no number",
+        "",
+    ),
+    (
+        "gpu_memory",
+        FRAMES + ERRORS + "ResourceExhaustedError: OOM when allocating tensor with shape[8192,8192] and type float on "
+        "/job:worker/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n",
+        "GPU 1 has 15.0 GB of 16.0 GB in use",
+        "nvidia-smi",
+    ),
+    (
+        "gpu_memory",
+        FRAMES + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
+        "",
+        "smaller batch",
+    ),
+    (
+        "cuda_unusable",
+        FRAMES + "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
+        "the driver is 470.82",
+        "nvidia-smi",
+    ),
+    (
+        "cuda_unusable",
+        FRAMES + "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory\n",
+        "libcudart.so.11.0",
+        "pip install 'tensorflow[and-cuda]'",
+    ),
+    (
+        "disk_full",
+        FRAMES + "OSError: [Errno 28] No space left on device: '/data/out'\n",
+        "a disk of gpu-a is full: 0 B of 50.0 GB left at /data",
+        "dtctl gc",
+    ),
+    (
+        "disk_full",
+        FRAMES + ERRORS + "ResourceExhaustedError: /o/model.tempstate; No space left on device [Op:SaveV2]\n",
+        "is full",
+        "dtctl restart worker:0",
+    ),
+    ("host_memory", FRAMES + "MemoryError\n", "too little memory for it: 8.6 GB of 17.2 GB", "free -h"),
+    (
+        "host_memory",
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+        "",
+        "",
+    ),
+    (
+        "host_memory",
+        FRAMES + ERRORS + "ResourceExhaustedError: OOM when allocating tensor with shape[9] by allocator cpu\n",
+        "too little memory",
+        "",
+    ),
+    (
+        "permission_denied",
+        FRAMES + "PermissionError: [Errno 13] Permission denied: '/data/out/checkpoint'\n",
+        "with /data/out/checkpoint on gpu-a",
+        "dtctl exec @gpu-a -- ls -ld /data/out/checkpoint",
+    ),
+    (
+        "permission_denied",
+        FRAMES + ERRORS + "PermissionDeniedError: /data/out/model.ckpt; Permission denied\n",
+        "with /data/out/model.ckpt",
+        "",
+    ),
+    ("permission_denied", "sh: 1: ./run.sh: Permission denied\n", "may not do that on gpu-a", "change its owner"),
+    (
+        "no_cpu_device",
+        FRAMES + ERRORS + "NotFoundError: No CPU devices are available in this process\n",
+        "no CPU device",
+        "dtctl plan worker:0",
+    ),
+    (
+        "unknown_device",
+        FRAMES + ERRORS + "InvalidArgumentError: /job:ps/replica:0/task:0/device:CPU:0 unknown device.\n",
+        "another cluster's task",
+        "dtctl gc",
+    ),
+    (
+        "proxy",
+        FRAMES + ERRORS + "UnavailableError: failed to connect to all addresses; last error: HTTP proxy returned 403\n",
+        "a proxy stands between",
+        "keep_proxy",
+    ),
+    (
+        "peer_restarted",
+        FRAMES + ERRORS + "AbortedError: Graph handle is not found: 00ab. Possibly, this worker just restarted.\n",
+        "mends itself",
+        "dtctl events",
+    ),
+    ("peer_lost", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n", "lost its connection", "dtctl diagnose"),
+    ("peer_lost", FRAMES + ERRORS + "UnavailableError: recvmsg:Connection reset by peer\n", "", ""),
+]
+"""Signature, the end of a log, and what is said of it: what it means, and what to type."""
+
+KNOWN = host(
+    {"worker:0": vitals(python=PYTHON["python"], port=2222, packages={"tensorflow": "2.21.0", "keras": "3.15.1"})},
+    disks=[{"path": "/data", "free_bytes": 10**9, "size_bytes": 50 * 10**9}],
+    gpus=[
+        {"index": 0, "name": "T4", "driver": "470.82", "used_bytes": 0, "memory_bytes": 16 * 10**9},
+        {"index": 1, "name": "T4", "driver": "470.82", "used_bytes": 15 * 10**9, "memory_bytes": 16 * 10**9},
+    ],
+)
+
+
+FULL = host({"worker:0": vitals()}, disks=[{"path": "/data", "free_bytes": 0, "size_bytes": 50 * 10**9}])
+
+
+def names(found: Facts) -> list[str]:
+    return [one.signature.name for one in findings(found)]
+
+
+def told(found: Facts) -> str:
+    """Of the most important."""
+    return "\n".join(paragraph(findings(found)[0]))
+
+
+@pytest.mark.parametrize(("name", "log", "means", "remedy"), LOGS, ids=[f"{n}-{one[0]}" for n, one in enumerate(LOGS)])
+def test_the_end_of_a_log_is_known(name: str, log: str, means: str, remedy: str) -> None:
+    held = fact("port_held", port=2222, text="pid 41 (nginx)") if name == "port_taken" else None
+    found = facts(ended("worker:0", log, beside=held), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
+    assert names(found)[0] == name
+    assert means in told(found)
+    assert remedy in told(found)
+    assert "{" not in told(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "log"), [one[:2] for one in LOGS], ids=[f"{n}-{one[0]}" for n, one in enumerate(LOGS)]
+)
+def test_without_a_word_of_any_host_it_is_known_too(name: str, log: str) -> None:
+    found = facts(ended("worker:0", log))
+    assert names(found)[0] == name
+    assert "{" not in told(found)
+
+
+def test_every_row_for_logs_is_tried() -> None:
+    assert {one.name for one in IN_LOGS} == {name for name, *_ in LOGS}
+
+
+KILLED: dict[str, Any] = {"code": None, "signal": 9}
+FROZEN = dataclasses.replace(running("ps:0", "gpu-b"), state=TaskState.STALLED, why=(fact("frozen", seconds=61.0),))
+HANGS = dataclasses.replace(running("worker:0"), state=TaskState.STALLED, why=(fact("stalled", seconds=300.0),))
+WORKERS = [running(f"worker:{n}", f"gpu-{n}", rate=60.0, step=100, step_time=999.0) for n in range(4)]
+SLOW = [*WORKERS[:3], dataclasses.replace(WORKERS[3], rate=12.0)]
+LATE = [*WORKERS[:3], dataclasses.replace(WORKERS[3], step_time=940.0)]
+STILL_ALL = [dataclasses.replace(one, step_time=950.0, cpu=0.0) for one in WORKERS]
+NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0", what="gpu-a:2222"))
+WAITS = says(running("worker:0"), STILL)
+PS = running("ps:0", "gpu-b")
+
+
+def unreached(problem: str, text: str) -> dict[str, Any]:
+    way = {"task": "ps:0", "address": "gpu-b:2223", "problem": problem, "text": text}
+    return {"gpu-a": host({"worker:0": vitals()}, unreached=[way]), "gpu-b": host({"ps:0": vitals(listens=True)})}
+
+
+BY_FACTS = [
+    (
+        "killed_for_memory",
+        facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),
+        "the kernel ended it, because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
+    ),
+    ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
+    ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "another processor than that of gpu-a"),
+    ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
+    ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
+    (
+        "host_away",
+        facts(running("worker:0"), PS, contacts={"gpu-b": Contact(connected=False, heard=960.0, over=False)}),
+        "gpu-b has been away for 40s",
+    ),
+    (
+        "host_silent",
+        facts(running("worker:0"), PS, contacts={"gpu-b": Contact(False, None, False)}, missing="agents dial gpu-a:1"),
+        "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1",
+    ),
+    ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
+    ("stalled", facts(HANGS), "no sign of progress for 5m"),
+    (
+        "name_unresolved",
+        facts(WAITS, PS, hosts=unreached("unresolved", "Name or service not known")),
+        "hosts.gpu-b.address",
+    ),
+    (
+        "firewall",
+        facts(WAITS, PS, hosts=unreached("timeout", "Connection timed out")),
+        "worker:0 has waited 40s for ps:0 on gpu-b:2223\n"
+        "ps:0 listens on gpu-b:2223, but gpu-a cannot connect to it (Connection timed out): a firewall",
+    ),
+    (
+        "firewall",
+        facts(running("worker:0"), PS, hosts=unreached("no_route", "No route to host")),
+        "open port 2223 of gpu-b",
+    ),
+    ("refused", facts(WAITS, PS, hosts=unreached("refused", "Connection refused")), "is refused there"),
+    (
+        "waits_for_one_that_is_over",
+        facts(WAITS, dataclasses.replace(PS, state=TaskState.STOPPED)),
+        "ps:0 on gpu-b has stopped, while others still need it",
+    ),
+    (
+        "waits_for_start",
+        facts(WAITS, dataclasses.replace(PS, ready=False)),
+        "is running for 1m40s and does not listen on gpu-b:2223 yet",
+    ),
+    ("waits", facts(WAITS, PS), "listens on gpu-b:2223, and is waited for all the same"),
+    (
+        "never_listened",
+        facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
+        "did not listen on gpu-a:2222",
+    ),
+    ("diverging", facts(running("worker:0", loss="nan", step=70)), "(nan, step 70)"),
+    (
+        "diverging",
+        facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
+        "(loss in /o, step 7)",
+    ),
+    ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
+    ("no_steps", facts(*STILL_ALL), "no task has told a step for 50s; worker:[0-3] use no processor"),
+    (
+        "straggler",
+        facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
+        "makes 12 steps/s, its peers 60; load 9 on 4 CPUs",
+    ),
+    ("behind", facts(*LATE), "worker:3 on gpu-3 has told no step for 1m, its peers for 1s"),
+    (
+        "host_slow",
+        facts(
+            *WORKERS,
+            hosts={
+                "gpu-1": host(
+                    machine=machine(load=9.0, waiting={"cpu": 0.8}),
+                    busy=[{"pid": 9, "name": "stress", "user": "eve", "cpu": 3.9}],
+                )
+            },
+            machines={f"gpu-{n}": machine() for n in range(4)},
+        ),
+        "load 9 on 4 CPUs; stress of eve (pid 9) takes 3.9 of them; waits for processors 80 % of the time",
+    ),
+    (
+        "versions_differ",
+        facts(
+            *WORKERS[:2],
+            hosts={
+                "gpu-0": host({"worker:0": vitals(packages={"tensorflow": "2.21.0"})}),
+                "gpu-1": host({"worker:1": vitals(packages={"tensorflow": "2.15.1"})}),
+            },
+        ),
+        "tensorflow is not the same everywhere: 2.15.1 on gpu-1, 2.21.0 on gpu-0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "found", "words"), BY_FACTS, ids=[f"{n}-{one[0]}" for n, one in enumerate(BY_FACTS)])
+def test_what_states_and_figures_tell_is_known(name: str, found: Facts, words: str) -> None:
+    assert names(found)[0] == name
+    assert words in told(found)
+    assert "{" not in told(found)
+
+
+def test_every_row_is_tried() -> None:
+    assert {one.name for one in SIGNATURES} == {name for name, *_ in (*LOGS, *BY_FACTS)}
+
+
+def test_who_waits_for_what_has_ended_is_told_with_its_cause() -> None:
+    log = FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n"
+    found = facts(WAITS, ended("ps:0", log, "gpu-b"))
+    first, *rest = findings(found)
+    assert rest == []
+    head = paragraph(first)[0]
+    assert head.startswith("worker:0 has waited 40s for ps:0 on gpu-b:2223, which exited 1 at ")
+    assert head.endswith(": ModuleNotFoundError: No module named 'sklearn'")
+
+
+def test_a_lost_connection_is_not_told_beside_the_loss_that_it_follows_from() -> None:
+    lost = ended("worker:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n")
+    assert names(facts(lost, ended("ps:0", FRAMES + "MemoryError\n", "gpu-b"))) == ["host_memory"]
+    assert names(facts(lost, PS)) == ["peer_lost"]
+
+
+def test_the_task_that_the_run_failed_of_comes_first() -> None:
+    tasks = [ended("ps:0", SERVER), ended("worker:0", ARGPARSE, code=2)]
+    for first, expected in ((0, "port_taken"), (1, "flag_wrong")):
+        cause = Verdict(Outcome.FAILED, (fact("task_failed", task=str(tasks[first].id)),), tasks[first].id)
+        assert names(facts(*tasks, verdict=cause))[0] == expected
+
+
+def test_tasks_that_ended_alike_are_one_finding() -> None:
+    found = facts(*(ended(f"worker:{n}", ARGPARSE, f"gpu-{n}", code=2) for n in range(3)))
+    (only,) = findings(found)
+    assert paragraph(only)[0].startswith("worker:[0-2] on gpu-[0-2] exited 2 at ")
+
+
+def test_a_task_that_fails_again_and_again_is_told_while_it_runs() -> None:
+    past = tuple(Exit(n, 900.0 + n, 901.0 + n, 1, None, asked=False, cause="MemoryError") for n in (1, 2, 3))
+    found = facts(running("worker:0", attempt=4, history=past, since=990.0))
+    assert names(found) == ["host_memory"]
+    assert ", 3 times in a row: MemoryError" in told(found)
+    assert names(facts(running("worker:0", attempt=4, history=past, since=990.0, step=1, step_time=999.0))) == []
+    assert names(facts(running("ps:0", attempt=4, history=past, since=900.0))) == []
+
+
+def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
+    for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
+        task = ended("worker:0", "", **KILLED)
+        found = facts(dataclasses.replace(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
+        assert names(found) == [name]
+    past = (Exit(1, 900.0, 901.0, None, 9, asked=False),)
+    assert names(facts(running("worker:0", attempt=2, history=past, since=990.0))) == []
+
+
+def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
+    text = "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not initialized: global_step"
+    tasks = [running("chief:0"), says(running("worker:0"), text, for_s=40.0)]
+    assert names(facts(*tasks)) == []
+    tasks[1] = says(running("worker:0"), text, for_s=90.0)
+    (found,) = findings(facts(*tasks))
+    assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
+
+
+def test_a_thousand_tasks_that_all_wait_are_told_at_once() -> None:
+    tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
+    (found,) = findings(facts(*tasks))
+    assert len(found.seen.waiting) == 1000
+    assert paragraph(found)[0].startswith("worker:[0-999] have waited 40s for ps:0 on gpu-b:2222")
+
+
+def test_what_dtctl_ended_itself_is_no_problem() -> None:
+    past = (Exit(1, 900.0, 901.0, None, 9, asked=True),)
+    assert names(facts(running("worker:0", attempt=2, history=past))) == []
+    stopped = Verdict(Outcome.STOPPED, (fact("stopped"),))
+    assert names(facts(ended("worker:0", ARGPARSE), verdict=stopped)) == []
+
+
+def test_a_healthy_run_has_no_problem() -> None:
+    assert names(facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)})) == []
+    busy = {f"gpu-{n}": machine(waiting={"cpu": 0.9}) for n in range(4)}
+    assert names(facts(*WORKERS, machines=busy)) == []
+
+
+def test_keras_that_stops_at_nan_is_no_success() -> None:
+    done = dataclasses.replace(
+        running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"
+    )
+    succeeded = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),))
+    assert names(facts(done, verdict=succeeded)) == ["diverged"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STILL,
+        "UNAVAILABLE: ipv4:10.0.0.9:2223: Failed to connect to remote host: Connection refused",
+        "last error: Unavailable: connect to gpu-b:2223 failed: Socket closed",
+    ],
+)
+def test_whom_a_line_is_about_is_known_by_device_or_address(text: str) -> None:
+    (found,) = findings(facts(says(running("worker:0"), text), PS))
+    assert found.seen.tasks == (TaskId("ps", 0),)
+
+
+def test_a_wait_is_over_when_the_task_says_something_else() -> None:
+    gone_on = dataclasses.replace(WAITS, output_time=1030.0)
+    assert names(facts(gone_on, PS)) == []
+
+
+def test_a_start_may_take_its_time() -> None:
+    young = says(running("worker:0"), STILL, for_s=10.0)
+    assert names(facts(young, dataclasses.replace(PS, ready=False))) == []
+    assert names(facts(young, PS)) == []
