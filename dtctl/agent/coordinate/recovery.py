@@ -125,7 +125,8 @@ class Recovery:
     def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Failure]:
         why = self._why(task, ending)
         known = incidents.of_task(self._view, task)
-        if known is not None and known["begun"] is None and not known["own"]:
+        is_held = self._view.intents[task]["want"] == "hold"
+        if known is not None and known["begun"] is None and not known["own"] and is_held:
             known["collateral"].append({"task": task, **because(why)})
             return None
         if self._view.state(task) == "failed" or self._view.intents[task]["want"] in ("stop", "finish"):

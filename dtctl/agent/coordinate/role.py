@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
     class Role(Protocol):
         connected: bool
-        mending: bool
-        """A task or a host was lost and is not back yet: who waits for it does not hang."""
         first_steps: Mapping[str, float]
         """Of tasks here that have told no step: how long their peers took for theirs."""
 
         @property
         def over(self) -> bool:
             """The run has ended; the agent may go when all its tasks are final."""
+
+        @property
+        def mending(self) -> bool:
+            """A task or a host was lost and is not back yet: who waits for it does not hang."""
 
         def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]: ...
 

@@ -144,8 +144,12 @@ class Sequence:
             trial.cut.add(host)
             trial.tick()
             trial.crash(host)
-            trial.later(lasts, lambda: (trial.cut.discard(host), trial.boot(host)))  # type: ignore[func-returns-value]
+            trial.later(lasts, lambda: self._power_up(host))
         return f"{host} loses its power, and is back after {lasts:.0f} s", lasts
+
+    def _power_up(self, host: str) -> None:
+        self.trial.cut.discard(host)
+        self.trial.boot(host)
 
     def fault_cut(self, task: str, host: str, lasts: float) -> tuple[str, float]:
         self.trial.cut.add(host)

@@ -535,6 +535,19 @@ def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
     assert run.incidents[0]["begun"] == WALL
 
 
+def test_one_that_somebody_else_has_let_start_and_that_was_lost_since_is_held_again() -> None:
+    run = Run()
+    run.dies("ps:0")
+    run.step(100.0)
+    generation = run.view.intents["ps:0"]["generation"] + 1
+    run.view.wanted(["ps:0"], want="run", generation=generation, by="me@desk")
+    views.told(run.view, "ps:0", attempt=2, generation=generation)
+    run.dies("ps:0", ended=1012.0)
+    run.step(101.5)
+    first, second = run.incidents
+    assert (first["closed"], second["attempt"], run.held) == ("ps:0 was lost again", 2, {"ps:0"})
+
+
 @pytest.mark.parametrize("state", ["succeeded", "stopped"])
 def test_one_that_came_to_its_end_before_it_was_seen_to_run_again_is_back(state: str) -> None:
     run = Run()
