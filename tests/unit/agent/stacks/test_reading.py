@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.stacks import MOST_FRAMES, Stack
 from dtctl.agent.stacks import asking, threads
@@ -86,8 +87,8 @@ def test_the_status_of_a_process_tells_what_becomes_of_a_signal(monkeypatch: pyt
         "task/1/status": f"SigBlk:\t{bit}\n",
         "task/2/status": "SigBlk:\tnonsense\n",
     }
-    monkeypatch.setattr(threads.processes, "proc_text", lambda pid, name: texts.get(name, ""))
-    monkeypatch.setattr(threads.paths, "entries", lambda path: ["1", "2", "3"])
+    monkeypatch.setattr(processes, "proc_text", lambda pid, name: texts.get(name, ""))
+    monkeypatch.setattr(paths, "entries", lambda path: ["1", "2", "3"])
     signals = threads.Signals(7, 57)
     assert (signals.state, signals.is_caught, signals.is_pending, signals.is_blocked) == ("S", True, False, False)
     assert signals.blocked_by == {"1"}

@@ -1,0 +1,104 @@
+"""`dtctl tensorboard` against a real sshd: its pages come over the session, and nothing is left at its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.board.test_board import STAND_IN
+from tests.desk import Desk, desk
+from tests.hosts.sshd import SSHD, Sshd
+from tests.ssh.test_commands import configure
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
+
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs: {{worker: {{hosts: [testhost]}}}}
+dirs: {{output: out}}
+trainer:
+  command: [python, train.py, "{{output_dir}}"]
+  dialect: none
+  env: {{PYTHONPATH: "{{output_dir}}/packages"}}
+grace: 1s
+"""
+TRAINER = """\
+import pathlib, shutil, sys, time
+out = pathlib.Path(sys.argv[1])
+shutil.copytree("packages", out / "packages", dirs_exist_ok=True)
+(out / "train").mkdir(exist_ok=True)
+(out / "train" / "events.out.tfevents.1.host").touch()
+print("step 1", flush=True)
+time.sleep(1000)
+"""
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130, signal.SIGKILL: -9}
+
+
+@pytest.fixture
+def trains(tmp_path: Path) -> Iterator[Desk]:
+    """A run whose Python has something of that name, with an event file in its output directory."""
+    with desk(tmp_path / "home", name=f"board-{uuid.uuid4().hex[:8]}") as made, Sshd() as sshd:
+        (made.home / ".ssh").mkdir(mode=0o700)
+        configure(made, sshd)
+        package = made.project / "packages" / "tensorboard"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "main.py").write_text(STAND_IN)
+        (made.project / "train.py").write_text(TRAINER)
+        made.write_cluster(CLUSTER, hosts="hosts:\n  testhost:\n")
+        made.dtctl("up")
+        eventually(lambda: "step 1" in made.dtctl("logs"), 60, "an event file")
+        yield made
+
+
+def boards(of: Desk) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"--logdir" in words and of.name.encode() in words:
+            found.append(int(process.name))
+    return found
+
+
+def begun(of: Desk) -> tuple[subprocess.Popen[str], str]:
+    board = of.start("tensorboard")
+    assert board.stdout is not None
+    url = next(line for line in board.stdout if line.startswith("http://")).strip()
+    with urllib.request.urlopen(url, timeout=60) as page:
+        assert b"'train'" in page.read()
+    with urllib.request.urlopen(url + "2000000", timeout=60) as page:
+        assert len(page.read()) == 2_000_000
+    return board, url
+
+
+def test_nothing_is_left_whatever_ends_it(trains: Desk) -> None:
+    for number, code in ENDS.items():
+        board, url = begun(trains)
+        with board:
+            assert len(boards(trains)) == 1
+            os.kill(board.pid, number)
+            assert board.wait(60) == code
+            if number != signal.SIGKILL:
+                assert boards(trains) == [], "it has ended when the command has"
+        eventually(lambda: not boards(trains), 60, f"its end after {number.name}")
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(url, timeout=5)
+    board, url = begun(trains)
+    with board:
+        os.kill(boards(trains)[0], signal.SIGKILL)
+        assert board.wait(60) == 1
+        assert board.stdout is not None
+        assert "TensorBoard on testhost has ended by itself" in board.stdout.read()
