@@ -31,7 +31,9 @@ def in_json(app: Typer) -> NoReturn:
     """Runs the command, and ends the process as it does by itself, except that it tells in JSON what it cannot read."""
     from dtctl.errors import ExitCode, UsageError
     from dtctl.render.errors import show_error
+    from dtctl.render.machine import speech
 
+    speech.begin()
     try:
         code = app(prog_name="dtctl", standalone_mode=False)
     except Exception as error:  # those of the parser are no family of ours, and Typer brings its own copy of it along
@@ -43,4 +45,6 @@ def in_json(app: Typer) -> NoReturn:
         hint = f"{context.command_path} -h    for help" if context is not None else "dtctl -h    for help"
         show_error(UsageError(error.format_message(), hint=hint))
         sys.exit(getattr(error, "exit_code", ExitCode.USAGE))
-    sys.exit(code if isinstance(code, int) else ExitCode.OK)
+    ended = code if isinstance(code, int) else int(ExitCode.OK)
+    speech.end(ended)
+    sys.exit(ended)

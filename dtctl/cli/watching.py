@@ -51,7 +51,7 @@ def watch(
 ) -> RunStatus:
     """Prints events as they come until the run has ended. `hooks` None: those of the run's cluster file."""
     from dtctl.operations.follow import Ended, Seen, follow
-    from dtctl.operations.hooks import CommandHooks, hooks_in
+    from dtctl.operations.telling.hooks import CommandHooks, hooks_in
     from dtctl.render import errors
     from dtctl.render.hooks import show_hook_failure, show_hooks
     from dtctl.render.narrator import Narrator

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dtctl.agent.records.reasons import Fact, headline, named, sentence
 from dtctl.operations.asking.coordination import Coordination, Incident
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.attempts import Attempted
 from dtctl.operations.events import Happening
+from dtctl.operations.telling.attempts import Attempted
 from dtctl.render.words import duration, local_time
 
 

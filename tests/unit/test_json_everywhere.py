@@ -120,7 +120,9 @@ def test_hosts_that_cannot_be_reached_are_told_in_json(
     code, _, said = typed(f"{name} -o json", monkeypatch, capsys)
     assert code == 4
     assert {one["kind"] for one in said} <= {"Error", "HostError", "Note"}
-    assert any(one["kind"] in ("Error", "HostError") and one["error"] for one in said)
+    assert [one["exitCode"] for one in said if one["kind"] == "Error"] == [4]
+    assert said[-1]["kind"] == "Error"
+    assert "node-" in said[-1]["error"] or said[-1]["errors"]
 
 
 def test_a_result_without_a_host_is_one_document(

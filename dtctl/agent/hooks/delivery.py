@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -57,11 +58,14 @@ class Delivery:
                 return None
             self.end()
             return _failed("no answer within %g s" % self._timeout_s)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP_S)
         self.end()
         try:
             return checked(Sent, json_text.parse(self._heard))
         except (Wrong, ValueError):
-            return _failed("no answer within %g s" % self._timeout_s)  # it has been ended by its own clock
+            late = self._process.returncode == -signal.SIGALRM  # by its own clock
+            return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")
 
     def end(self) -> None:
         self._process.kill()

@@ -1,5 +1,7 @@
 """Who is told of a run: hooks.json, told.json, and what a sender is given and answers."""
 
+import json
+
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Wrong, also
 from .words import Line, Name, Reason, Seconds
 
@@ -36,7 +38,7 @@ def _can_be_posted_to(post: Post) -> None:
         raise Wrong.at(("url",), problem, _Hidden())
     if any(not part.isprintable() for part in said):
         raise Wrong.at(("headers",), "text without control characters", _Hidden())
-    if sum(len(part.encode("utf-8", "surrogateescape")) for part in said) > MOST_BYTES:
+    if len(json.dumps(said)) > MOST_BYTES:
         raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _Hidden())
 
 

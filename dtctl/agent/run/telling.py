@@ -6,6 +6,7 @@ What they tell has an id that is the same whoever tells it, and however often.
 
 from __future__ import annotations
 
+import json
 import re
 
 from ..records.reasons import fact, headline, sentence, why_of
@@ -42,7 +43,10 @@ NEXT = {
 """The command to type next."""
 
 _LONGEST_TEXT = 1000
-_LONGEST_WHY = 16_000
+_LONGEST_REASON = 2000
+_LONGEST_WHY = 8000
+"""Characters. Whatever is in them, all of it is less than a pipe holds as JSON, with an address and its headers."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 """Slack takes <!channel> and <URL|text> for commands, and a log may hold them."""
@@ -113,7 +117,8 @@ def recovery(one: Incident) -> List[Fact]:
 
 def payload(one: Happened, cluster: str, time: str) -> Dict[str, Any]:
     """What is posted, and what a command reads from its stdin; docs/how-to-be-told.md. `time` in RFC 3339."""
-    kind, reason = one.kinds[0], sentence(one.why)
+    kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
+    cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
     words = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}
     then = (NEXT["stopped"] if kind == "failed" and one.task is None else NEXT[kind]) % words
     return {
@@ -129,8 +134,8 @@ def payload(one: Happened, cluster: str, time: str) -> Dict[str, Any]:
         "host": one.host,
         "attempt": one.attempt,
         "reason": reason,
-        "why": one.why if len(str(one.why)) <= _LONGEST_WHY else [],
-        "cause": next((each["text"] for each in one.why if each["kind"] == "cause"), None),
+        "why": one.why if len(json.dumps(one.why)) <= _LONGEST_WHY else [],
+        "cause": cause and cause[:_LONGEST_TEXT],
         "next": then,
         "text": "%s\n%s" % (_harmless(TEXTS[kind] % words), then),
     }

@@ -48,11 +48,11 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
-    from dtctl.operations.hooks import hooks_here
     from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch, scan_code
     from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure
+    from dtctl.operations.telling.hooks import hooks_here
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out, result
     from dtctl.render.interrupted import show_interrupted

@@ -27,8 +27,9 @@ def wait(
     if output == "json":
         from dtctl.render.machine import document
         from dtctl.render.machine.status import run_status
-        from dtctl.render.result import ended_exit_code
+        from dtctl.render.result import ended_exit_code, show_ended
 
         document.print_json("RunStatus", run_status(status))
+        show_ended(status)
         raise typer.Exit(ended_exit_code(status))
     finish(status)

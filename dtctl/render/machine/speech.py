@@ -9,6 +9,22 @@ from dtctl.errors import AgentError, ConfigError, DtctlError, Problem
 from dtctl.render.machine import document
 from dtctl.transport.fanout import SomeHostsFailed
 
+_said = ""
+"""The last thing that was said, by which a command that ends without an error of its own says why."""
+
+
+def begin() -> None:
+    global _said
+    _said = ""
+
+
+def end(exit_code: int) -> None:
+    """A command has ended, and was not ended by an error that was told."""
+    if exit_code:
+        found = DtctlError(_said or f"exit code {exit_code}")
+        found.exit_code = exit_code  # type: ignore[assignment]  # exec ends with that of a command
+        error(found)
+
 
 def error(found: DtctlError) -> None:
     """The command ends with it. `problems`: each with its place in a file; `errors`: of hosts, where several failed."""
@@ -21,7 +37,9 @@ def error(found: DtctlError) -> None:
 
 def host_errors(errors: Mapping[str, DtctlError]) -> None:
     """Hosts that gave no answer, where the command goes on without them."""
+    global _said
     for host, found in errors.items():
+        _said = found.summary
         document.tell_json("HostError", {**_fields(found), "host": host})
 
 
@@ -35,6 +53,8 @@ def doubt(problem: Problem) -> None:
 
 
 def note(text: str, next_steps: Sequence[str] = ()) -> None:
+    global _said
+    _said = _said if text.startswith("dtctl ") else text
     document.tell_json("Note", {"text": text, "next": list(next_steps)})
 
 

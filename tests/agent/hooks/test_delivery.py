@@ -9,8 +9,10 @@ import pytest
 
 from dtctl.agent.hooks.delivery import Delivery
 from dtctl.agent.host import programs
-from dtctl.agent.records.hooks import Post, Sent
+from dtctl.agent.records.hooks import MOST_BYTES, Post, Sent
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import fact
+from dtctl.agent.run.telling import ended, payload
 from dtctl.transport.payload import agent_program
 from tests.agent.host import compiled_program
 from tests.receiver import receiver
@@ -71,3 +73,14 @@ def test_the_command_line_tells_nothing_of_it() -> None:
         at_work = delivery(server.url("T0ps3cret"))
         assert "T0ps3cret" not in " ".join(map(str, at_work._process.args))  # type: ignore[arg-type]
         at_work.end()
+
+
+def test_the_longest_post_fits_into_a_pipe_that_nobody_reads_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/sleep")  # which fails at once, having read nothing
+    bad = "\N{SNOWMAN}"
+    why = [fact("task_failed", task="worker:0"), *[fact("cause", text=bad * 4096)] * 8]
+    body = payload(ended("r", "Failed", why, "worker:0", 1.0), "demo", "")
+    headers = dict.fromkeys("ABC", "x" * (MOST_BYTES // 3 - 100))
+    post = made(Post, name="slack", on=["failed"], url="http://x/", headers=headers, timeout_s=5.0)
+    at_work = Delivery(post, body, {}, time.monotonic())
+    assert answer(at_work)["text"] == "its sender has failed"

@@ -36,7 +36,6 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
-from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
@@ -51,6 +50,7 @@ from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
+from dtctl.operations.telling.attempts import Attempted
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, remains, result, status, tables

@@ -243,3 +243,46 @@ def test_what_is_ordered_is_on_the_disk_before_anybody_hears_it(desk: Desk, monk
     assert on_disk
     for written, sent in on_disk:
         assert {task: written[task] for task in sent} == sent
+
+
+class Posts:
+    """In place of Posting."""
+
+    settled = False
+    stepped = 0
+
+    def step(self, view: RunView, *, over: bool, now: float) -> None:
+        self.stepped += 1
+
+    def readers(self) -> list[int]:
+        return []
+
+    def due(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_agent_stays_until_its_hooks_are_told(desk: Desk) -> None:
+    posts = Posts()
+    desk.leading._posting = posts  # type: ignore[assignment]
+    desk.leading._over = True
+    assert not desk.leading.over
+    posts.settled = True
+    assert desk.leading.over
+
+
+def test_a_start_that_may_still_be_taken_back_is_told_to_nobody(desk: Desk) -> None:
+    posts = Posts()
+    desk.leading._posting = posts  # type: ignore[assignment]
+    desk.hear("good")
+    assert desk.intent.value["session"] is not None
+    assert posts.stepped == 0
+    desk.intent.value["session"] = None
+    desk.hear("good")
+    assert posts.stepped > 0
+
+
+def test_a_run_without_hooks_loads_nothing_of_them(desk: Desk) -> None:
+    assert desk.leading._posting is None
