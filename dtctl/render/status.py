@@ -8,8 +8,10 @@ from dtctl.agent.records.reasons import fact, sentence
 from dtctl.model import TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
+from dtctl.render.report.goodput import goodput_line
 from dtctl.render.story import incident_lines
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
@@ -131,6 +133,7 @@ def more_lines(status: RunStatus) -> list[str]:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
     lines += [f"warning: {text}" for text in told.warnings]
+    lines += [goodput_line(goodput)] if (goodput := goodput_of(status)) else []
     if told.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(told.lost_hosts)}; what runs there is ended as soon as it is back")
     return lines + checkpoint_lines(status)

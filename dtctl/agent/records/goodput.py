@@ -1,6 +1,6 @@
 """Where a run's time went, as its coordinator keeps account of it in cluster.json."""
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
 from .words import Count, Epoch, Seconds, TaskName
 
 MOST_SPANS = 300
@@ -40,16 +40,3 @@ class Account(Record):
     """The usual steps a second."""
     reached: Usual[Dict[TaskName, Count], {}]
     """The highest step that each task has told, in whatever attempt."""
-
-
-@also(Account)
-def _is_in_order(account: Account) -> None:
-    """Spans follow one another, and end by now."""
-    end_s = 0.0
-    for number, one in enumerate(account["spans"]):
-        if not end_s <= one["end_s"] <= account["seconds"]:
-            expected = "seconds from %g to %g" % (end_s, account["seconds"])
-            raise Wrong.at(("spans", str(number), "end_s"), expected, one["end_s"])
-        end_s = one["end_s"]
-    if sum(account["before"].values()) > account["seconds"] + 1.0:
-        raise Wrong.at(("before",), "no more than %g seconds" % account["seconds"], account["before"])

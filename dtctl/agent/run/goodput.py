@@ -115,11 +115,15 @@ def parts(account: Account) -> Dict[Spent, float]:
     for one in account["spans"]:
         found[one["what"]] += max(0.0, one["end_s"] - begin_s)
         begin_s = max(begin_s, one["end_s"])
-    if account["training"]:
-        found[_silence(account, account["seconds"])] += max(0.0, account["seconds"] - begin_s)
-    elif account["spans"]:
-        found[account["spans"][-1]["what"]] += max(0.0, account["seconds"] - begin_s)
+    found[unjudged(account)] += max(0.0, account["seconds"] - begin_s)
     return found
+
+
+def unjudged(account: Account) -> Spent:
+    """What the time since the last span is, if nothing more comes."""
+    if account["training"]:
+        return _silence(account, account["seconds"])
+    return account["spans"][-1]["what"] if account["spans"] else "wait"
 
 
 def told_in_short(seconds: Mapping[Spent, float]) -> List[Fact]:

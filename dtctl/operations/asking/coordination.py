@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
+from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Verdict
@@ -85,6 +86,8 @@ class Coordination:
     restarts: int
     missing: str | None
     """Who the start waits for, and why."""
+    account: Account | None = None
+    """Where its time went."""
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
@@ -113,6 +116,7 @@ class Coordination:
             incidents=tuple(map(_incident, view["incidents"])),
             restarts=view["restarts"],
             missing=view["missing"],
+            account=view["account"],
         )
 
 

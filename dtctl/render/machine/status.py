@@ -9,6 +9,7 @@ from dtctl.operations.asking.coordination import Condition, Coordination, Incide
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.progress import Progress
+from dtctl.operations.report.goodput import Goodput, goodput_of
 from dtctl.operations.status import RunStatus
 from dtctl.render.machine.document import checkpoints, errors
 from dtctl.render.words import iso_utc
@@ -28,6 +29,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         **_cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
         "progress": _progress(status.progress),
+        "goodput": _goodput(goodput_of(status)),
         "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
@@ -77,6 +79,29 @@ def _progress(progress: Progress) -> dict[str, Any]:
         "stepsPerSecond": progress.rate,
         "secondsLeft": progress.left_s,
         "loss": progress.loss,
+    }
+
+
+def _goodput(goodput: Goodput | None) -> dict[str, Any] | None:
+    if goodput is None:
+        return None
+    gains = [
+        {
+            "kind": one.kind,
+            "share": one.share,
+            "fromSeconds": one.from_s or None,
+            "toSeconds": one.to_s or None,
+            "task": str(one.task) if one.task else None,
+            "losses": one.count or None,
+        }
+        for one in goodput.gains
+    ]
+    return {
+        "share": goodput.share,
+        "since": iso_utc(goodput.since),
+        "elapsedSeconds": goodput.elapsed_s,
+        "seconds": dict(goodput.seconds),
+        "gains": gains,
     }
 
 

@@ -11,6 +11,7 @@ from dtctl.agent.records.kinds import Wrong, checked
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
+from dtctl.operations.asking.plausible import check_account
 from tests.fuzz import cases
 
 
@@ -164,11 +165,13 @@ def test_an_account_that_grows_and_grows_keeps_its_sum() -> None:
 
 def test_spans_that_go_back_in_time_are_no_account() -> None:
     account = started().train(1, 9).account
-    account["spans"][-1]["end_s"] = 2.0
+    check_account(account, {"worker:0"})
+    with pytest.raises(Wrong, match="asked for"):
+        check_account(account, {"another:0"})
     with pytest.raises(Wrong, match="spans"):
-        checked(Account, account)
+        check_account({**account, "spans": account["spans"][::-1]}, {"worker:0"})
     with pytest.raises(Wrong, match="before"):
-        checked(Account, {**goodput.begun(1.0), "before": {"kept": 9.0}})
+        check_account({**goodput.begun(1.0), "before": {"kept": 9.0}}, ())
 
 
 @cases
