@@ -1,7 +1,7 @@
 """Where a run's time went, as its coordinator keeps account of it in cluster.json."""
 
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
-from .words import Count, Epoch, Seconds, TaskName
+from .words import Count, Epoch, Seconds
 
 MOST_SPANS = 300
 """The newest; of those before only the seconds are known."""
@@ -30,13 +30,13 @@ class Account(Record):
     """In spans that there is no room for."""
     training: Usual[bool, False]
     """A step was told, and nothing has interrupted the training since: the time after the last span is not judged."""
-    again: Usual[bool, False]
-    """That step had been told before."""
+    again_to: Usual[Optional[Count], None]
+    """Up to this step the training has been already: what is told until then is done again."""
     away: Usual[bool, False]
     """A host was away in the time that is not judged yet."""
     gap_s: Usual[Seconds, 0.0]
     """The usual time between two steps that are told."""
     pace: Usual[Within[float, 0, 1e12], 0.0]
     """The usual steps a second."""
-    reached: Usual[Dict[TaskName, Count], {}]
-    """The highest step that each task has told, in whatever attempt."""
+    reached: Usual[Optional[Count], None]
+    """The highest step that was told."""

@@ -3,9 +3,9 @@
 The account is begun with the run's coordinator: when the code has been pushed and set up. It ends with the outcome.
 Each second belongs to one part, so that the parts add up to the elapsed time:
 
-    kept     between two steps told, the later of which its task had never told before
-    again    between two steps told that had been told before: they are made again, after a rollback;
-             and what a task did between the last step that it told and its sudden end
+    kept     between two steps told, unless it is one of the others
+    again    the same after an interruption, until the highest step that was told before it is passed: steps are done
+             again, after a rollback; and what was done between the last step told and a sudden end
     start    tasks run, and none has told a step yet: imports, building of the graph, restoring, the first step
     wait     no task that trains may run: for hosts and servers before the start; after a loss for its delay, and for
              what is left of the tasks
@@ -77,12 +77,10 @@ def look(account: Account, seen: Seen, passed_s: float) -> None:
     """Accounts for the time that has passed since the look before."""
     before_s = account["seconds"]
     account["seconds"] += passed_s
-    if seen.told:
+    if seen.told and seen.situation != "wait":
         _take_steps(account, seen)
     elif seen.situation in ("start", "wait"):
-        if account["training"]:
-            _close(account, _interrupted(account, seen, before_s), before_s)
-            account["training"] = False
+        _interrupt(account, seen, before_s)
         _close(account, "start" if seen.situation == "start" else "wait", account["seconds"])
     elif not account["training"]:
         _close(account, "away" if seen.situation == "away" else "start", account["seconds"])
@@ -139,24 +137,38 @@ def told_in_short(seconds: Mapping[Spent, float]) -> List[Fact]:
 
 def is_known(account: Optional[Account]) -> bool:
     """Whether any step was told: without one nobody can say what was kept."""
-    return account is not None and bool(account["reached"])
+    return account is not None and account["reached"] is not None
 
 
 def _take_steps(account: Account, seen: Seen) -> None:
-    reached = account["reached"]
-    new = {task: step for task, step in seen.told.items() if step > reached.get(task, -1)}
-    reached.update(new)
+    step = max(seen.told.values())
+    new = account["again_to"] is None or step > account["again_to"]
     if account["training"]:
-        advanced = max((step - seen.last[task] for task, step in seen.told.items() if task in seen.last), default=0)
-        _judge(account, "kept" if new else "again", max(0, advanced))
+        _judge(account, "kept" if new else "again", seen)
     else:
         _close(account, account["spans"][-1]["what"] if account["spans"] else "start", account["seconds"])
-    account["spans"][-1]["step"] = max(seen.told.values())
-    account["training"], account["again"] = True, not new
+    account["spans"][-1]["step"] = step
+    account["training"] = True
+    account["again_to"] = None if new else account["again_to"]
+    account["reached"] = max(step, account["reached"] or 0)
 
 
-def _judge(account: Account, kind: Spent, advanced: int) -> None:
-    """Judges the time between two steps told, the later of which is so many steps further."""
+def _interrupt(account: Account, seen: Seen, until_s: float) -> None:
+    """Nobody trains. Steps that are told all the same were made before, and are heard late."""
+    if seen.told:
+        account["reached"] = max(*seen.told.values(), account["reached"] or 0)
+    if account["training"]:
+        what = _silence(account, until_s)
+        if not seen.told:
+            what = "stall" if seen.hung else "again" if seen.lost and what == "kept" else what
+        _close(account, what, until_s)
+        account["training"] = False
+    account["again_to"] = account["reached"]
+
+
+def _judge(account: Account, kind: Spent, seen: Seen) -> None:
+    """Judges the time between two steps told."""
+    advanced = max([0, *(step - seen.last[task] for task, step in seen.told.items() if task in seen.last)])
     length_s = _unjudged_s(account, account["seconds"])
     usual = length_s <= _limit_s(account)
     paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2
@@ -166,19 +178,11 @@ def _judge(account: Account, kind: Spent, advanced: int) -> None:
     _close(account, kind if usual or paced else _silence(account, account["seconds"]), account["seconds"])
 
 
-def _interrupted(account: Account, seen: Seen, until_s: float) -> Spent:
-    """What the time between the last step and an interruption was."""
-    if seen.hung:
-        return "stall"
-    what = _silence(account, until_s)
-    return "again" if seen.lost and what == "kept" else what
-
-
 def _silence(account: Account, until_s: float) -> Spent:
     """What the time since the last step is, if no other comes."""
     if _unjudged_s(account, until_s) > _limit_s(account):
         return "away" if account["away"] else "stall"
-    return "again" if account["again"] else "kept"
+    return "kept" if account["again_to"] is None else "again"
 
 
 def _limit_s(account: Account) -> float:

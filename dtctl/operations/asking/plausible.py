@@ -117,12 +117,11 @@ def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) ->
         named = (incident["task"], *incident["tasks"], *(one["task"] for one in incident["collateral"]))
         check_tasks(f"coordination.incidents.{number}.tasks", named, every)
     if view["account"] is not None:
-        check_account(view["account"], every)
+        check_account(view["account"])
 
 
-def check_account(account: Account, tasks: Container[str]) -> None:
+def check_account(account: Account) -> None:
     """Every second is in one place: spans follow one another, and end by now."""
-    check_tasks("coordination.account.reached", account["reached"], tasks)
     end_s = sum(account["before"].values())
     for number, one in enumerate(account["spans"]):
         if not end_s - 1.0 <= one["end_s"] <= account["seconds"] + 1.0:

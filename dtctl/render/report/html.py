@@ -19,7 +19,7 @@ class Html(str):
 Part = str | Iterable["Part"] | None
 
 
-def tag(name: str, *parts: Part, **attributes: object) -> Html:
+def tag(name: str, /, *parts: Part, **attributes: object) -> Html:
     """An element. `class_` is written class, `aria_label` aria-label, `viewBox` as it is; one that is None is left out.
 
     True stands for an attribute without a value.

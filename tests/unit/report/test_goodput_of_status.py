@@ -48,7 +48,7 @@ def test_a_checkpoint_from_before_the_last_rollback_takes_all_of_the_last_steps(
 def test_nobody_can_tell_it_of_a_run_without_steps_or_without_its_coordinator() -> None:
     assert goodput_of(dataclasses.replace(status(), coordination=None)) is None
     assert goodput_of(status(account=None)) is None
-    silent = {**account(), "reached": {}}
+    silent = {**account(), "reached": None}
     assert goodput_of(status(account=silent)) is None
     assert run_status(status(account=None))["goodput"] is None
 
@@ -87,7 +87,8 @@ def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
 def test_it_is_one_line_of_status_and_a_field_of_its_json() -> None:
     shown = [line for line in more_lines(status(Outcome.RUNNING)) if "goodput" in line]
     assert shown == [
-        "goodput 50 %: starts 17 %, steps done again 17 %, waits 16 %; a checkpoint every 10s in place of 20s: 7.5 % more"
+        "goodput 50 %: starts 17 %, steps done again 17 %, waits 16 %; "
+        "a checkpoint every 10s in place of 20s: 7.5 % more"
     ]
     told = run_status(status(Outcome.RUNNING))["goodput"]
     assert (told["share"], told["elapsedSeconds"], told["seconds"]["again"]) == (0.5, 100.0, 17.0)
