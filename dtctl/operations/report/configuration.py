@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ _NAME = r"(?:secret|token|passw|passphrase|credential|api[_-]?key|access[_-]?key
 _SECRET_KEY = re.compile(_NAME, re.IGNORECASE)
 _ASSIGNED = re.compile(rf"([\w.-]*{_NAME}[\w.-]*\s*[=:]\s*)(\S+)", re.IGNORECASE)
 _FLAG = re.compile(rf"(-{{1,2}}[\w.-]*{_NAME}[\w.-]*\s+)([^-\s]\S*)", re.IGNORECASE)
+_ODD = re.compile(r"""^$|^[-?:] |^[\[\]{}#&!|>'"%@`,]|: | #|:$""")
 _USER = re.compile(r"(://)[^/@\s]+@")
 
 
@@ -113,5 +115,6 @@ def _scalar(value: Scalar, values: frozenset[str]) -> str:
 
 
 def _word(text: str) -> str:
-    """On one line: a text of several is shown with its line ends written out."""
-    return text if text.isprintable() and text.strip() == text and text else repr(text)
+    """A text that YAML would take for something else, in quotes; the end of a line within it is written out."""
+    plain = text.isprintable() and text == text.strip() and not _ODD.search(text)
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -49,9 +49,8 @@ def _from_moves(task: TaskStatus, moves: list[Happening], now: float) -> list[At
             bars.setdefault(attempt, []).append(Bar(state, one.time, max(one.time, end)))
         else:
             bars.setdefault(attempt, []).append(Bar(state, one.time, one.time))
-        ended[attempt] = one
-        if state is TaskState.RUNNING:
-            ended.pop(attempt)
+        if state not in (TaskState.STARTING, TaskState.RUNNING) and one.before not in ("pending", "backoff"):
+            ended.setdefault(attempt, one)
     bars = {number: several for number, several in bars.items() if number or len(bars) == 1}
     return [_attempt(task, number, several, ended.get(number)) for number, several in sorted(bars.items())]
 

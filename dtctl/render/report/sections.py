@@ -87,7 +87,10 @@ def _goodput(report: Report) -> Html:
     found = report.goodput
     if found is None:
         return tag("p", "Not known: no step was told in the logs, or the coordinator could not be asked.")
-    spans = [(one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s) for one in found.spans]
+    spans = [
+        (one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s, _span(one.what, one.seconds))
+        for one in found.spans
+    ]
     rows = [
         [
             tag("span", key(what), " ", words.PARTS[what]),
@@ -108,6 +111,10 @@ def _goodput(report: Report) -> Html:
         tag("h3", "What would raise it") if gains else None,
         tag("ul", gains) if gains else None,
     )  # fmt: skip
+
+
+def _span(what: str, seconds: float) -> str:
+    return f"{words.PARTS[what]}: {duration(seconds)}"
 
 
 def _timeline(report: Report) -> Html:
@@ -140,7 +147,13 @@ def _checkpoints(report: Report) -> Html:
     ]
     if not rows:
         return joined(tag("p", "None was found."), problems)
-    columns = [Column("step", "number"), Column("written", "nowrap"), Column("size", "number"), "state", "where"]
+    columns = [
+        Column("step", "number"),
+        Column("written", "nowrap"),
+        Column("size", "number"),
+        "state",
+        Column("where", "wide"),
+    ]
     return joined(scrolled("Checkpoints, as found in the files", ["checkpoint", *columns], rows), problems)
 
 

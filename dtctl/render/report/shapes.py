@@ -12,9 +12,12 @@ _THINNEST = 1.5
 """Of a bar that has to be seen."""
 
 
-def bars(label: str, described: str, parts: Sequence[tuple[str, float, float]], *, cut: bool = False) -> Html:
-    """`parts`: kind, and where it begins and ends between 0 and 1. `described` is what a screen reader says."""
-    drawn = [_bar(kind, begin, end, cut=cut) for kind, begin, end in parts]
+def bars(label: str, described: str, parts: Sequence[tuple[str, float, float, str]], *, cut: bool = False) -> Html:
+    """`parts`: kind, where it begins and ends between 0 and 1, and what a pointer on it is told.
+
+    `described` is what a screen reader says. `cut`: with a gap between two.
+    """
+    drawn = [_bar(*part, cut=cut) for part in parts]
     return _svg(label, described, drawn, 10.0)
 
 
@@ -55,12 +58,12 @@ def _svg(label: str, described: str, drawn: Sequence[Html], height: float, class
     )
 
 
-def _bar(kind: str, begin: float, end: float, *, cut: bool) -> Html:
+def _bar(kind: str, begin: float, end: float, hint: str, *, cut: bool) -> Html:
     x = min(max(begin, 0.0), 1.0) * WIDTH
     width = max(_THINNEST, min(max(end, 0.0), 1.0) * WIDTH - x)
     x = min(x, WIDTH - width)
     classes = f"f-{kind} cut" if cut and width > 8 else f"f-{kind}"
-    return tag("rect", x=_number(x), y=0, width=_number(width), height=10, class_=classes)
+    return tag("rect", tag("title", hint), x=_number(x), y=0, width=_number(width), height=10, class_=classes)
 
 
 def _path(points: Sequence[tuple[float, float | None]]) -> str:

@@ -65,7 +65,8 @@ th { font-weight: 600; }
 thead th { white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.nowrap, th.nowrap { white-space: nowrap; }
-td.wide { min-width: 14rem; }
+td, th { overflow-wrap: normal; }
+td.wide { min-width: 14rem; overflow-wrap: anywhere; }
 svg { display: block; width: 100%; }
 .bar svg { height: 1.5rem; background: var(--panel); border-radius: 3px; }
 th svg { display: inline-block; width: 0.9rem; height: 0.9rem; vertical-align: -0.1rem; }
@@ -84,11 +85,11 @@ th svg { display: inline-block; width: 0.9rem; height: 0.9rem; vertical-align: -
 .legend svg { display: inline-block; width: 0.9rem; height: 0.9rem; vertical-align: -0.1rem; margin-right: 0.35rem; }
 .f-kept, .f-running, .f-succeeded { fill: var(--good); }
 .f-start, .f-starting { fill: var(--start); }
-.f-wait, .f-pending, .f-stopped { fill: var(--wait); }
+.f-wait, .f-pending { fill: var(--wait); }
 .f-again { fill: var(--again); }
 .f-backoff, .f-stall, .f-stalled { fill: var(--warn); }
 .f-away, .f-lost { fill: var(--lost); }
-.f-end { fill: var(--end); }
+.f-end, .f-stopped { fill: var(--end); }
 .f-unsaved, .f-failed { fill: var(--bad); }
 .cut { stroke: var(--page); stroke-width: 2; vector-effect: non-scaling-stroke; }
 .curves { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); gap: 1.25rem; }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dtctl.agent.records.reasons import sentence
+from dtctl.model import TaskState
 from dtctl.operations.report.timeline import by_trouble, restarted
-from dtctl.operations.report.tree import Attempt, Report, TaskLine
+from dtctl.operations.report.tree import Attempt, Bar, Report, TaskLine
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.shapes import bars, key
 from dtctl.render.report.tables import Column, scrolled
@@ -46,7 +47,7 @@ def attempts_table(report: Report) -> Html:
                     str(one.number),
                     local_time(one.begin),
                     duration(_ran(one)),
-                    tag("span", one.state.value, class_=f"s-{one.state.value}"),
+                    tag("span", state(line, one), class_=f"s-{one.state.value}"),
                     sentence(one.why),
                 ]
             )
@@ -56,7 +57,7 @@ def attempts_table(report: Report) -> Html:
 
 def _lane(line: TaskLine, begin: float, span: float) -> Html:
     parts = [
-        (bar.state.value, (bar.begin - begin) / span, (bar.end - begin) / span)
+        (bar.state.value, (bar.begin - begin) / span, (bar.end - begin) / span, _hint(attempt, bar))
         for attempt in line.attempts
         for bar in attempt.bars
     ]
@@ -74,12 +75,25 @@ def described(line: TaskLine) -> str:
     if not line.attempts:
         return "not started"
     words = [
-        f"attempt {one.number} {one.state.value} after {duration(_ran(one))}"
-        if one.state.final or one is not line.attempts[-1]
-        else f"attempt {one.number} {one.state.value} for {duration(_ran(one))}"
+        f"attempt {one.number} {state(line, one)} {'after' if _is_over(line, one) else 'for'} {duration(_ran(one))}"
         for one in line.attempts[-20:]
     ]
     return ", ".join(words)
+
+
+def state(line: TaskLine, one: Attempt) -> str:
+    """What became of an attempt: one that was followed by another, or is waited for, has ended."""
+    waits = one.state in (TaskState.PENDING, TaskState.BACKOFF)
+    return "ended" if not one.state.final and (waits or one is not line.attempts[-1]) else one.state.value
+
+
+def _is_over(line: TaskLine, one: Attempt) -> bool:
+    return one.state.final or state(line, one) == "ended"
+
+
+def _hint(attempt: Attempt, bar: Bar) -> str:
+    lasted = f" for {duration(bar.end - bar.begin)}" if bar.end > bar.begin else ""
+    return f"attempt {attempt.number}: {bar.state.value}{lasted} from {local_time(bar.begin, '%H:%M:%S')}"
 
 
 def _axis(begin: float, end: float) -> Html:

@@ -114,7 +114,7 @@ def test_drawings_have_a_name_and_a_description_or_are_hidden(read: Read) -> Non
     assert len(shown) >= 6
     assert all(one["role"] == "img" and one["aria-label"] for one in shown)
     assert len(read.text_in("desc")) == len(shown)
-    assert any("attempt 1 backoff after 5" in str(one["aria-label"]) for one in shown)
+    assert any("attempt 1 ended after 5" in str(one["aria-label"]) for one in shown)
     assert any("at least 0.025, at most 1" in str(one["aria-label"]) for one in shown)
 
 
@@ -181,7 +181,7 @@ def test_parts_are_escaped_unless_they_were_made_here() -> None:
 
 
 def test_bars_stay_in_their_frame_and_thin_ones_can_be_seen() -> None:
-    drawn = str(bars("x", "y", [("running", -1, 0.5), ("failed", 1, 1)]))
+    drawn = str(bars("x", "y", [("running", -1, 0.5, "hint"), ("failed", 1, 1, "")]))
     assert 'x="0" y="0" width="500"' in drawn
     assert 'x="998.5" y="0" width="1.5"' in drawn
 

@@ -28,7 +28,7 @@ def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
     assert first.why == second.why == (CAUSE,)
     assert second.bars[-1].begin == second.bars[-1].end == 1100.0
     assert (told.begin, told.end) == (1000.0, 1100.0)
-    assert described(line) == "attempt 1 backoff after 52s, attempt 2 failed after 32s"
+    assert described(line) == "attempt 1 ended after 52s, attempt 2 failed after 32s"
 
 
 def test_what_goes_on_lasts_until_now() -> None:
