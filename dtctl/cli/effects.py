@@ -37,6 +37,7 @@ EFFECTS = {
     "logs": Effect.READS,
     "events": Effect.READS,
     "metrics": Effect.READS,
+    "report": Effect.READS,
     "checkpoints": Effect.READS,
     "wait": Effect.READS,
     "runs": Effect.READS,

@@ -34,6 +34,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
+    "docs/report.md": "tests/local/test_report.py writes reports",
     "docs/faults.md": "targets of the Makefile that take hours",
     "docs/nightly.md": "targets of the Makefile that take hours",
     "docs/commands.md": "written from the commands themselves",

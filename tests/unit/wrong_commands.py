@@ -83,6 +83,8 @@ WORDS: list[Row] = [
     ("metrics --csv --plot", 2, "--csv and --plot exclude each other", "leave one of them out"),
     ("metrics --plot -f", 2, "--follow and --plot exclude each other", "leave one of them out"),
     ("metrics --log", 2, "--log is about curves", "add --plot"),
+    ("report --format pdf", 2, "is not one of", of("dtctl report")),
+    ("report -O nowhere/a.html", 2, "nowhere is no directory", "-O names a file in one that is there"),
     ("metrics --points 0", 2, "should be greater than or equal to 1", of("dtctl metrics")),
     ("restart", 2, "Missing argument 'TASK...'", of("dtctl restart")),
     ("exec", 2, "Missing argument", of("dtctl exec")),

@@ -38,10 +38,10 @@ def report(
     from dtctl.render.terminal import console
     from dtctl.render.words import size
 
-    record = scope.record()
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")
     if file not in (None, "-"):
         check_place(Path(str(file)), force=force)
+    record = scope.record()
     found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         errors.show_host_errors(found.errors)
