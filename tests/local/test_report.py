@@ -16,11 +16,11 @@ from tests.waiting import eventually
 def test_a_run_tells_where_its_time_went_and_becomes_a_page(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
-    before = eventually(lambda: home.status() if _steps(home.status(), "worker:1") > 3 else None, 60, "steps")
+    before: Any = eventually(lambda: home.status() if _steps(home.status(), "worker:1") > 3 else None, 60, "steps")
     (task,) = [one for one in before["tasks"] if one["task"] == "worker:1"]
     os.kill(task["pid"], signal.SIGKILL)
     eventually(lambda: _attempt(home.status(), "worker:1") == 2, 60, "another attempt")
-    told = eventually(lambda: home.status()["goodput"], 60, "goodput")
+    told: Any = eventually(lambda: home.status()["goodput"], 60, "goodput")
     assert sum(told["seconds"].values()) == pytest.approx(told["elapsedSeconds"], abs=0.1)
     assert told["seconds"]["kept"] > 0
     assert "goodput " in home.dtctl("status")

@@ -34,8 +34,8 @@ def report(
     from dtctl.render import errors, result
     from dtctl.render.machine import document
     from dtctl.render.report.markdown import markdown
-    from dtctl.render.report.page import page
-    from dtctl.render.terminal import console
+    from dtctl.render.report.page import page, put
+    from dtctl.render.terminal.console import say
     from dtctl.render.words import size
 
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")
@@ -51,7 +51,7 @@ def report(
         raise typer.Exit(ExitCode.RUN_FAILED)
     text = page(found) if form == "html" else markdown(found)
     if file == "-":
-        console.put(text)
+        put(text)
     else:
         path = Path(file or f"{found.status.record.run}.{form}")
         written = write_report(path, text, force=force)
@@ -59,6 +59,6 @@ def report(
             told = {"run": found.status.record.run, "file": str(path.absolute()), "format": form, "sizeBytes": written}
             document.print_json("Report", told)
         else:
-            console.say(f"{path} ({size(written)})")
+            say(f"{path} ({size(written)})")
     errors.show_host_errors(found.errors)
     exit_for(found.errors, others=found.status.time)

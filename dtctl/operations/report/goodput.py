@@ -91,7 +91,7 @@ def goodput_of(status: RunStatus) -> Goodput | None:
     newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
     if status.verdict.outcome in (Outcome.FAILED, Outcome.STOPPED) and newest is not None and newest.step is not None:
         spans = without_unsaved(spans, newest.step)
-    seconds = {what: account["before"].get(what, 0.0) for what in rules.PARTS}
+    seconds: dict[str, float] = {what: account["before"].get(what, 0.0) for what in rules.PARTS}
     for one in spans:
         seconds[one.what] += one.seconds
     found = Goodput(account["since"], account["seconds"], seconds, tuple(spans))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import told_in_short
 from dtctl.operations.report.goodput import Gain, Goodput
+from dtctl.operations.report.tree import Report
+from dtctl.render.words import duration
 
 PARTS = {
     "kept": "steps that were kept",
@@ -32,6 +34,13 @@ def goodput_line(goodput: Goodput) -> str:
     """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
     told = sentence(told_in_short(goodput.seconds))  # type: ignore[arg-type]
     return "; ".join([told, *map(gain_words, goodput.gains[:1])])
+
+
+def of_what(report: Report) -> str:
+    """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
+    elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
+    until = "the outcome" if report.status.verdict.outcome.decided else "now"
+    return f" of the {elapsed} until {until} went into steps that were kept."
 
 
 def gain_words(gain: Gain) -> str:

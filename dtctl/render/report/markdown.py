@@ -70,7 +70,7 @@ def _goodput(report: Report) -> Iterator[str]:
     if found is None:
         yield "Not known: no step was told in the logs, or the coordinator could not be asked."
         return
-    yield f"**{words.percent(found.share)}** of {duration(found.elapsed_s)} went into steps that were kept."
+    yield f"**{words.percent(found.share)}**{words.of_what(report)}"
     yield ""
     rows = [
         [words.PARTS[what], words.percent(found.share_of(what)), duration(found.seconds[what]), words.MEANINGS[what]]

@@ -10,6 +10,7 @@ from dtctl.operations.report.writing import MARK
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.sections import sections
 from dtctl.render.report.style import STYLE
+from dtctl.render.terminal import console
 from dtctl.render.words import local_time
 
 
@@ -37,6 +38,11 @@ def page(report: Report) -> str:
         tag("footer", tag("p", f"dtctl {report.dtctl}")),
     )
     return f"<!DOCTYPE html>\n{MARK} -->\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def put(text: str) -> None:
+    """On stdout: what is in a report was made safe when it was written."""
+    console.put(text)
 
 
 def policy() -> str:

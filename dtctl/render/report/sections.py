@@ -101,11 +101,15 @@ def _goodput(report: Report) -> Html:
         for what in ORDER
         if found.seconds.get(what)
     ]
-    columns = ["part", Column("share", "number"), Column("time", "number"), Column("what it is", "wide")]
+    columns: list[Column | str] = [
+        "part",
+        Column("share", "number"),
+        Column("time", "number"),
+        Column("what it is", "wide"),
+    ]
     gains = [tag("li", words.gain_words(one)) for one in found.gains]
     return joined(
-        tag("p", tag("strong", words.percent(found.share)), " of ", duration(found.elapsed_s), " went into steps that ",
-            "were kept."),
+        tag("p", tag("strong", words.percent(found.share)), words.of_what(report)),
         tag("div", bars("Where the time went", words.goodput_line(found), spans), class_="bar"),
         scrolled("Where the time went", columns, rows),
         tag("h3", "What would raise it") if gains else None,
@@ -147,14 +151,15 @@ def _checkpoints(report: Report) -> Html:
     ]
     if not rows:
         return joined(tag("p", "None was found."), problems)
-    columns = [
+    columns: list[Column | str] = [
+        "checkpoint",
         Column("step", "number"),
         Column("written", "nowrap"),
         Column("size", "number"),
         "state",
         Column("where", "wide"),
     ]
-    return joined(scrolled("Checkpoints, as found in the files", ["checkpoint", *columns], rows), problems)
+    return joined(scrolled("Checkpoints, as found in the files", columns, rows), problems)
 
 
 def _story(report: Report) -> Html:
@@ -180,7 +185,13 @@ def _hosts(report: Report) -> Html:
         for one in report.hosts
     ]
     versions = f"dtctl {report.dtctl} on Python {report.python}"
-    columns = ["host", Column("tasks", "wide"), Column("system", "wide"), "Python of the agent", "hardware"]
+    columns: list[Column | str] = [
+        "host",
+        Column("tasks", "wide"),
+        Column("system", "wide"),
+        "Python of the agent",
+        "hardware",
+    ]
     return joined(
         scrolled("Hosts of the run", columns, rows), tag("p", f"This report is by {versions}.", class_="soft")
     )
