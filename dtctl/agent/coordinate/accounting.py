@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..records.whole_run import Incident
     from .view import View
 
-LOOK_S = 0.5
+LOOK_S = 1.0
 """Between two looks: there is news of hundreds of agents all the time."""
 
 HUNG = ("stalled", "frozen")

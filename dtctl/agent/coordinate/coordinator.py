@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
 
+LONGEST_ABSENCE_S = 30 * 86400.0
+"""Of a coordinator that is followed by another; more was a clock that was set."""
 
 MOST_ACCUSATIONS = 10
 """How many of one host are reported: it may always find something new to lie about."""
@@ -132,7 +134,7 @@ class Coordinator:
 
     def resume(self, now: float, wall: float) -> None:
         """For a coordinator that follows another: it awaits the hosts that were connected to that one."""
-        gap_s = max(0.0, wall - self.view.data["time"])
+        gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
         self._wall = wall
         if not self.decided:
             self._accounting.missed(gap_s)

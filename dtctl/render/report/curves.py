@@ -78,7 +78,8 @@ def _figure(name: str, several: Sequence[Series]) -> Html:
     described = "; ".join(
         (f"{label}: " if len(shown) > 1 else "") + in_words(one) for label, one in zip(labels, shown, strict=True)
     )
-    y = tag("div", tag("span", number(high)), tag("span", number(low)), class_="y axis", aria_hidden="true")
+    ends = [number(high), number(low)] if values else []
+    y = tag("div", [tag("span", end) for end in ends], class_="y axis", aria_hidden="true")
     x = tag("div", tag("span", f"step {first}"), tag("span", str(last)), class_="x axis", aria_hidden="true")
     plot = tag("div", y, curves(name, described, lines), x, class_="plot")
     return tag("figure", tag("h3", name), plot, tag("figcaption", _legend(labels, shown), class_="small"))

@@ -66,6 +66,7 @@ thead th { white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.nowrap, th.nowrap { white-space: nowrap; }
 td, th { overflow-wrap: normal; }
+tbody th { min-width: 7rem; overflow-wrap: anywhere; }
 td.wide { min-width: 14rem; overflow-wrap: anywhere; }
 svg { display: block; width: 100%; }
 .bar svg { height: 1.5rem; background: var(--panel); border-radius: 3px; }

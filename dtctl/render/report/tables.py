@@ -31,4 +31,4 @@ def scrolled(caption: str, columns: Sequence[Column | str], rows: Sequence[Seque
 def _row(columns: Sequence[Column], row: Sequence[str]) -> Html:
     first, *rest = zip(columns, row, strict=True)
     cells = [tag("td", cell, class_=column.kind) for column, cell in rest]
-    return tag("tr", tag("th", first[1], scope="row", class_="nowrap"), cells)
+    return tag("tr", tag("th", first[1], scope="row"), cells)

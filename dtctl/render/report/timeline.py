@@ -30,7 +30,7 @@ def lanes(report: Report) -> Html:
     return joined(
         legend,
         tag("div", drawn, _axis(line.begin, line.end)),
-        tag("p", f"{count(left, 'other task')} went without a restart.", class_="soft") if left else None,
+        tag("p", f"{count(left, 'other task')} in the table alone.", class_="soft") if left else None,
         tag("p", "What was before is left out: there is too much of it.", class_="soft") if line.cut else None,
     )
 
