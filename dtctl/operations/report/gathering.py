@@ -18,6 +18,7 @@ from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.report.timeline import timeline
 from dtctl.operations.report.tree import HostFacts, Report
+from dtctl.operations.report.unlogged import points_of
 from dtctl.operations.scalars.reading import Metrics, Point, Series, read_metrics
 from dtctl.operations.status import RunStatus, status
 from dtctl.transport.seam import Session, Transport
@@ -63,7 +64,7 @@ def put_together(
         dtctl=dtctl.__version__,
         python=f"{platform.python_version()}, {platform.system()} {platform.release()}",
         status=found,
-        goodput=goodput_of(found),
+        goodput=goodput_of(found, points_of(scalars.series)),
         timeline=timeline(happenings, found.tasks.values(), found.time, cut=len(happenings) >= LINES),
         story=tuple(one for one in happenings if one.kind != "task"),
         scalars=scalars,

@@ -5,9 +5,9 @@ How each second is attributed says agent/run/goodput.py; it is the coordinator t
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -18,6 +18,9 @@ from dtctl.model import TaskId
 from dtctl.operations.asking.coordination import Incident
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.checkpoints import Checkpoint
+from dtctl.operations.report.unlogged import with_points
+from dtctl.operations.report.values import Gain, Goodput, Span
+from dtctl.operations.scalars.reading import Point
 from dtctl.operations.status import RunStatus
 
 LEAST_GAIN = 0.005
@@ -32,62 +35,18 @@ LEAST_STALL_S = 30.0
 HUNG = ("stalled", "frozen")
 
 
-@dataclass(frozen=True)
-class Span:
-    """What a time was spent on, in seconds since the account was begun. `step`: the newest that was told by its end."""
+def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | None:
+    """None where nobody can tell: no step was told, or the coordinator was not asked.
 
-    what: str
-    begin_s: float
-    end_s: float
-    step: int | None = None
-
-    @property
-    def seconds(self) -> float:
-        return self.end_s - self.begin_s
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What would raise the goodput by this share of the elapsed time.
-
-    `save`: a checkpoint every `to_s` in place of `from_s`. `stall`: a limit of `to_s` for what hangs, where it took
-    `from_s` to notice. `losses`: that `task` had not been lost, `count` times.
+    `points`: of a scalar, for a run whose logs tell no steps.
     """
-
-    kind: str
-    share: float
-    from_s: float = 0.0
-    to_s: float = 0.0
-    task: TaskId | None = None
-    count: int = 0
-
-
-@dataclass(frozen=True)
-class Goodput:
-    """`seconds` of each part (the keys of `rules.PARTS`), which add up to `elapsed_s`."""
-
-    since: float
-    """Epoch seconds of the coordinator's host."""
-    elapsed_s: float
-    seconds: Mapping[str, float]
-    spans: tuple[Span, ...]
-    gains: tuple[Gain, ...] = ()
-    """The largest first."""
-
-    @property
-    def share(self) -> float:
-        return self.share_of("kept")
-
-    def share_of(self, what: str) -> float:
-        return self.seconds.get(what, 0.0) / self.elapsed_s if self.elapsed_s else 0.0
-
-
-def goodput_of(status: RunStatus) -> Goodput | None:
-    """None where nobody can tell: no step was told, or the coordinator was not asked."""
     account = status.coordination.account if status.coordination else None
-    if account is None or not rules.is_known(account) or not account["seconds"]:
+    by_scalars = not rules.is_known(account) and bool(points)
+    if account is None or not account["seconds"] or not (rules.is_known(account) or by_scalars):
         return None
     spans = _spans(account)
+    if by_scalars:
+        spans = with_points(spans, points, account["since"], status.verdict.outcome)
     newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
     if status.verdict.outcome in (Outcome.FAILED, Outcome.STOPPED) and newest is not None and newest.step is not None:
         spans = without_unsaved(spans, newest.step)
@@ -99,7 +58,7 @@ def goodput_of(status: RunStatus) -> Goodput | None:
     incidents = status.coordination.incidents if status.coordination else ()
     gains = [*_by_saving(found, saves), *_by_noticing(found, incidents, account["gap_s"]), *_by_cause(found, incidents)]
     worth = sorted((one for one in gains if one.share >= LEAST_GAIN), key=lambda one: -one.share)
-    return Goodput(found.since, found.elapsed_s, found.seconds, found.spans, tuple(worth))
+    return dataclasses.replace(found, gains=tuple(worth), by_scalars=by_scalars)
 
 
 def without_unsaved(spans: Sequence[Span], saved: int) -> list[Span]:

@@ -9,7 +9,8 @@ from dtctl.operations.asking.coordination import Condition, Coordination, Incide
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.progress import Progress
-from dtctl.operations.report.goodput import Goodput, goodput_of
+from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.report.values import Goodput
 from dtctl.operations.status import RunStatus
 from dtctl.render.machine.document import checkpoints, errors
 from dtctl.render.words import iso_utc

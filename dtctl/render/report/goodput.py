@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import told_in_short
-from dtctl.operations.report.goodput import Gain, Goodput
 from dtctl.operations.report.tree import Report
+from dtctl.operations.report.values import Gain, Goodput
 from dtctl.render.words import duration
 
 PARTS = {
@@ -40,7 +40,8 @@ def of_what(report: Report) -> str:
     """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
     elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
     until = "the outcome" if report.status.verdict.outcome.decided else "now"
-    return f" of the {elapsed} until {until} went into steps that were kept."
+    told = ", as event files tell (the logs tell no step)" if report.goodput and report.goodput.by_scalars else ""
+    return f" of the {elapsed} until {until} went into steps that were kept{told}."
 
 
 def gain_words(gain: Gain) -> str:

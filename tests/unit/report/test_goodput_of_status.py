@@ -10,7 +10,10 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.report.goodput import Gain, Goodput, Span, goodput_of, without_unsaved
+from dtctl.operations.report.goodput import goodput_of, without_unsaved
+from dtctl.operations.report.unlogged import points_of, with_points
+from dtctl.operations.report.values import Gain, Goodput, Span
+from dtctl.operations.scalars.reading import Point, Series
 from dtctl.render.machine.status import run_status
 from dtctl.render.report.goodput import MEANINGS, PARTS, exact, gain_words, goodput_line, percent
 from dtctl.render.status import more_lines
@@ -107,3 +110,39 @@ def test_numbers_read_as_people_write_them() -> None:
     ]  # fmt: skip
     several = Gain("losses", 0.04, task=TaskId("ps", 1), count=3)
     assert gain_words(several) == "without the 3 losses of ps:1: 4.0 % more"
+
+
+def test_where_logs_tell_no_step_event_files_do() -> None:
+    silent = {**account(), "reached": None}
+    silent["spans"] = [
+        {"what": "wait", "end_s": 10.0, "step": None}, {"what": "start", "end_s": 60.0, "step": None},
+        {"what": "wait", "end_s": 65.0, "step": None}, {"what": "start", "end_s": 100.0, "step": None},
+    ]  # fmt: skip
+    points = [Point(step, 1000.0 + at, 1.0) for step, at in ((0, 20), (1, 30), (2, 50), (3, 70), (4, 80), (5, 95))]
+    told = goodput_of(status(Outcome.SUCCEEDED, account=silent), points)
+    assert told is not None
+    assert told.by_scalars
+    seconds = {what: seconds for what, seconds in told.seconds.items() if seconds}
+    assert seconds == {"wait": 15.0, "start": 15.0, "kept": 55.0, "again": 10.0, "end": 5.0}
+    assert goodput_of(status(Outcome.SUCCEEDED, account=silent), []) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "at", "what"),
+    [
+        (Outcome.RUNNING, 90, "kept"), (Outcome.FAILED, 90, "unsaved"), (Outcome.STOPPED, 90, "kept"),
+        (Outcome.RUNNING, 40, "stall"), (Outcome.FAILED, 40, "stall"),
+    ],
+)  # fmt: skip
+def test_the_time_after_the_last_point_is_judged_by_the_outcome(outcome: Outcome, at: float, what: str) -> None:
+    points = [Point(step, 1000.0 + step, 0.0) for step in range(10, int(at) + 1)]
+    spans = with_points([Span("start", 0, 100)], points, 1000.0, outcome)
+    assert spans[-1].what == what
+    assert sum(one.seconds for one in spans) == 100
+
+
+def test_the_points_are_those_of_the_fullest_series() -> None:
+    points = (Point(2, 9.0, 1.0), Point(1, 5.0, 1.0))
+    several = [Series("a", ".", "c", "/o", points[:1], 1), Series("b", ".", "c", "/o", points, 2)]
+    assert [point.step for point in points_of(several)] == [1, 2]
+    assert points_of([]) == []
