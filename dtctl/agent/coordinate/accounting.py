@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Iterator, List, Tuple
 
+    from ..records.goodput import Account
     from ..records.reasons import Fact
     from ..records.whole_run import Incident
     from .view import View
@@ -35,11 +36,13 @@ class Accounting:
             goodput.missed(self._view.data["account"], seconds)
 
     def look(self, passed_s: float, away: Collection[str]) -> None:
-        """So long after the look before. `away`: the hosts that are."""
+        """So long after it was called before. `away`: the hosts that are."""
         self._passed_s += passed_s
         account = self._view.data["account"]
-        if account is None or self._passed_s < LOOK_S:
-            return
+        if account is not None and self._passed_s >= LOOK_S:
+            self._look(account, away)
+
+    def _look(self, account: Account, away: Collection[str]) -> None:
         steps = dict(_steps(self._view))
         told = {task: step for task, step in steps.items() if step != self._last.get(task)}
         lost = list(_interrupting(self._view))
@@ -55,8 +58,7 @@ class Accounting:
         account = self._view.data["account"]
         if account is None:
             return []
-        self._passed_s = max(self._passed_s, LOOK_S)
-        self.look(0.0, ())
+        self._look(account, ())
         goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
         return goodput.told_in_short(goodput.parts(account)) if goodput.is_known(account) else []
 

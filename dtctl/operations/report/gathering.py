@@ -39,14 +39,13 @@ def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) 
     errors = dict(found.errors)
     story, scalars = Story(()), Metrics(None, (), {})
     if found.time:
-        known = found.record
         try:
-            story = read_events(known, noting, last=LINES)
+            story = read_events(found.record, noting, last=LINES)
             errors.update(story.errors)
-            scalars = read_metrics(known, noting, [], points=POINTS)
-            errors.update(scalars.errors)
         except DtctlError as error:
-            errors.setdefault(known.coordinator, error)
+            errors.setdefault(found.record.coordinator, error)
+        scalars = read_metrics(found.record, noting, [], points=POINTS)
+        errors.update(scalars.errors)
     return put_together(found, story, scalars, noting.facts, environ, errors)
 
 
