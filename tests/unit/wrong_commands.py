@@ -214,6 +214,7 @@ AWAY: list[Row] = [
         "exec -- true",
         "down -y",
         "gc --dry-run",
+        "report",
         "wait",
         "logs -f",
         "events -f",

@@ -97,6 +97,8 @@ def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
     rollbacks = sum(one.what == "again" for one in found.spans)
     times = sorted(one.time for one in saves if one.complete)
     gaps = [later - before for before, later in pairwise(times) if later > before]
+    if rollbacks and not times:
+        return [Gain("checkpoints", found.share_of("again"))]
     if not rollbacks or not gaps:
         return []
     now_s = median(gaps)

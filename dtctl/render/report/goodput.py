@@ -48,6 +48,8 @@ def gain_words(gain: Gain) -> str:
     more = f"{percent(gain.share)} more"
     if gain.kind == "save":
         return f"a checkpoint every {exact(gain.to_s)} in place of {exact(gain.from_s)}: {more}"
+    if gain.kind == "checkpoints":
+        return f"checkpoints to go back to (none was found): up to {more}"
     if gain.kind == "stall":
         return f"recovery.stall: {exact(gain.to_s)} (a hang was noticed after {exact(gain.from_s)}): {more}"
     losses = "the loss" if gain.count == 1 else f"the {gain.count} losses"

@@ -87,8 +87,8 @@ th svg { display: inline-block; width: 0.9rem; height: 0.9rem; vertical-align: -
 .f-kept, .f-running, .f-succeeded { fill: var(--good); }
 .f-start, .f-starting { fill: var(--start); }
 .f-wait, .f-pending { fill: var(--wait); }
-.f-again { fill: var(--again); }
-.f-backoff, .f-stall, .f-stalled { fill: var(--warn); }
+.f-again, .f-stalled { fill: var(--again); }
+.f-backoff, .f-stall { fill: var(--warn); }
 .f-away, .f-lost { fill: var(--lost); }
 .f-end, .f-stopped { fill: var(--end); }
 .f-unsaved, .f-failed { fill: var(--bad); }

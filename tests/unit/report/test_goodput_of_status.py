@@ -65,6 +65,13 @@ def test_to_save_more_often_is_advised_where_it_saves_more_than_it_costs() -> No
     assert gain_words(gain) == "a checkpoint every 10s in place of 20s: 7.5 % more"
 
 
+def test_checkpoints_are_advised_where_steps_are_done_again_and_there_is_none() -> None:
+    bare = dataclasses.replace(status(Outcome.RUNNING), checkpoints=())
+    told = goodput_of(bare)
+    assert told is not None
+    assert [gain_words(one) for one in told.gains] == ["checkpoints to go back to (none was found): up to 17 % more"]
+
+
 def test_what_losses_of_a_task_cost_is_told() -> None:
     lost = incident("worker:0", host="c", noticed=1062.0)
     gain = next(one for one in found(incidents=[lost]).gains if one.kind == "losses")
