@@ -26,8 +26,9 @@ class Span:
 class Gain:
     """What would raise the goodput by this share of the elapsed time.
 
-    `checkpoints`: that there were any, at most. `save`: a checkpoint every `to_s` in place of `from_s`. `stall`: a limit of `to_s` for what hangs, where it took
-    `from_s` to notice. `losses`: that `task` had not been lost, `count` times.
+    `checkpoints`: that there were any, at most. `save`: a checkpoint every `to_s` in place of `from_s`.
+    `stall`: a limit of `to_s` for what hangs, where it took `from_s` to notice.
+    `losses`: that `task` had not been lost, `count` times.
     """
 
     kind: str
