@@ -18,6 +18,7 @@ from typing import Any
 from dtctl.agent.records import (
     answers,
     board,
+    goodput,
     messages,
     reasons,
     requests,
@@ -37,6 +38,7 @@ _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DO
 _MODULES: dict[str, ModuleType] = {
     "answers": answers,
     "board": board,
+    "goodput": goodput,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,

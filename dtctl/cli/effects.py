@@ -40,6 +40,7 @@ EFFECTS = {
     "metrics": Effect.READS,
     "dump": Effect.READS,
     "tensorboard": Effect.READS,
+    "report": Effect.READS,
     "checkpoints": Effect.READS,
     "wait": Effect.READS,
     "runs": Effect.READS,

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.health.findings import problem_lines
 from dtctl.render.health.roster import rows_of, tasks_table
+from dtctl.render.report.goodput import goodput_line
 from dtctl.render.story import incident_lines
 from dtctl.render.tables import print_table
 from dtctl.render.terminal import console
@@ -120,6 +122,7 @@ def more_lines(status: RunStatus) -> list[str]:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
     lines += [f"warning: {text}" for text in told.warnings]
+    lines += [goodput_line(goodput)] if (goodput := goodput_of(status)) else []
     if told.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(told.lost_hosts)}; what runs there is ended as soon as it is back")
     return lines + checkpoint_lines(status)

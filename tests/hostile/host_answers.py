@@ -25,6 +25,7 @@ def greeting(host: str) -> Fields:
     return {
         "type": "greeting", "protocol": 2, "python": "3.11.7", "hostname": host, "user": "train", "home": "/home/train",
         "root": "/home/train/.dtctl", "pid": 7, "time": 2000.0, "free_bytes": 1 << 40, "cpus": 8,
+        "system": f"Debian GNU/Linux 12, Linux 6.1.0, x86_64 {MARK} {host}", "memory_bytes": 1 << 36,
     }  # fmt: skip
 
 

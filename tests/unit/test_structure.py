@@ -62,7 +62,10 @@ def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-VISITED = ("dtctl.agent.records", "dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling")
+VISITED = (
+    "dtctl.agent.records",
+    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
+)
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}

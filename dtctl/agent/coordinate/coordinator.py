@@ -17,6 +17,7 @@ from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, 
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, peers, start
+from .accounting import Accounting
 from .contacts import Contacts
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
 
+LONGEST_ABSENCE_S = 30 * 86400.0
+"""Of a coordinator that is followed by another; more was a clock that was set."""
 
 MOST_ACCUSATIONS = 10
 """How many of one host are reported: it may always find something new to lie about."""
@@ -64,6 +67,7 @@ class Coordinator:
         self._told_mending: Dict[str, bool] = {}
         self._told_first_steps: Dict[str, Dict[str, float]] = {}
         self._contacts = Contacts(self.view, self._tell)
+        self._accounting = Accounting(self.view)
         self._rebuilt = False
         self._accused: Dict[str, str] = {}
         self._accusations: Dict[str, int] = {}
@@ -131,8 +135,10 @@ class Coordinator:
 
     def resume(self, now: float, wall: float) -> None:
         """For a coordinator that follows another: it awaits the hosts that were connected to that one."""
-        gap_s = max(0.0, wall - self.view.data["time"])
+        gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
         self._wall = wall
+        if not self.decided:
+            self._accounting.missed(gap_s)
         own = self.view.own_host
         self._tell("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
         self._contacts.expect(now)
@@ -192,10 +198,12 @@ class Coordinator:
         """Decides everything that can be decided now."""
         data = self.view.data
         self._wall = data["time"] = wall
-        data["elapsed_s"] += min(max(now - self._now, 0.0), LONGEST_GAP_S)
+        passed_s = max(now - self._now, 0.0)
+        data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
         self._contacts.miss(now)
         if not self.decided:
+            self._accounting.look(passed_s, self._contacts.away)
             self._judge(now, wall)
         if self.decided:
             if self._shutdown is None:
@@ -351,9 +359,12 @@ class Coordinator:
             data["warnings"] += [sentence([warning])] if warning is not None else []
         data["phase"] = "finishing"
         data["missing"] = None
+        spent = self._accounting.close(end.kind)
         for one in incidents.still_open(self.view):
             one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
+        if spent:
+            self._tell("decision", spent)
 
     def _set_condition(self, now: Judgement) -> None:
         data, kind, why, cause = self.view.data, now.kind, now.why, now.cause

@@ -7,7 +7,7 @@ from ..records.reasons import because, fact
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
 from ..records.whole_run import RunView
-from ..run import intents, outcome, policy
+from ..run import goodput, intents, outcome, policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def first_view(spec: Spec, wall: float) -> RunView:
         restarts=0,
         request_serial=0,
         missing=None,
+        account=goodput.begun(wall),
     )
 
 

@@ -20,6 +20,23 @@ def machine_id() -> str:
         return ""
 
 
+def system() -> str:
+    """Such as: Debian GNU/Linux 12 (bookworm), Linux 6.1.0, x86_64."""
+    uname = os.uname()
+    return ", ".join(filter(None, [_distribution(), "%s %s" % (uname.sysname, uname.release), uname.machine]))[:1000]
+
+
+def _distribution() -> str:
+    """As os-release(5) names it; empty if it does not."""
+    try:
+        with open("/etc/os-release", encoding="utf-8", errors="replace") as file:
+            lines = file.read(65536).splitlines()
+    except OSError:
+        return ""
+    named = (line.partition("=")[2].strip("\"' ") for line in lines if line.startswith("PRETTY_NAME="))
+    return next(named, "")
+
+
 def user_name() -> str:
     return name_of_user(os.geteuid())
 

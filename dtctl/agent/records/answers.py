@@ -67,6 +67,9 @@ class Greeting(Record):
     time: Epoch
     free_bytes: Count
     cpus: Count
+    system: Usual[Line, ""]
+    """The operating system, its kernel and the kind of processor, as the host tells them."""
+    memory_bytes: Usual[Count, 0]
 
 
 class Refused(Record):

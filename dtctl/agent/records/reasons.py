@@ -130,6 +130,16 @@ SENTENCES = {
     "trains_again": "training again after %(seconds).1f s",
     "runs_again": "running again after %(seconds).1f s",
     "short_of_target": "the newest complete checkpoint is of step %(step)d, short of the %(of)d that were asked for",
+    # where the time of a run went
+    "goodput": "goodput %(count)d %%%(because)s",
+    "spent_start": "starts %(count)d %%",
+    "spent_wait": "waits %(count)d %%",
+    "spent_again": "steps done again %(count)d %%",
+    "spent_stall": "stalls %(count)d %%",
+    "spent_away": "hosts away %(count)d %%",
+    "spent_end": "after the last step %(count)d %%",
+    "spent_unsaved": "steps not saved at the end %(count)d %%",
+    "comma": ", ",
     # what a person asks the run for
     "asked_up": "up",
     "asked_stop": "stop",

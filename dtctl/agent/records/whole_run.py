@@ -1,5 +1,6 @@
 """What the coordinator knows and tells: cluster.json, requests.json, and the lines of the story."""
 
+from .goodput import Account
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
 from .reasons import Because, Why
 from .run_state import Intents, State
@@ -112,6 +113,8 @@ class RunView(Record):
     """Why no agent can reach the coordinator, while that is so."""
     noted: Usual[Dict[TaskName, Count], {}]
     """The last attempt of each task whose end was judged."""
+    account: Usual[Optional[Account], None]
+    """Where its time went; null in a run that a build without accounts has begun."""
 
 
 class PostedRequest(Because):

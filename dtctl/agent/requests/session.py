@@ -106,4 +106,6 @@ def greeting(root: str) -> answers.Greeting:
         "time": time.time(),
         "free_bytes": disk.f_bavail * disk.f_frsize,
         "cpus": len(os.sched_getaffinity(0)),
+        "system": machine.system(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * max(0, os.sysconf("SC_PHYS_PAGES")),
     }

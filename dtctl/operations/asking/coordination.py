@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.agent.records import whole_run as records
+from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.vitals import Machine
 from dtctl.agent.run.telling import Happened, happened
@@ -91,6 +92,8 @@ class Coordination:
     """Who the start waits for, and why."""
     happened: tuple[Happened, ...] = ()
     """What hooks are told of."""
+    account: Account | None = None
+    """Where its time went."""
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
@@ -120,6 +123,7 @@ class Coordination:
             restarts=view["restarts"],
             missing=view["missing"],
             happened=tuple(happened(view)),
+            account=view["account"],
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
+from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.kinds import Wrong
 from dtctl.agent.records.run_state import State
 from dtctl.agent.records.spec import Inventory
@@ -115,6 +116,19 @@ def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) ->
     for number, incident in enumerate(view["incidents"]):
         named = (incident["task"], *incident["tasks"], *(one["task"] for one in incident["collateral"]))
         check_tasks(f"coordination.incidents.{number}.tasks", named, every)
+    if view["account"] is not None:
+        check_account(view["account"])
+
+
+def check_account(account: Account) -> None:
+    """Every second is in one place: spans follow one another, and end by now."""
+    end_s = sum(account["before"].values())
+    for number, one in enumerate(account["spans"]):
+        if not end_s - 1.0 <= one["end_s"] <= account["seconds"] + 1.0:
+            raise wrong(f"coordination.account.spans.{number}", f"from {end_s:g} s on, by now", one["end_s"])
+        end_s = one["end_s"]
+    if end_s > account["seconds"] + 1.0:
+        raise wrong("coordination.account.before", f"no more than {account['seconds']:g} s", end_s)
 
 
 def tasks_of(inventory: Inventory) -> Mapping[str, Collection[str]]:

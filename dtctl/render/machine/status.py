@@ -10,6 +10,8 @@ from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.progress import Progress
+from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.report.values import Goodput
 from dtctl.operations.status import RunStatus
 from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors
@@ -31,6 +33,7 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         **(_coordination(status.coordination) if status.coordination else {}),
         "progress": _progress(status.progress),
         "problems": problems(in_short(status)),
+        "goodput": _goodput(goodput_of(status)),
         "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
@@ -88,6 +91,29 @@ def _progress(progress: Progress) -> dict[str, Any]:
         "stepsPerSecond": progress.rate,
         "secondsLeft": progress.left_s,
         "loss": progress.loss,
+    }
+
+
+def _goodput(goodput: Goodput | None) -> dict[str, Any] | None:
+    if goodput is None:
+        return None
+    gains = [
+        {
+            "kind": one.kind,
+            "share": one.share,
+            "fromSeconds": one.from_s or None,
+            "toSeconds": one.to_s or None,
+            "task": str(one.task) if one.task else None,
+            "losses": one.count or None,
+        }
+        for one in goodput.gains
+    ]
+    return {
+        "share": goodput.share,
+        "since": iso_utc(goodput.since),
+        "elapsedSeconds": goodput.elapsed_s,
+        "seconds": dict(goodput.seconds),
+        "gains": gains,
     }
 
 

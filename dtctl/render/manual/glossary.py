@@ -15,6 +15,7 @@ WORDS = {
     "dialect": "how a trainer learns its place: TensorFlow's flags, `TF_CONFIG`, the variables of another framework, "
     "or a template of words",
     "gang": "tasks that cannot train without each other: when one is lost, all are started again",
+    "goodput": "the share of the elapsed time in which steps were made that were kept (docs/report.md)",
     "host": "a machine of the file, as reached by SSH",
     "job": "a named group of tasks: `ps`, `worker`, `chief`, `evaluator`, or a name of your own",
     "lead": "the task whose end is the end of the run: `chief:0` or `master:0`; without one, `worker:0`. It writes the "

@@ -138,6 +138,15 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         {"of": 2000, "step": 1200},
         "the newest complete checkpoint is of step 1200, short of the 2000 that were asked for",
     ),
+    ("goodput", {"count": 93}, "goodput 93 %: exit code 1"),
+    ("spent_start", {"count": 4}, "starts 4 %"),
+    ("spent_wait", {"count": 4}, "waits 4 %"),
+    ("spent_again", {"count": 4}, "steps done again 4 %"),
+    ("spent_stall", {"count": 4}, "stalls 4 %"),
+    ("spent_away", {"count": 4}, "hosts away 4 %"),
+    ("spent_end", {"count": 4}, "after the last step 4 %"),
+    ("spent_unsaved", {"count": 4}, "steps not saved at the end 4 %"),
+    ("comma", {}, "exit code 1, exit code 2"),
     ("asked_up", {}, "up"),
     ("asked_stop", {}, "stop"),
     ("asked_restart", {}, "restart"),
@@ -211,7 +220,7 @@ def in_its_place(kind: str, fields: dict[str, Any]) -> list[Fact]:
     continues = not SENTENCES[kind][0].isalpha() and not SENTENCES[kind].startswith("%")
     begins = any(word in SENTENCES[kind] for word in ("%(rest)s", "%(because)s"))
     before = [BEFORE.get(kind, exit_code)] if continues else []
-    after = [exit_code] if begins else [fact("exited", code=2)] if kind == "and" else []
+    after = [exit_code] if begins else [fact("exited", code=2)] if kind in ("and", "comma") else []
     return [*before, fact(kind, **fields), *after]
 
 

@@ -1,0 +1,215 @@
+"""Goodput: the share of a run's time in which steps were made that were kept, and where the rest of it went.
+
+The account is begun with the run's coordinator: when the code has been pushed and set up. It ends with the outcome.
+Each second belongs to one part, so that the parts add up to the elapsed time:
+
+    kept     between two steps told, unless it is one of the others
+    again    the same after an interruption, until the highest step that was told before it is passed: steps are done
+             again, after a rollback; and what was done between the last step told and a sudden end
+    start    tasks run, and none has told a step yet: imports, building of the graph, restoring, the first step
+    wait     no task that trains may run: for hosts and servers before the start; after a loss for its delay, and for
+             what is left of the tasks
+    stall    no step was told though all ran, for more than 30 s and more than 10 times the usual gap between two;
+             and from the last step until a task was taken for hung
+    away     no step was told, and a host was away
+    end      after the last step of a run that has succeeded: the last save, the last evaluation
+    unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
+
+A step is told when the coordinator sees it, at most some seconds after the log. What is not known: by how much a
+training that goes on was slower for a task that was lost; and how long the steps before the first one that a program
+tells took, which counts as its start. Time in which the coordinator itself was away is judged by the steps made.
+"""
+
+from __future__ import annotations
+
+from ..records.goodput import MOST_SPANS, Account
+from ..records.kinds import made
+from ..records.reasons import fact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional
+
+    from ..records.goodput import Spent
+    from ..records.reasons import Fact
+
+PARTS: "List[Spent]" = ["kept", "start", "wait", "again", "stall", "away", "end", "unsaved"]
+
+STALL_S = 30.0
+AWAY_S = 10.0
+"""A shorter silence is none."""
+STALL_GAPS = 10.0
+AWAY_GAPS = 3.0
+
+NEWS = 0.2
+"""How much of a usual value is the newest one."""
+
+
+class Seen:
+    """What the coordinator sees at a look, of the time since the look before.
+
+    `situation`: train, away, start or wait. `told`: what tasks have told since; `last`: what they had told before that.
+    `lost`: a task has ended that nobody had asked to; `hung`: because it did nothing any more.
+    """
+
+    __slots__ = ("hung", "last", "lost", "situation", "told")
+
+    def __init__(
+        self,
+        situation: str,
+        told: Mapping[str, int],
+        last: Mapping[str, int],
+        lost: bool = False,
+        hung: bool = False,
+    ) -> None:
+        self.situation = situation
+        self.told = told
+        self.last = last
+        self.lost = lost
+        self.hung = hung
+
+
+def begun(wall: float) -> Account:
+    return made(Account, since=wall, seconds=0.0)
+
+
+def look(account: Account, seen: Seen, passed_s: float) -> None:
+    """Accounts for the time that has passed since the look before."""
+    before_s = account["seconds"]
+    account["seconds"] += passed_s
+    if seen.told and seen.situation != "wait":
+        _take_steps(account, seen)
+    elif seen.situation in ("start", "wait"):
+        _interrupt(account, seen, before_s)
+        _close(account, "start" if seen.situation == "start" else "wait", account["seconds"])
+    elif not account["training"]:
+        _close(account, "away" if seen.situation == "away" else "start", account["seconds"])
+    else:
+        account["away"] = account["away"] or seen.situation == "away"
+
+
+def missed(account: Account, seconds: float) -> None:
+    """Adds time in which nobody looked: what went on goes on. Steps told after it say whether any were made."""
+    account["seconds"] += seconds
+    if not account["training"]:
+        _close(account, account["spans"][-1]["what"] if account["spans"] else "wait", account["seconds"])
+
+
+def close(account: Account, outcome: str, hung: bool) -> None:
+    """With the outcome of the run: Succeeded, Failed or Stopped. `hung`: because a task did nothing any more."""
+    if not account["training"]:
+        return
+    what = "stall" if hung else _silence(account, account["seconds"])
+    if what in ("kept", "again") or outcome == "Succeeded":
+        what = "end" if outcome == "Succeeded" else "unsaved" if outcome == "Failed" else what
+    _close(account, what, account["seconds"])
+    account["training"] = False
+
+
+def parts(account: Account) -> Dict[Spent, float]:
+    """Seconds of each part; what is not judged yet is taken for what it is if nothing more comes."""
+    found: Dict[Spent, float] = {what: account["before"].get(what, 0.0) for what in PARTS}
+    begin_s = sum(account["before"].values())
+    for one in account["spans"]:
+        found[one["what"]] += max(0.0, one["end_s"] - begin_s)
+        begin_s = max(begin_s, one["end_s"])
+    found[unjudged(account)] += max(0.0, account["seconds"] - begin_s)
+    return found
+
+
+def unjudged(account: Account) -> Spent:
+    """What the time since the last span is, if nothing more comes."""
+    if account["training"]:
+        return _silence(account, account["seconds"])
+    return account["spans"][-1]["what"] if account["spans"] else "wait"
+
+
+def told_in_short(seconds: Mapping[Spent, float]) -> List[Fact]:
+    """As facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first."""
+    elapsed_s = sum(seconds.values()) or 1.0
+    shares = {what: round(100 * seconds.get(what, 0.0) / elapsed_s) for what in PARTS}
+    told = [fact("goodput", count=shares["kept"])]
+    for what in sorted(PARTS[1:], key=lambda one: -seconds.get(one, 0.0)):
+        if shares[what]:
+            told += [*([fact("comma")] if len(told) > 1 else []), fact("spent_" + what, count=shares[what])]
+    return told
+
+
+def is_known(account: Optional[Account]) -> bool:
+    """Whether any step was told: without one nobody can say what was kept."""
+    return account is not None and account["reached"] is not None
+
+
+def _take_steps(account: Account, seen: Seen) -> None:
+    step = max(seen.told.values())
+    new = account["again_to"] is None or step > account["again_to"]
+    if account["training"]:
+        _judge(account, "kept" if new else "again", seen)
+    else:
+        _close(account, account["spans"][-1]["what"] if account["spans"] else "start", account["seconds"])
+    account["spans"][-1]["step"] = step
+    account["training"] = True
+    account["again_to"] = None if new else account["again_to"]
+    account["reached"] = max(step, account["reached"] or 0)
+
+
+def _interrupt(account: Account, seen: Seen, until_s: float) -> None:
+    """Nobody trains. Steps that are told all the same were made before, and are heard late."""
+    if seen.told:
+        account["reached"] = max(*seen.told.values(), account["reached"] or 0)
+    if account["training"]:
+        what = _silence(account, until_s)
+        if not seen.told:
+            what = "stall" if seen.hung else "again" if seen.lost and what == "kept" else what
+        _close(account, what, until_s)
+        account["training"] = False
+    account["again_to"] = account["reached"]
+
+
+def _judge(account: Account, kind: Spent, seen: Seen) -> None:
+    """Judges the time between two steps told."""
+    advanced = max([0, *(step - seen.last[task] for task, step in seen.told.items() if task in seen.last)])
+    length_s = _unjudged_s(account, account["seconds"])
+    usual = length_s <= _limit_s(account)
+    paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2
+    if usual and length_s > 0:
+        account["gap_s"] = _mixed(account["gap_s"], length_s)
+        account["pace"] = _mixed(account["pace"], advanced / length_s) if advanced else account["pace"]
+    _close(account, kind if usual or paced else _silence(account, account["seconds"]), account["seconds"])
+
+
+def _silence(account: Account, until_s: float) -> Spent:
+    """What the time since the last step is, if no other comes."""
+    if _unjudged_s(account, until_s) > _limit_s(account):
+        return "away" if account["away"] else "stall"
+    return "kept" if account["again_to"] is None else "again"
+
+
+def _limit_s(account: Account) -> float:
+    if account["away"]:
+        return max(AWAY_S, AWAY_GAPS * account["gap_s"])
+    return max(STALL_S, STALL_GAPS * account["gap_s"])
+
+
+def _unjudged_s(account: Account, until_s: float) -> float:
+    return until_s - (account["spans"][-1]["end_s"] if account["spans"] else 0.0)
+
+
+def _mixed(usual: float, newest: float) -> float:
+    return usual + NEWS * (newest - usual) if usual else newest
+
+
+def _close(account: Account, what: Spent, end_s: float) -> None:
+    """Ends a span, or prolongs the last one."""
+    account["away"] = False
+    spans = account["spans"]
+    if spans and spans[-1]["what"] == what:
+        spans[-1]["end_s"] = end_s
+        return
+    if _unjudged_s(account, end_s) <= 0 and spans:
+        return
+    spans.append({"what": what, "end_s": end_s, "step": None})
+    if len(spans) > MOST_SPANS:
+        first = spans.pop(0)
+        begin_s = sum(account["before"].values())
+        account["before"][first["what"]] = account["before"].get(first["what"], 0.0) + first["end_s"] - begin_s

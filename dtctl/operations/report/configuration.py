@@ -1,0 +1,120 @@
+"""The cluster file as others may see it: what it says, with everything that may be a secret masked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtctl.config.yaml.document import Scalar
+from dtctl.config.yaml.yaml12 import parse
+from dtctl.errors import ConfigError, PreflightError
+from dtctl.operations.starting.secrets import read_env_file
+from dtctl.places import read_regular
+
+MASK = "***"
+LIMIT_BYTES = 1 << 20
+LEAST_SECRET = 4
+"""A shorter value is found everywhere, and masks nothing but the text."""
+
+_NAME = r"(?:secret|token|passw|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key|auth(?!or))"
+_SECRET_KEY = re.compile(_NAME, re.IGNORECASE)
+_ASSIGNED = re.compile(rf"([\w.-]*{_NAME}[\w.-]*\s*[=:]\s*)(\S+)", re.IGNORECASE)
+_FLAG = re.compile(rf"(-{{1,2}}[\w.-]*{_NAME}[\w.-]*\s+)([^-\s]\S*)", re.IGNORECASE)
+_ODD = re.compile(r"""^$|^[-?:] |^[\[\]{}#&!|>'"%@`,]|: | #|:$""")
+_USER = re.compile(r"(://)[^/@\s]+@")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """`lines` as YAML, without the comments. `problem`: why there are none."""
+
+    file: Path | None
+    lines: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def read_configuration(file: Path | None, environ: Mapping[str, str]) -> Configuration:
+    """As the file reads now: that may not be what the run was started with."""
+    if file is None:
+        return Configuration(None, problem="the run's cluster file is not known on this machine")
+    try:
+        data = parse(read_regular(file, LIMIT_BYTES).decode("utf-8-sig"), file.name).data
+    except (OSError, UnicodeDecodeError) as error:
+        return Configuration(file, problem=f"it cannot be read: {getattr(error, 'strerror', None) or error}")
+    except ConfigError as error:
+        return Configuration(file, problem=error.problems[0].summary)
+    values = _values(data, file, environ)
+    return Configuration(file, tuple(_outline(data, values)))
+
+
+def masked(text: str, values: frozenset[str] = frozenset()) -> str:
+    """What stands behind a name that sounds like a secret, a URL's user, and these values."""
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    for pattern in (_ASSIGNED, _FLAG):
+        text = pattern.sub(rf"\g<1>{MASK}", text)
+    return _USER.sub(rf"\g<1>{MASK}@", text)
+
+
+def _values(data: Any, file: Path, environ: Mapping[str, str]) -> frozenset[str]:
+    """Those of the secrets that the trainer is given, as far as this machine still has them."""
+    trainer = data.get("trainer") if isinstance(data, dict) else None
+    if not isinstance(trainer, dict):
+        return frozenset()
+    known = dict(environ)
+    env_file = trainer.get("env_file")
+    if isinstance(env_file, Scalar):
+        with suppress(PreflightError):  # nothing of it is shown anyway
+            known.update(read_env_file(file.parent / Path(env_file.text).expanduser()))
+    names = trainer.get("secrets")
+    named = [one.text for one in names if isinstance(one, Scalar)] if isinstance(names, list) else []
+    return frozenset(known[name] for name in named if len(known.get(name, "")) >= LEAST_SECRET)
+
+
+def _outline(data: Any, values: frozenset[str], indent: str = "") -> Iterator[str]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _entry(f"{indent}{_word(masked(str(key), values))}:", str(key), value, values, indent)
+    elif isinstance(data, list):
+        hidden = False
+        for value in data:
+            shown = Scalar(MASK, MASK) if hidden and isinstance(value, Scalar) else value
+            yield from _entry(f"{indent}-", "", shown, values, indent)
+            hidden = isinstance(value, Scalar) and _hides_next(value.text)
+    elif data is not None:
+        yield f"{indent}{_scalar(data, values)}"
+
+
+def _entry(head: str, key: str, value: Any, values: frozenset[str], indent: str) -> Iterator[str]:
+    if value is None or value in ({}, []):
+        yield head + ("" if value is None else " {}" if value == {} else " []")
+    elif isinstance(value, Scalar) and "\n" in value.text.strip() and not _SECRET_KEY.search(key):
+        yield f"{head} |"
+        yield from (f"{indent}  {masked(line, values)}" for line in value.text.rstrip().split("\n"))
+    elif isinstance(value, Scalar):
+        yield f"{head} {MASK if _SECRET_KEY.search(key) else _scalar(value, values)}"
+    elif _SECRET_KEY.search(key) and key != "secrets":  # that one has names alone
+        yield f"{head} {MASK}"
+    else:
+        yield head
+        yield from _outline(value, values, indent + "  ")
+
+
+def _hides_next(word: str) -> bool:
+    """--api_key, whose value is the next word."""
+    return word.startswith("-") and "=" not in word and " " not in word and _SECRET_KEY.search(word) is not None
+
+
+def _scalar(value: Scalar, values: frozenset[str]) -> str:
+    return _word(masked(value.text, values))
+
+
+def _word(text: str) -> str:
+    """A text that YAML would take for something else, in quotes; the end of a line within it is written out."""
+    plain = text.isprintable() and text == text.strip() and not _ODD.search(text)
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,169 @@
+"""A report as Markdown, for a merge request or a chat: the same facts, without the drawings."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.agent.run.goodput import PARTS as ORDER
+from dtctl.operations.report.tree import Report
+from dtctl.operations.report.writing import MARK
+from dtctl.render.report import curves, timeline
+from dtctl.render.report import goodput as words
+from dtctl.render.report.sections import MOST_INCIDENTS, facts, hardware
+from dtctl.render.scalars.plot import sparkline
+from dtctl.render.status import restarts_lines
+from dtctl.render.story import happening_line
+from dtctl.render.terminal.safe import lines_of, one_line
+from dtctl.render.words import count, duration, local_time, size
+
+CURVE_WIDTH = 24
+MOST_LINES = 100
+MOST_TASKS = 200
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
+_FENCE = "````"
+
+
+def markdown(report: Report) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    run = report.status.record.run or report.status.record.cluster
+    yield f"# {_text(run)}"
+    yield f"{MARK} -->"
+    for heading, lines in (
+        ("Result", _result(report)),
+        ("Goodput", _goodput(report)),
+        ("Tasks", _tasks(report)),
+        ("Curves", _curves(report)),
+        ("Checkpoints", _checkpoints(report)),
+        ("What happened", _story(report)),
+        ("Hosts", _hosts(report)),
+        ("Configuration", _configuration(report)),
+    ):
+        yield from ("", f"## {heading}", "", *lines)
+    if report.errors:
+        yield from ("", "## What is missing here", "")
+        yield from (f"- {_text(host)}: {_text(error.summary)}" for host, error in report.errors.items())
+
+
+def _result(report: Report) -> Iterator[str]:
+    status = report.status
+    why = sentence(status.verdict.why)
+    yield f"**{status.verdict.outcome.value}**" + (f": {_text(why)}" if why else "")
+    yield ""
+    yield from _table(["", ""], [list(one) for one in facts(report)])
+    cause = status.verdict.cause
+    if cause is not None and cause in status.tasks and status.tasks[cause].tail:
+        yield from ("", f"The end of {cause}'s log:", "", *_code(status.tasks[cause].tail))
+    lines = restarts_lines(status, MOST_INCIDENTS)
+    if lines:
+        yield from ("", *(f"- {_text(line.strip())}" for line in lines))
+
+
+def _goodput(report: Report) -> Iterator[str]:
+    found = report.goodput
+    if found is None:
+        yield "Not known: no step was told in the logs, or the coordinator could not be asked."
+        return
+    yield f"**{words.percent(found.share)}**{words.of_what(report)}"
+    yield ""
+    rows = [
+        [words.PARTS[what], words.percent(found.share_of(what)), duration(found.seconds[what]), words.MEANINGS[what]]
+        for what in ORDER
+        if found.seconds.get(what)
+    ]
+    yield from _table(["part", "share", "time", "what it is"], rows)
+    if found.gains:
+        yield from ("", *(f"- {_text(words.gain_words(one))}" for one in found.gains))
+
+
+def _tasks(report: Report) -> Iterator[str]:
+    lines = report.timeline.tasks
+    rows = [
+        [str(line.task), line.host, line.state.value, str(len(line.attempts)), timeline.described(line)]
+        for line in lines[:MOST_TASKS]
+    ]
+    yield from _table(["task", "host", "state", "attempts", "in order"], rows)
+    if len(lines) > MOST_TASKS:
+        yield from ("", f"{count(len(lines) - MOST_TASKS, 'other task')} left out.")
+
+
+def _curves(report: Report) -> Iterator[str]:
+    rows = []
+    for name, several in curves.tags(report).items():
+        for label, one in zip(curves.names(several), several, strict=True):
+            shape = sparkline([point.value for point in one.points], CURVE_WIDTH)
+            rows.append([name, label, shape, curves.in_words(one)])
+    if rows:
+        yield from _table(["tag", "where", "curve", "in words"], rows[: curves.MOST_FIGURES])
+    else:
+        yield "No TensorBoard event files were found."
+
+
+def _checkpoints(report: Report) -> Iterator[str]:
+    rows = [
+        [
+            one.prefix,
+            "" if one.step is None else str(one.step),
+            local_time(one.time),
+            size(one.size_bytes),
+            "complete" if one.complete else f"incomplete: {one.problem}",
+            f"{found.host}:{found.directory}",
+        ]
+        for found in report.status.checkpoints
+        for one in found.all
+    ]
+    if rows:
+        yield from _table(["checkpoint", "step", "written", "size", "state", "where"], rows)
+    else:
+        yield "None was found."
+
+
+def _story(report: Report) -> Iterator[str]:
+    told = report.story[-MOST_LINES:]
+    if len(report.story) > len(told):
+        yield f"- {count(len(report.story) - len(told), 'line')} before: dtctl events tells them all"
+    yield from (f"- {_text(happening_line(one))}" for one in told)
+
+
+def _hosts(report: Report) -> Iterator[str]:
+    rows = [
+        [one.name, ", ".join(map(str, one.tasks)), one.system or "not known", one.python, hardware(one)]
+        for one in report.hosts
+    ]
+    yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], rows)
+    yield from ("", f"This report is by dtctl {report.dtctl} on Python {_text(report.python)}.")
+
+
+def _configuration(report: Report) -> Iterator[str]:
+    found = report.configuration
+    if found.problem:
+        yield f"Not shown: {_text(found.problem)}."
+        return
+    yield f"As {_text(str(found.file))} reads now, without its comments; what may be a secret is masked."
+    yield from ("", *_code("\n".join(found.lines), "yaml"))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_text, row))} |"
+
+
+def _code(text: str, language: str = "text") -> Iterator[str]:
+    """Between fences that the text cannot end."""
+    yield f"{_FENCE}{language}"
+    for line in lines_of(text):
+        yield line.replace("````", "'''' ")
+    yield _FENCE
+
+
+def _text(text: str) -> str:
+    """Neither Markdown nor HTML, whatever a host says."""
+    return _SPECIAL.sub(r"\\\1", html.escape(one_line(text.replace("\n", " ")), quote=False))

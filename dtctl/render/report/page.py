@@ -1,0 +1,61 @@
+"""A report as one HTML file: it needs no network, no script and no other file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from dtctl.operations.report.tree import Report
+from dtctl.operations.report.writing import MARK
+from dtctl.render.report.html import Html, joined, tag
+from dtctl.render.report.sections import sections
+from dtctl.render.report.style import STYLE
+from dtctl.render.terminal import console
+from dtctl.render.words import local_time
+
+
+def page(report: Report) -> str:
+    record = report.status.record
+    run = record.run or record.cluster
+    parts = sections(report)
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy()),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"{run}: {report.status.verdict.outcome.value}"),
+        tag("style", Html(STYLE)),
+    )
+    body = tag(
+        "body",
+        tag("a", "To the result", href="#result", class_="skip"),
+        tag("header", tag("h1", run), tag("p", _about(report), class_="soft")),
+        tag(
+            "nav", tag("ul", [tag("li", tag("a", name, href=f"#{at}")) for at, name, _ in parts]), aria_label="Sections"
+        ),
+        tag("main", [_section(at, name, held) for at, name, held in parts]),
+        tag("footer", tag("p", f"dtctl {report.dtctl}")),
+    )
+    return f"<!DOCTYPE html>\n{MARK} -->\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def put(text: str) -> None:
+    """On stdout: what is in a report was made safe when it was written."""
+    console.put(text)
+
+
+def policy() -> str:
+    """Nothing is fetched and nothing runs; the one style sheet is known by its hash."""
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _about(report: Report) -> str:
+    record = report.status.record
+    began = f", started {local_time(record.created)}" if record.created else ""
+    return f"cluster {record.cluster}{began}; as of {local_time(report.status.time or report.made)}"
+
+
+def _section(at: str, name: str, held: Html) -> Html:
+    return tag("section", tag("h2", name, id=f"{at}-heading"), joined(held), id=at, aria_labelledby=f"{at}-heading")

@@ -1,0 +1,219 @@
+"""What stands on the page, section by section."""
+
+from __future__ import annotations
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.agent.run.goodput import PARTS as ORDER
+from dtctl.operations.events import Happening
+from dtctl.operations.report.tree import HostFacts, Report
+from dtctl.render.report import curves, timeline
+from dtctl.render.report import goodput as words
+from dtctl.render.report.html import Html, joined, preformatted, tag
+from dtctl.render.report.shapes import bars, key
+from dtctl.render.report.tables import Column, scrolled
+from dtctl.render.status import restarts_lines
+from dtctl.render.story import happening_line
+from dtctl.render.words import count, duration, local_time, size
+
+MOST_INCIDENTS = 50
+MOST_LINES = 300
+
+Section = tuple[str, str, Html]
+"""The name of its anchor, its heading and what it holds."""
+
+
+def sections(report: Report) -> list[Section]:
+    found = [
+        ("result", "Result", _result(report)),
+        ("goodput", "Goodput", _goodput(report)),
+        ("timeline", "Timeline", _timeline(report)),
+        ("curves", "Curves", curves.figures(report) or _no_curves(report)),
+        ("checkpoints", "Checkpoints", _checkpoints(report)),
+        ("story", "What happened", _story(report)),
+        ("hosts", "Hosts", _hosts(report)),
+        ("configuration", "Configuration", _configuration(report)),
+    ]
+    return [*found, ("gaps", "What is missing here", _gaps(report))] if report.errors else found
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """The figures at the top."""
+    status = report.status
+    progress = status.progress
+    newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
+    step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
+    told = [
+        ("Time", duration(report.timeline.end - report.timeline.begin)),
+        ("Step", step),
+        ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
+        ("Loss", progress.loss or ""),
+        ("Goodput", words.percent(report.goodput.share) if report.goodput else ""),
+        ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
+        ("Checkpoint", f"step {newest.step}" if newest and newest.step is not None else ""),
+        ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
+    ]
+    return [(name, value) for name, value in told if value]
+
+
+def _result(report: Report) -> Html:
+    status = report.status
+    verdict = status.verdict
+    outcome = tag("span", verdict.outcome.value, class_=f"outcome {verdict.outcome.value}")
+    figures = tag(
+        "dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts(report)], class_="facts"
+    )
+    why = sentence(verdict.why)
+    lines = restarts_lines(status, MOST_INCIDENTS)
+    return joined(
+        tag("p", outcome, f": {why}" if why else "", class_="cause" if verdict.cause else None),
+        figures,
+        _cause(report),
+        [tag("p", f"warning: {text}") for text in (status.coordination.warnings if status.coordination else ())],
+        tag("h3", "Losses and recoveries") if lines else None,
+        tag("ul", [tag("li", line) for line in lines]) if lines else None,
+    )
+
+
+def _cause(report: Report) -> Html | None:
+    """The task that failed first, with the end of its log."""
+    cause = report.status.verdict.cause
+    task = report.status.tasks.get(cause) if cause is not None else None
+    if task is None or not task.tail:
+        return None
+    return joined(tag("h3", f"The end of {task.id}'s log"), tag("pre", preformatted(task.tail), tabindex="0"))
+
+
+def _goodput(report: Report) -> Html:
+    found = report.goodput
+    if found is None:
+        return tag("p", "Not known: no step was told in the logs, or the coordinator could not be asked.")
+    spans = [
+        (one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s, _span(one.what, one.seconds))
+        for one in found.spans
+    ]
+    rows = [
+        [
+            tag("span", key(what), " ", words.PARTS[what]),
+            words.percent(found.share_of(what)),
+            duration(found.seconds[what]),
+            words.MEANINGS[what],
+        ]
+        for what in ORDER
+        if found.seconds.get(what)
+    ]
+    columns: list[Column | str] = [
+        "part",
+        Column("share", "number"),
+        Column("time", "number"),
+        Column("what it is", "wide"),
+    ]
+    gains = [tag("li", words.gain_words(one)) for one in found.gains]
+    return joined(
+        tag("p", tag("strong", words.percent(found.share)), words.of_what(report)),
+        tag("div", bars("Where the time went", words.goodput_line(found), spans), class_="bar"),
+        scrolled("Where the time went", columns, rows),
+        tag("h3", "What would raise it") if gains else None,
+        tag("ul", gains) if gains else None,
+    )  # fmt: skip
+
+
+def _span(what: str, seconds: float) -> str:
+    return f"{words.PARTS[what]}: {duration(seconds)}"
+
+
+def _timeline(report: Report) -> Html:
+    table = tag("details", tag("summary", "The same as a table"), timeline.attempts_table(report))
+    return joined(timeline.lanes(report), table)
+
+
+def _no_curves(report: Report) -> Html:
+    looked = sorted({path for paths in report.scalars.looked_in.values() for path in paths})
+    where = f" below {', '.join(looked[:5])}" if looked else ""
+    return tag("p", f"No TensorBoard event files were found{where}.")
+
+
+def _checkpoints(report: Report) -> Html:
+    rows = []
+    for found in report.status.checkpoints:
+        for one in found.all:
+            rows.append(
+                [
+                    one.prefix,
+                    "" if one.step is None else str(one.step),
+                    local_time(one.time),
+                    size(one.size_bytes),
+                    "complete" if one.complete else f"incomplete: {one.problem}",
+                    f"{found.host}:{found.directory}",
+                ]
+            )
+    problems = [
+        tag("p", f"{one.host}:{one.directory}: {one.problem}") for one in report.status.checkpoints if one.problem
+    ]
+    if not rows:
+        return joined(tag("p", "None was found."), problems)
+    columns: list[Column | str] = [
+        "checkpoint",
+        Column("step", "number"),
+        Column("written", "nowrap"),
+        Column("size", "number"),
+        "state",
+        Column("where", "wide"),
+    ]
+    return joined(scrolled("Checkpoints, as found in the files", columns, rows), problems)
+
+
+def _story(report: Report) -> Html:
+    told: list[Happening] = list(report.story[-MOST_LINES:])
+    left = len(report.story) - len(told)
+    items = [tag("li", happening_line(one)) for one in told]
+    more = tag("p", f"{count(left, 'line')} before: dtctl events tells them all.", class_="soft") if left else None
+    folded = tag(
+        "details", tag("summary", count(len(told), "line")), more, tag("ul", items), open=len(told) <= 30 or None
+    )
+    return joined(folded) if told else tag("p", "Nobody can tell the story: the coordinator could not be asked.")
+
+
+def _hosts(report: Report) -> Html:
+    rows = [
+        [
+            one.name + (f" ({one.hostname})" if one.hostname and one.hostname != one.name else ""),
+            ", ".join(map(str, one.tasks)),
+            one.system or "not known",
+            one.python,
+            hardware(one),
+        ]
+        for one in report.hosts
+    ]
+    versions = f"dtctl {report.dtctl} on Python {report.python}"
+    columns: list[Column | str] = [
+        "host",
+        Column("tasks", "wide"),
+        Column("system", "wide"),
+        "Python of the agent",
+        "hardware",
+    ]
+    return joined(
+        scrolled("Hosts of the run", columns, rows), tag("p", f"This report is by {versions}.", class_="soft")
+    )
+
+
+def hardware(host: HostFacts) -> str:
+    told = [
+        count(host.cpus, "CPU") if host.cpus else "",
+        f"{size(host.memory_bytes)} of memory" if host.memory_bytes else "",
+        count(host.gpus, "GPU") if host.gpus else "",
+        f"{size(host.free_bytes)} free" if host.free_bytes else "",
+    ]
+    return ", ".join(filter(None, told))
+
+
+def _configuration(report: Report) -> Html:
+    found = report.configuration
+    if found.problem:
+        return tag("p", f"Not shown: {found.problem}.")
+    about = f"As {found.file} reads now, without its comments; what may be a secret is masked."
+    return joined(tag("p", about, class_="soft"), tag("pre", preformatted("\n".join(found.lines)), tabindex="0"))
+
+
+def _gaps(report: Report) -> Html:
+    return tag("ul", [tag("li", f"{host}: {error.summary}") for host, error in report.errors.items()])

@@ -1,0 +1,137 @@
+"""The account of a run's time, as a coordinator keeps it over losses, restarts and absences."""
+
+from __future__ import annotations
+
+import pytest
+
+from dtctl.agent.records.reasons import fact
+from dtctl.agent.run import goodput
+from tests.unit.agent.coordinate.world import World, async_ps, collective
+
+
+def train(world: World, seconds: int, *names: str, start: int = 0) -> int:
+    """A step a second; the last one."""
+    for step in range(start + 1, start + seconds + 1):
+        for name in names:
+            if world.states[name] == "running":
+                world.tell_step(name, step)
+        world.run_for(1.0)
+    return start + seconds
+
+
+def parts(world: World) -> dict[str, float]:
+    account = world.data["account"]
+    assert account is not None
+    found = goodput.parts(account)
+    assert sum(found.values()) == pytest.approx(account["seconds"])
+    return {what: round(seconds) for what, seconds in found.items() if round(seconds)}
+
+
+def test_a_gang_that_is_restarted_waits_starts_and_does_its_steps_again() -> None:
+    world = collective()
+    names = ("worker:0", "worker:1", "worker:2")
+    train(world, 60, *names)
+    before = parts(world)
+    assert before["kept"] in (58, 59, 60)
+    world.die("worker:1")
+    world.until(lambda: all(attempt == 2 for attempt in world.attempts.values()))
+    world.run_for(8.0)
+    train(world, 40, *names, start=40)
+    after = parts(world)
+    assert after["kept"] - before["kept"] in (19, 20, 21)
+    assert after["again"] in (18, 19, 20, 21)
+    assert after["start"] - before.get("start", 0) in (7, 8, 9, 10)
+    assert after["wait"] > before.get("wait", 0)
+
+
+def test_the_loss_of_one_worker_of_an_asynchronous_run_costs_none_of_its_time() -> None:
+    world = async_ps()
+    step = train(world, 30, "chief:0", "worker:0", "worker:1")
+    before = parts(world)
+    world.die("worker:1")
+    train(world, 30, "chief:0", "worker:0", start=step)
+    after = parts(world)
+    assert after["kept"] - before["kept"] == 30
+    assert {**after, "kept": 0} == {**before, "kept": 0}
+
+
+def test_while_a_ps_comes_back_nobody_trains() -> None:
+    world = async_ps(strategy="ps-strategy")
+    train(world, 30, "chief:0", "worker:0", "worker:1")
+    before = parts(world)
+    world.die("ps:0")
+    world.until(lambda: world.attempts["ps:0"] == 2)
+    world.run_for(10.0)
+    after = parts(world)
+    assert after["kept"] <= before["kept"] + 1
+    assert sum(after.get(what, 0) - before.get(what, 0) for what in ("wait", "start", "again")) >= 10
+
+
+def test_a_hang_counts_from_its_last_step() -> None:
+    world = collective()
+    train(world, 30, "worker:0", "worker:1", "worker:2")
+    world.run_for(20.0)
+    world.hang("worker:1", fact("stalled", seconds=20.0))
+    world.run_for(2.0)
+    assert parts(world)["stall"] in (20, 21, 22)
+
+
+def test_a_host_that_is_away_and_silences_all_costs_its_absence() -> None:
+    world = collective()
+    train(world, 30, "worker:0", "worker:1", "worker:2")
+    world.cut.add("b")
+    world.run_for(40.0)
+    assert parts(world)["away"] in (40, 41)
+
+
+def test_a_coordinator_that_is_killed_goes_on_with_the_account() -> None:
+    world = async_ps()
+    step = train(world, 30, "chief:0")
+    before = parts(world)
+    world.now += 50.0
+    world.wall += 50.0
+    world.restart_coordinator()
+    train(world, 5, "chief:0", start=step + 50)
+    assert parts(world)["kept"] - before["kept"] in (54, 55, 56)
+
+
+def test_the_story_of_a_run_ends_with_where_its_time_went() -> None:
+    world = collective()
+    train(world, 60, "worker:0", "worker:1", "worker:2")
+    world.run_for(2.0)
+    world.die("worker:0", "worker:1", "worker:2", code=0)
+    world.until(lambda: world.data["phase"] == "ended")
+    assert world.condition == "Succeeded"
+    assert world.decisions[-1].startswith(("goodput 8", "goodput 9"))
+    ended = parts(world)
+    assert ended["end"] in (2, 3)
+    world.run_for(30.0)
+    assert parts(world) == ended
+
+
+def test_of_a_run_that_tells_no_steps_nothing_is_said() -> None:
+    world = collective()
+    world.run_for(10.0)
+    world.request("stop")
+    world.until(lambda: world.data["phase"] == "ended")
+    assert not any("goodput" in text for text in world.decisions)
+
+
+def test_of_a_run_that_an_earlier_dtctl_has_begun_no_account_is_kept() -> None:
+    world = collective()
+    world.data["account"] = None
+    world.restart_coordinator()
+    train(world, 10, "worker:0", "worker:1", "worker:2")
+    world.request("stop")
+    world.until(lambda: world.data["phase"] == "ended")
+    assert world.data["account"] is None
+
+
+def test_a_clock_that_was_set_while_nobody_looked_is_no_absence_of_decades() -> None:
+    world = async_ps()
+    world.wall += 60 * 365 * 86400.0
+    world.restart_coordinator()
+    world.tick()
+    account = world.data["account"]
+    assert account is not None
+    assert account["seconds"] < 40 * 86400.0

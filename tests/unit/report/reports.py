@@ -1,0 +1,106 @@
+"""A report of a run that was restarted, and has failed, by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.run import goodput
+from dtctl.agent.run.goodput import Seen
+from dtctl.errors import TransportError
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.coordination import Coordination
+from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.asking.tasks import Exit, TaskStatus
+from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.events import Happening, Story
+from dtctl.operations.report.gathering import put_together
+from dtctl.operations.report.tree import Report
+from dtctl.operations.scalars.reading import Metrics, Point, Series
+from dtctl.operations.status import RunStatus
+from tests.unit.coordinated import incident, record, told
+
+EVIL = "<script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\u202e\x1b[31m`|*_"
+"""What a host may say: tags, an address, an attribute, marks of Markdown, and what reorders or colours text."""
+
+CAUSE = fact("said", text=EVIL)
+
+
+def account() -> dict[str, Any]:
+    """100 s: 10 waits, 10 starts, 40 of steps; lost with 2 s of work; 6 and 7 to come back; 15 again, 10 new."""
+    kept = goodput.begun(1000.0)
+
+    def passed(seconds: int, situation: str, **said: Any) -> None:
+        for _ in range(seconds):
+            goodput.look(kept, Seen(situation, {}, {}, **said), 1.0)
+
+    def train(first: int, last: int) -> None:
+        for step in range(first, last + 1):
+            goodput.look(kept, Seen("train", {"worker:0": step}, {"worker:0": step - 1}), 1.0)
+
+    passed(10, "wait")
+    passed(9, "start")
+    train(0, 40)
+    passed(2, "train")
+    passed(6, "wait", lost=True)
+    passed(6, "start", lost=True)
+    train(25, 50)
+    return dict(kept)
+
+
+def happening(at: float, task: str, before: str, after: str, attempt: int = 1, *why: Fact) -> Happening:
+    return Happening(0, at, "task", "c", task, attempt, before, after, why, "")
+
+
+def story() -> Story:
+    moves = [
+        Happening(0, 1000.0, "request", None, None, None, None, None, (fact("asked_up"),), EVIL),
+        happening(1010.0, "worker:0", "pending", "starting"),
+        happening(1011.0, "worker:0", "starting", "running"),
+        happening(1060.0, "worker:0", "running", "running", 1, fact("ending")),
+        happening(1062.0, "worker:0", "running", "backoff", 1, CAUSE),
+        happening(1068.0, "worker:0", "backoff", "starting", 2),
+        happening(1069.0, "worker:0", "starting", "running", 2),
+        happening(1100.0, "worker:0", "running", "failed", 2, CAUSE),
+        Happening(9, 1100.0, "condition", None, "worker:0", None, "Running", "Failed", (CAUSE,), ""),
+    ]
+    return Story(tuple(moves))
+
+
+def scalars() -> Metrics:
+    points = tuple(Point(step, 1020.0 + step, 1.0 / (step + 1)) for step in range(40))
+    loss = Series("loss", EVIL, "c", f"/out/{EVIL}", points, 40, 0.025, 1.0, 1100.0)
+    odd = Series(EVIL, "eval", "c", "/out", (Point(1, 1.0, float("nan")), Point(2, 2.0, float("inf"))), 2)
+    return Metrics("digits-1", (loss, odd), {"c": (f"/out/{EVIL}",)})
+
+
+def status(outcome: Outcome = Outcome.FAILED, **fields: Any) -> RunStatus:
+    view = checked(RunView, told("Failed", EVIL, "worker:0", warnings=[EVIL], **{"account": account(), **fields}))
+    known = dataclasses.replace(record(), file=None, target_step=100)
+    coordination = Coordination.of(view, known.roster)
+    lead = TaskStatus(
+        TaskId("worker", 0), "c", TaskState.FAILED, 2, 1, since=1100.0, why=(CAUSE,), step=50, tail=EVIL, code=1,
+        history=(Exit(1, 1011.0, 1062.0, 1, None, False), Exit(2, 1069.0, 1100.0, 1, None, False)),
+    )  # fmt: skip
+    saves = tuple(
+        Checkpoint(f"model.ckpt-{step}", step, 1020.0 + step, 10_000_000, 1, True, "") for step in (45, 25, 5)
+    )
+    broken = Checkpoint(EVIL, None, 1099.0, 5, 1, False, EVIL)
+    found = Checkpoints("c", f"/out/{EVIL}", saves[0], (broken,), (broken, *saves), EVIL)
+    verdict = Verdict(outcome, (CAUSE,), lead.id if outcome is Outcome.FAILED else None)
+    tasks = {**coordination.tasks, lead.id: lead}
+    return RunStatus(known, tasks, verdict, (found,), 1100.0, coordination)
+
+
+def report(file: Path | None = None, **fields: Any) -> Report:
+    found = status(**{"incidents": [incident("worker:0", host="c", noticed=1062.0)], **fields})
+    known = dataclasses.replace(found.record, file=file)
+    facts = {"c": {"system": EVIL, "python": "3.11.2", "hostname": EVIL, "cpus": 2, "memory_bytes": 8 * 10**9}}
+    away = TransportError(f"cannot reach a: {EVIL}")
+    return put_together(
+        dataclasses.replace(found, record=known), story(), scalars(), facts, {"TOKEN": "abcd1234"}, {"a": away}
+    )
