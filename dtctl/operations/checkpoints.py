@@ -42,9 +42,9 @@ def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> 
         Checkpoints(
             host=host,
             directory=report["dir"],
-            newest_complete=_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
-            incomplete=tuple(_checkpoint(entry) for entry in report["incomplete"]),
-            all=tuple(_checkpoint(entry) for entry in report["all"]),
+            newest_complete=read_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
+            incomplete=tuple(read_checkpoint(entry) for entry in report["incomplete"]),
+            all=tuple(read_checkpoint(entry) for entry in report["all"]),
             problem=report["problem"] or "",
         )
         for report in reports
@@ -59,7 +59,8 @@ def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
     return max(complete, key=lambda one: one.newest_complete.time if one.newest_complete else 0.0)
 
 
-def _checkpoint(entry: answers.Checkpoint) -> Checkpoint:
+def read_checkpoint(entry: answers.Checkpoint) -> Checkpoint:
+    """One entry of such a report."""
     return Checkpoint(
         prefix=entry["prefix"],
         step=entry["step"],

@@ -2,7 +2,8 @@
 
 TensorFlow restores what its file `checkpoint` names (a text CheckpointState, tensorflow/python/training/
 checkpoint_state.proto) and ends with DataLossError when that was cut off by a full disk or a crash, for ever.
-Nothing is deleted: the files are moved into a directory beside them.
+Nothing is deleted: the files are moved into a directory beside them. Bytes that differ from what was saved are found
+where a trainer has failed to restore them: to read everything takes long, and each restart would wait for it.
 
 Other users may write there: all is done below a descriptor of the directory, so that no link of theirs leads away.
 """
@@ -16,11 +17,13 @@ from contextlib import suppress
 from itertools import islice
 
 from ..host import files, patience
-from . import reading
+from ..host.budget import Budget
+from ..records.words import brief
+from . import reading, verifying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List
+    from typing import Dict, List, Optional, Sequence
 
     from ..records.answers import Checkpoint
 
@@ -38,20 +41,66 @@ class _TooLate(Exception):
     pass
 
 
-def mend(directory: str) -> List[str]:
+class Loss:
+    """A checkpoint that cannot be restored, and no sound one beside it. `elsewhere`: the path of one that may be."""
+
+    def __init__(self, path: str, problem: str, elsewhere: Optional[str]) -> None:
+        self.path = path
+        self.problem = problem
+        self.elsewhere = elsewhere
+
+
+def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Loss]:
+    """The newest checkpoint, when neither it nor any other in its directory can be restored; None when that is unsure.
+
+    `others`: directories in which there may be one that can.
+    """
+    until = time.monotonic() + reading.LOOK_S
+    try:
+        return patience.within(LIMIT_S, "loss", lambda: _loss(directories, others, until))
+    except patience.Silent:
+        return None
+
+
+def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Optional[Loss]:
+    found = []
+    for directory in directories:
+        told = reading.look(directory, until)
+        if told["problem"] is not None:
+            return None  # there may be more
+        found += [(directory, one) for one in _distrusted(directory, told["all"], until)]
+    if not found:
+        return None
+    directory, newest = max(found, key=lambda one: one[1]["time"])
+    place = os.path.dirname(os.path.join(directory, newest["prefix"]))
+    complete = [os.path.join(directory, one["prefix"]) for directory, one in found if one["complete"]]
+    if any(os.path.dirname(path) == place for path in complete):
+        return None
+    for other in others:
+        good = reading.look(other, until + reading.LEAST_S)["newest_complete"]
+        if good is not None:
+            complete.append(os.path.join(other, good["prefix"]))
+    path = os.path.join(directory, newest["prefix"])
+    return Loss(path, newest["problem"] or "", next(iter(complete), None))
+
+
+def mend(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
     """Sets damaged checkpoints aside and says in words what it did. Call it only while nobody writes there.
 
-    Without a complete checkpoint it touches nothing.
+    Without a complete checkpoint it touches nothing, unless `scratch` says that the training may start over. With
+    `distrust` it reads those that look complete, too.
     """
     until = time.monotonic() + LIMIT_S
     try:
-        return patience.within(LIMIT_S, directory, lambda: _mend(directory, until))
+        return patience.within(LIMIT_S, directory, lambda: _mend(directory, until, distrust, scratch))
     except patience.Silent:
         return ["checkpoints were not looked at: the file system of %s does not answer" % directory]
 
 
-def _mend(directory: str, until: float) -> List[str]:
-    found = reading.look(directory, time.monotonic() + reading.LOOK_S)["all"]
+def _mend(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:
+    looked_until = time.monotonic() + reading.LOOK_S
+    told = reading.look(directory, looked_until)
+    found = _distrusted(directory, told["all"], looked_until) if distrust else told["all"]
     newest: Dict[str, Checkpoint] = {}
     done = []
     for one in found:  # newest first
@@ -60,14 +109,38 @@ def _mend(directory: str, until: float) -> List[str]:
     for one in reversed(found):
         below, name = os.path.split(one["prefix"])
         good = newest.get(below)
-        if good is not None and not one["complete"] and one["time"] >= good["time"]:
-            told = _set_aside(directory, below, name, os.path.basename(good["prefix"]), until)
-            done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], told))
+        afresh = good is None and scratch and told["problem"] is None
+        if not one["complete"] and (afresh or (good is not None and one["time"] >= good["time"])):
+            kept = os.path.basename(good["prefix"]) if good is not None else None
+            result = _set_aside(directory, below, name, kept, until)
+            done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], result))
     return done
 
 
-def _set_aside(directory: str, below: str, damaged: str, good: str, until: float) -> str:
-    """Says what happened. The configured directory may be reached through any link; what is in it may not."""
+def _distrusted(directory: str, found: Sequence[Checkpoint], until: float) -> List[Checkpoint]:
+    """The same, newest first, with what is damaged within its files told as such, as far down as the first sound one.
+
+    What there is no time to read is left as it looks.
+    """
+    budget, sound, told = Budget(until, 0), set(), []
+    for one in found:
+        below = os.path.dirname(one["prefix"])
+        if one["complete"] and below not in sound:
+            problems = verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems
+            if problems:
+                damaged: Checkpoint = {**one, "complete": False, "problem": brief(problems[0])}
+                told.append(damaged)
+                continue
+            sound.add(below)
+        told.append(one)
+    return told
+
+
+def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], until: float) -> str:
+    """Says what happened. `good`: what is restored in its place; None: nothing.
+
+    The configured directory may be reached through any link; what is in it may not.
+    """
     try:
         base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -75,7 +148,10 @@ def _set_aside(directory: str, below: str, damaged: str, good: str, until: float
         finally:
             os.close(base)
         try:
-            place.rename_in_state(damaged, good)
+            if good is None:
+                place.move_state()
+            else:
+                place.rename_in_state(damaged, good)
             place.move(damaged)
         finally:
             os.close(place.descriptor)
@@ -97,7 +173,15 @@ class _OpenDirectory:
         beginnings = (name + ".index", name + ".data-", name + ".meta")
         with os.scandir(self.descriptor) as listed:
             found = [entry.name for entry in islice(listed, reading.MOST_NAMES)]
-        doomed = [entry for entry in found if entry.startswith(beginnings)]
+        self._move([entry for entry in found if entry.startswith(beginnings)])
+
+    def move_state(self) -> None:
+        """Away with the file that says what is to be restored."""
+        with suppress(FileNotFoundError):
+            os.stat(_STATE, dir_fd=self.descriptor, follow_symlinks=False)
+            self._move([_STATE])
+
+    def _move(self, doomed: List[str]) -> None:
         if not doomed:
             return
         aside = self._aside()

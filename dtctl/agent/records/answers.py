@@ -117,6 +117,16 @@ class CheckpointReport(Record):
 Reports = AtMost[List[CheckpointReport], 100]
 
 
+class Saved(Record):
+    """What an earlier run of the cluster has saved; `run` null: one of which nothing else is left."""
+
+    run: Optional[Name]
+    dir: AtMost[str, 8192]
+    checkpoint: Checkpoint
+    seen: bool
+    """The run that is to start looks where it lies, as far as its settings and its command line tell."""
+
+
 class OutputMark(Record):
     """Who has last started a run that writes to a directory."""
 
@@ -148,6 +158,8 @@ class Prepared(Record):
     current: Optional[Name]
     replaces: Optional[Name]
     checkpoints: Usual[Reports, []]
+    saved: Usual[AtMost[List[Saved], 100], []]
+    """By earlier runs, the newest first."""
     outputs: Usual[AtMost[List[OutputMark], 100], []]
     """Of the output directories that hold something."""
     taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]

@@ -1,13 +1,15 @@
-"""The start of a run on its host: the ports that it needs, and the wait until its tasks have begun."""
+"""The start of a run on its host: its ports, what it continues from, and the wait until its tasks have begun."""
 
 from __future__ import annotations
 
 import time
 
-from ..host import paths, ports
+from ..checkpoints import places
+from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
 from ..records.spec import coordinators_port
+from ..run import environment
 from . import runs
 
 TYPE_CHECKING = False
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Container, Dict, List, Tuple
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import PortsResult, Progress, TakenPort
-    from ..records.requests import PortsRequest
+    from ..records.answers import PortsResult, Progress, Reports, Saved, TakenPort
+    from ..records.requests import PortsRequest, UpRequest
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
     from ..records.words import Doing
@@ -158,3 +160,23 @@ class _Teller:
             progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": doing}
             self._talk.send("progress", progress)
             self._told, self._next = doing, now + TELL_S
+
+
+def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[Saved]]:
+    """Those that the run would continue from, and those of earlier runs if that lead nowhere."""
+    spec = request["spec"]
+    code = None
+    if spec["bundle"] is not None and spec["copied"]:
+        code = paths.working_directory(talk.root, spec["cluster"])
+    new = places.Run(spec, code, environment.Marks(code).words)
+    with talk.at("checkpoints"):
+        found = places.report(new) if new.leads else []
+        if any(one["newest_complete"] for one in found) and new.known:
+            return found, []
+        before = [
+            places.Run(run.spec, own, environment.Marks(own).words)
+            for run in runs.every(talk, spec["cluster"])
+            for own in [run.files.code_directory()]
+        ]
+        marked = outputs.of_cluster(talk.root, spec["cluster"], spec["controller"], request["file"])
+        return found, places.saved(new, before, marked)

@@ -67,11 +67,11 @@ def _none(problem: str) -> StatusResult:
 
 
 def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
-    from ..checkpoints import reading
+    from ..checkpoints import places
 
     with talk.at("checkpoints"):
-        marks = environment.Marks(run.files.code_directory())
-        return reading.report(marks.words(run.spec["checkpoint_dirs"]))
+        code = run.files.code_directory()
+        return places.report(places.Run(run.spec, code, environment.Marks(code).words))
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:

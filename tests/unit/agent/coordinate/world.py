@@ -117,7 +117,7 @@ class World:
         fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
         return made(Checkpoint, step=self.checkpoint, **fields)
 
-    def _mend(self) -> list[str]:
+    def _mend(self, distrust: bool) -> list[str]:
         done, self.mended = self.mended, []
         return done
 
