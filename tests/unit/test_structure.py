@@ -95,7 +95,7 @@ ENTRIES = {
     "survival": {"guard", "revival", "reboot", "logind"},
     "logs": {"serving", "tail"},
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
-    "checkpoints": {"reading", "mending", "evidence", "places", "serving"},
+    "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving"},
     "scalars": {"reading"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},

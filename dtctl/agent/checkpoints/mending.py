@@ -17,9 +17,8 @@ from contextlib import suppress
 from itertools import islice
 
 from ..host import files, patience
-from ..host.budget import Budget
-from ..records.words import brief
-from . import reading, verifying
+from . import reading
+from .losing import distrusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,49 +40,6 @@ class _TooLate(Exception):
     pass
 
 
-class Loss:
-    """A checkpoint that cannot be restored, and no sound one beside it. `elsewhere`: the path of one that may be."""
-
-    def __init__(self, path: str, problem: str, elsewhere: Optional[str]) -> None:
-        self.path = path
-        self.problem = problem
-        self.elsewhere = elsewhere
-
-
-def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Loss]:
-    """The newest checkpoint, when neither it nor any other in its directory can be restored; None when that is unsure.
-
-    `others`: directories in which there may be one that can.
-    """
-    until = time.monotonic() + reading.LOOK_S
-    try:
-        return patience.within(LIMIT_S, "loss", lambda: _loss(directories, others, until))
-    except patience.Silent:
-        return None
-
-
-def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Optional[Loss]:
-    found = []
-    for directory in directories:
-        told = reading.look(directory, until)
-        if told["problem"] is not None:
-            return None  # there may be more
-        found += [(directory, one) for one in _distrusted(directory, told["all"], until)]
-    if not found:
-        return None
-    directory, newest = max(found, key=lambda one: one[1]["time"])
-    place = os.path.dirname(os.path.join(directory, newest["prefix"]))
-    complete = [os.path.join(directory, one["prefix"]) for directory, one in found if one["complete"]]
-    if any(os.path.dirname(path) == place for path in complete):
-        return None
-    for other in others:
-        good = reading.look(other, until + reading.LEAST_S)["newest_complete"]
-        if good is not None:
-            complete.append(os.path.join(other, good["prefix"]))
-    path = os.path.join(directory, newest["prefix"])
-    return Loss(path, newest["problem"] or "", next(iter(complete), None))
-
-
 def mend(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
     """Sets damaged checkpoints aside and says in words what it did. Call it only while nobody writes there.
 
@@ -100,7 +56,8 @@ def mend(directory: str, distrust: bool = False, scratch: bool = False) -> List[
 def _mend(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:
     looked_until = time.monotonic() + reading.LOOK_S
     told = reading.look(directory, looked_until)
-    found = _distrusted(directory, told["all"], looked_until) if distrust else told["all"]
+    told["all"] = [one for one in told["all"] if one["kind"] == "tensorflow"]
+    found = distrusted(directory, told["all"], looked_until) if distrust else told["all"]
     newest: Dict[str, Checkpoint] = {}
     done = []
     for one in found:  # newest first
@@ -117,36 +74,13 @@ def _mend(directory: str, until: float, distrust: bool, scratch: bool) -> List[s
     return done
 
 
-def _distrusted(directory: str, found: Sequence[Checkpoint], until: float) -> List[Checkpoint]:
-    """The same, newest first, with what is damaged within its files told as such, as far down as the first sound one.
-
-    What there is no time to read is left as it looks.
-    """
-    budget, sound, told = Budget(until, 0), set(), []
-    for one in found:
-        below = os.path.dirname(one["prefix"])
-        if one["complete"] and below not in sound:
-            problems = verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems
-            if problems:
-                damaged: Checkpoint = {**one, "complete": False, "problem": brief(problems[0])}
-                told.append(damaged)
-                continue
-            sound.add(below)
-        told.append(one)
-    return told
-
-
 def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], until: float) -> str:
     """Says what happened. `good`: what is restored in its place; None: nothing.
 
     The configured directory may be reached through any link; what is in it may not.
     """
     try:
-        base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            place = _OpenDirectory(files.directory(below or ".", base), until)
-        finally:
-            os.close(base)
+        place = OpenDirectory.of(directory, below, until)
         try:
             if good is None:
                 place.move_state()
@@ -162,12 +96,36 @@ def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], un
     return "set aside"
 
 
-class _OpenDirectory:
+class OpenDirectory:
     """A directory with checkpoints, by its descriptor."""
 
     def __init__(self, descriptor: int, until: float) -> None:
         self.descriptor = descriptor
         self._until = until
+
+    @classmethod
+    def of(cls, directory: str, below: str, until: float) -> OpenDirectory:
+        """Raises OSError."""
+        base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return cls(files.directory(below or ".", base), until)
+        finally:
+            os.close(base)
+
+    def state(self) -> str:
+        """What the file `checkpoint` says; empty where there is none that TensorFlow has written."""
+        try:
+            return files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
+        except (FileNotFoundError, files.Unfit):
+            return ""
+
+    def forget_in_state(self, gone: Sequence[str]) -> None:
+        """Lets the file `checkpoint` list no checkpoint of these names."""
+        text = self.state()
+        if text:
+            for name in gone:
+                text = _renamed(text.strip(), name, name)
+            self._write_state(text, files.look(_STATE, self.descriptor).st_mode & 0o777)
 
     def move(self, name: str) -> None:
         beginnings = (name + ".index", name + ".data-", name + ".meta")
@@ -193,14 +151,10 @@ class _OpenDirectory:
 
     def rename_in_state(self, damaged: str, good: str) -> None:
         """Lets the file `checkpoint` name `good` where it names `damaged`, in whatever way it writes paths."""
-        try:
+        text = self.state()
+        if text:
             mode = files.look(_STATE, self.descriptor).st_mode
-            text = files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
-        except FileNotFoundError:
-            return
-        except files.Unfit:
-            return  # TensorFlow has not written it; its own error will say so
-        self._write_state(_renamed(text.strip(), damaged, good), mode & 0o777)
+            self._write_state(_renamed(text.strip(), damaged, good), mode & 0o777)
 
     def _write_state(self, text: str, mode: int) -> None:
         temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
@@ -234,6 +188,14 @@ class _OpenDirectory:
         if time.monotonic() > self._until:
             raise _TooLate
         os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=directory)
+
+
+def is_named(state: str, name: str) -> bool:
+    """Whether the file `checkpoint` says that this is to be restored."""
+    found = (_PATH.match(line) for line in state.strip().split("\n"))
+    return any(
+        one and one.group(1) == "model_checkpoint_path" and os.path.basename(one.group(2)) == name for one in found
+    )
 
 
 def _renamed(text: str, damaged: str, good: str) -> str:

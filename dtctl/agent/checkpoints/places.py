@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List, Optional, Sequence
 
-    from ..records.answers import CheckpointReport, Saved
+    from ..records.checkpoints import CheckpointReport, Saved
     from ..records.spec import Spec
 
     Words = Callable[[List[str]], List[str]]

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Set, Tuple, Union
 
-    from ..checkpoints.mending import Loss
+    from ..checkpoints.losing import Loss
     from ..link.hub import Hub
     from ..link.messages import FromHub
     from ..link.tls import Identity
@@ -290,11 +290,11 @@ class Leading:
         return [text for path in self._checkpoint_directories() for text in mending.mend(path, distrust, scratch)]
 
     def _lost_checkpoint(self) -> Optional[Loss]:
-        from ..checkpoints import mending
+        from ..checkpoints import losing
 
         directories = self._checkpoint_directories()
         others = outputs.of_cluster(self._files.root, self._spec["cluster"])
-        return mending.loss(directories, [path for path in others if path not in directories])
+        return losing.loss(directories, [path for path in others if path not in directories])
 
     def _checkpoint_directories(self) -> List[str]:
         return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])

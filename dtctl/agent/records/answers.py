@@ -1,6 +1,9 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
+from .checkpoints import Checkpoint as Checkpoint
+from .checkpoints import CheckpointReport as CheckpointReport
+from .checkpoints import FetchResult, FilePart, PruneResult, Reports, Saved, VerifyResult
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
@@ -90,41 +93,6 @@ class Need(Record):
 
     manifest: Usual[bool, False]
     files: Usual[AtMost[List[Count], 1_000_000], []]
-
-
-class Checkpoint(Record):
-    """One checkpoint as its files tell it."""
-
-    prefix: AtMost[str, 8192]
-    step: Optional[Count]
-    time: Epoch
-    size_bytes: Count
-    shards: Count
-    complete: bool
-    problem: Optional[Reason]
-
-
-class CheckpointReport(Record):
-    """Of one directory; `incomplete` are those newer than the newest complete one, `all` stand newest first."""
-
-    dir: AtMost[str, 8192]
-    newest_complete: Optional[Checkpoint]
-    incomplete: AtMost[List[Checkpoint], 100]
-    all: AtMost[List[Checkpoint], 100]
-    problem: Usual[Optional[Reason], None]
-
-
-Reports = AtMost[List[CheckpointReport], 100]
-
-
-class Saved(Record):
-    """What an earlier run of the cluster has saved; `run` null: one of which nothing else is left."""
-
-    run: Optional[Name]
-    dir: AtMost[str, 8192]
-    checkpoint: Checkpoint
-    seen: bool
-    """The run that is to start looks where it lies, as far as its settings and its command line tell."""
 
 
 class OutputMark(Record):
@@ -446,6 +414,7 @@ FRAMES = {
     "output": Output,
     "event": StoryLine,
     "points": Points,
+    "part": FilePart,
 }
 """By their types. That of a `result` is the request's."""
 
@@ -473,6 +442,9 @@ EXCHANGES = {
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
+    "verify": Exchange("status.verify", requests.VerifyRequest, VerifyResult),
+    "fetch": Exchange("status.fetch", requests.FetchRequest, FetchResult),
+    "prune": Exchange("status.prune", requests.PruneRequest, PruneResult),
     "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
 }
 """By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

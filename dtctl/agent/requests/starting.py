@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from typing import Container, Dict, List, Tuple
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import PortsResult, Progress, Reports, Saved, TakenPort
+    from ..records.answers import PortsResult, Progress, TakenPort
+    from ..records.checkpoints import Reports, Saved
     from ..records.requests import PortsRequest, UpRequest
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec

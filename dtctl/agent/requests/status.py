@@ -16,9 +16,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
+    from ..checkpoints.places import Run as Places
     from ..protocol.conversation import Conversation
-    from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
-    from ..records.requests import LogsRequest, RunsRequest, StatusRequest, WatchRequest
+    from ..records.answers import (
+        FetchResult,
+        FilePart,
+        KnownRun,
+        PruneResult,
+        Reports,
+        RunResult,
+        RunsResult,
+        States,
+        StatusResult,
+        VerifyResult,
+    )
+    from ..records.requests import (
+        FetchRequest,
+        LogsRequest,
+        PruneRequest,
+        RunsRequest,
+        StatusRequest,
+        VerifyRequest,
+        WatchRequest,
+    )
     from ..records.run_state import Intents, State
     from ..records.whole_run import Condition
 
@@ -70,8 +90,43 @@ def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
     from ..checkpoints import places
 
     with talk.at("checkpoints"):
-        code = run.files.code_directory()
-        return places.report(places.Run(run.spec, code, environment.Marks(code).words))
+        return places.report(_places(run))
+
+
+def _places(run: runs.Run) -> Places:
+    from ..checkpoints import places
+
+    code = run.files.code_directory()
+    return places.Run(run.spec, code, environment.Marks(code).words)
+
+
+def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
+    from ..checkpoints import serving
+
+    run = runs.need(talk, request)
+    with talk.at("verify"):
+        return {"run": run.id, "verified": serving.verify(_places(run), request, lambda: talk.pause(0))}
+
+
+def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
+    from ..checkpoints import serving
+
+    run = runs.need(talk, request)
+
+    def put(part: FilePart, data: bytes) -> None:
+        talk.wire.send(dict(part, type="part"), data)
+
+    return {"run": run.id, "files": serving.fetch(_places(run), request, put)}
+
+
+def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
+    from ..checkpoints import serving
+
+    run = runs.need(talk, request)
+    live = any(one.live() for one in runs.every(talk, request["cluster"]))
+    with talk.at("prune"):
+        found = serving.prune(_places(run), request, live, lambda: talk.pause(0))
+    return {"run": run.id, "directories": found}
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
