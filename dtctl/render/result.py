@@ -96,7 +96,7 @@ def show_unseen(unseen: Unseen) -> None:
             f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
             hint="to continue from it, stop this run, and "
             + (f"take it to {unseen.lead}, or " if moved else "")
-            + f"let dirs.output, checkpoint.dir or the trainer's arguments name {unseen.directory}",
+            + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
         )
 
 

@@ -14,7 +14,7 @@ from . import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Optional, Sequence
+    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
     from ..records.checkpoints import CheckpointReport, Saved
     from ..records.spec import Spec
@@ -57,10 +57,10 @@ class Run:
 
     def _guess(self) -> List[str]:
         own = [self._code] if self._code is not None else []
-        base = self._code or os.path.expanduser("~")
+        base = os.path.realpath(self._code or os.path.expanduser("~"))
         named = [os.path.join(base, value) for value in values(self._argv)]
-        found = [path for path in named if os.path.isdir(path) and os.path.realpath(path) != os.path.realpath(base)]
-        return list(dict.fromkeys([*found, *own]))[:_MOST_PLACES]
+        others = [path for path in named if os.path.isdir(path) and not (own and _is_looked_into(path, base))]
+        return list(dict.fromkeys([*own, *others]))[:_MOST_PLACES]
 
     def names(self, place: str) -> bool:
         """Whether it is told, by its settings or its command line, of a directory or of the one that this lies in."""
@@ -70,6 +70,12 @@ class Run:
 
     def works_above(self, place: str) -> bool:
         return self._code is not None and (place + os.sep).startswith(os.path.realpath(self._code) + os.sep)
+
+
+def _is_looked_into(path: str, base: str) -> bool:
+    """By who looks for checkpoints in `base`."""
+    real = os.path.realpath(path)
+    return base in (real, os.path.dirname(real))
 
 
 def values(argv: Iterable[str]) -> List[str]:
@@ -86,7 +92,12 @@ def values(argv: Iterable[str]) -> List[str]:
 def report(run: Run) -> List[CheckpointReport]:
     """As `reading.report`; of directories that only may be the right ones those that hold a checkpoint."""
     found = reading.report(run.places())
-    return found if run.known else [one for one in found if one["all"]]
+    if run.known:
+        return found
+    guessed = [one for one in found if one["all"]]
+    for one in guessed:
+        one["guessed"] = True
+    return guessed
 
 
 def saved(new: Run, before: Sequence[Run], marked: Iterable[str]) -> List[Saved]:
@@ -100,20 +111,21 @@ def saved(new: Run, before: Sequence[Run], marked: Iterable[str]) -> List[Saved]
             runs.setdefault(os.path.realpath(path), []).append(run)
     for path in marked:
         runs.setdefault(os.path.realpath(path), [])
-    found = [_of_report(told, runs[told["dir"]], new) for told in reading.report(list(runs)[:_MOST_PLACES])]
-    told_of = [one for one in found if one is not None]
-    return sorted(told_of, key=lambda one: one["checkpoint"]["time"], reverse=True)[:MOST_SAVED]
+    found = [one for told in reading.report(list(runs)[:_MOST_PLACES]) for one in _of_report(told, runs, new)]
+    return sorted(found, key=lambda one: one["checkpoint"]["time"], reverse=True)[:MOST_SAVED]
 
 
-def _of_report(told: CheckpointReport, runs: Sequence[Run], new: Run) -> Optional[Saved]:
-    """`runs`: those that may have saved there, the newest first; none where no more than a mark is left of them."""
-    newest = told["newest_complete"]
-    if newest is None:
-        return None
-    run = next((run for run in runs if newest["time"] >= run.created - _CLOCK_S), None)
-    if runs and run is None:
-        return None  # they were given it, and have not saved it
-    place = os.path.dirname(os.path.realpath(os.path.join(told["dir"], newest["prefix"])))
-    hidden = run is not None and run.names(place)  # what was said then has to be said now
-    seen = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
-    return {"run": None if run is None else run.id, "dir": told["dir"], "checkpoint": newest, "seen": seen}
+def _of_report(told: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: Run) -> Iterator[Saved]:
+    """The newest of each directory. `runs`: those that may have saved in it, the newest first; none of a mark alone."""
+    seen_places = set()
+    for one in told["all"]:
+        place = os.path.dirname(os.path.realpath(os.path.join(told["dir"], one["prefix"])))
+        if not one["complete"] or place in seen_places:
+            continue
+        seen_places.add(place)
+        savers = runs[told["dir"]]
+        run = next((run for run in savers if one["time"] >= run.created - _CLOCK_S), None)
+        if run is not None or not savers:  # others were given it, and have not saved it
+            hidden = any(run.names(place) for run in savers)  # what was said then has to be said now
+            seen = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
+            yield {"run": None if run is None else run.id, "dir": told["dir"], "checkpoint": one, "seen": seen}

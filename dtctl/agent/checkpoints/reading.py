@@ -105,6 +105,7 @@ class _Look:
             "all": all_of_it,
             "problem": None if self.problem is None else brief(self.problem),
             "identity": self.identity,
+            "guessed": False,
         }
 
 

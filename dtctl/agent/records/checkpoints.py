@@ -34,6 +34,8 @@ class CheckpointReport(Record):
     problem: Usual[Optional[Reason], None]
     identity: Usual[AtMost[str, 100], ""]
     """Of the directory: differs where hosts do not share it, as a rule."""
+    guessed: Usual[bool, False]
+    """No setting names it: the lead's command line does, or the lead works there."""
 
 
 Reports = AtMost[List[CheckpointReport], 100]

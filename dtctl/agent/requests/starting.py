@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..checkpoints import places
+from ..checkpoints import places, reading
 from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
@@ -164,15 +164,15 @@ class _Teller:
 
 
 def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[Saved]]:
-    """Those that the run would continue from, and those of earlier runs if that lead nowhere."""
+    """Those that the run would continue from, and where there are none what earlier runs have saved."""
     spec = request["spec"]
     code = None
     if spec["bundle"] is not None and spec["copied"]:
         code = paths.working_directory(talk.root, spec["cluster"])
     new = places.Run(spec, code, environment.Marks(code).words)
     with talk.at("checkpoints"):
-        found = places.report(new) if new.leads else []
-        if any(one["newest_complete"] for one in found) and new.known:
+        found = reading.report(new.known) if new.leads else []
+        if any(one["newest_complete"] for one in found):
             return found, []
         before = [
             places.Run(run.spec, own, environment.Marks(own).words)

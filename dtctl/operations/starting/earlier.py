@@ -25,8 +25,12 @@ class Unseen:
 
 
 def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
-    """In the newest of the directories that the hosts have looked into."""
+    """In the newest of the directories that the hosts have looked into, or of those that the lead's will look into."""
     found = [each for host, answer in prepared.items() for each in read_checkpoints(host, answer["checkpoints"])]
+    seen = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if one["seen"]]
+    for host, one in seen:
+        newest_seen = read_checkpoint(one["checkpoint"])
+        found.append(Checkpoints(host, one["dir"], newest_seen, (), (newest_seen,)))
     newest = newest_of_run(found)
     return newest if newest and newest.newest_complete else None
 
@@ -34,7 +38,7 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> Unseen | None:
     """The newest checkpoint that is out of sight, where none is in sight. `previous`: the last run of this file."""
     lead = record.coordinator
-    if earlier(prepared) or any(one["seen"] for one in prepared[lead]["saved"]):
+    if earlier(prepared):
         return None
     told = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
     if told:

@@ -55,7 +55,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 
 def _unseen(unseen: Unseen) -> dict[str, Any]:
     """What an earlier run has saved where this one does not look; without a checkpoint nobody knows what is there."""
-    newest = _checkpoint(unseen.checkpoint) if unseen.checkpoint else None
+    newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
     return {"run": unseen.run, "host": unseen.host, "directory": unseen.directory or None, "checkpoint": newest}
 
 
@@ -111,9 +111,9 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
     return {
         "host": found.host,
         "directory": found.directory,
-        "newestComplete": _checkpoint(newest) if newest else None,
-        "newerIncomplete": [_checkpoint(one) for one in found.incomplete],
-        "all": [_checkpoint(one) for one in found.all],
+        "newestComplete": checkpoint(newest) if newest else None,
+        "newerIncomplete": [checkpoint(one) for one in found.incomplete],
+        "all": [checkpoint(one) for one in found.all],
         "problem": found.problem or None,
     }
 
@@ -242,7 +242,7 @@ def _written(one: Written) -> dict[str, Any]:
     }
 
 
-def _checkpoint(found: Checkpoint) -> dict[str, Any]:
+def checkpoint(found: Checkpoint) -> dict[str, Any]:
     return {
         "prefix": found.prefix,
         "step": found.step,
