@@ -71,7 +71,7 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
     def keep(name: str, entry: Entry) -> None:
         if entry.size:  # a partitioned variable has none of its own: its parts follow under their own names
             tensors.append(entry)
-            names.append(name)
+            names.append(_shown(name))
 
     index = Index(prefix, check, keep)
     problem = index.problem()
@@ -97,19 +97,26 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
             os.close(opened)
 
 
+def _shown(name: str) -> str:
+    """For people; parts of a partitioned variable have keys of their own (`tensor_slice_util`, OrderedCode)."""
+    if name.startswith("\0"):
+        name = "a part of %s" % name[1:].split("\0")[0]
+    return "".join(char if char.isprintable() else "?" for char in name[:200])
+
+
 def _hold(opened: int, name: str, entry: Entry, verdict: Verdict, check: Callable[[], None]) -> None:
     if entry.dtype in (_VARIANT, _RESOURCE):
-        verdict.unread = verdict.unread or "%s is of a kind whose checksum dtctl cannot read" % name[:200]
+        verdict.unread = verdict.unread or "%s is of a kind whose checksum dtctl cannot read" % name
         return
     reader = _Part(opened, entry, verdict, check)
     try:
         found = _of_strings(reader) if entry.dtype == _STRING else _of_rest(reader, 0)
     except Damaged as damaged:
-        verdict.add("%s %s" % (name[:200], damaged))
+        verdict.add("%s %s" % (name, damaged))
         return
     verdict.tensors += 1
     if masked(found) != entry.crc32c:
-        verdict.add("%s does not match its checksum" % name[:200])
+        verdict.add("%s does not match its checksum" % name)
 
 
 class _Part:
