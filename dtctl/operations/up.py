@@ -36,8 +36,6 @@ class UpResult:
     """Runs that were replaced, and how they ended."""
     earlier: Checkpoints | None = None
     """Where the lead's host has a complete checkpoint already."""
-    unseen: Unseen | None = None
-    """What an earlier run has saved, if this one begins at step 0 beside it."""
     without_revival: Mapping[str, str] = field(default_factory=dict)
     """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
     revival: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +46,8 @@ class UpResult:
     """Host -> where files of trainers are now that stood where the code has one."""
     unremembered: DtctlError | None = None
     """Why there is no record of the run on this machine."""
+    unseen: Unseen | None = None
+    """What an earlier run has saved, if this one begins at step 0 beside it."""
 
 
 class Records(Protocol):

@@ -43,7 +43,9 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
 
 
 def show_checkpoints(
-    found: Sequence[Checkpoints], now: float, elsewhere: Callable[[Checkpoints, Checkpoint], Mapping[int, str]]
+    found: Sequence[Checkpoints],
+    now: float,
+    elsewhere: Callable[[Checkpoints, Checkpoint], Mapping[int, str]] = lambda place, one: {},
 ) -> None:
     """`elsewhere`: the shards that a host lacks of a checkpoint, and who holds them."""
     out = console.out()

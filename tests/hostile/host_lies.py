@@ -45,7 +45,7 @@ def escaped(fields: Fields) -> None:
             fields[name] = value + ESCAPES
         elif isinstance(value, dict):
             escaped(value)
-        elif name in ("warnings", "bundles") or (name == "files" and isinstance(value, list)):
+        elif name in ("warnings", "bundles", "problems") or (name == "files" and isinstance(value, list)):
             fields[name] = [ESCAPES, *value]
         elif isinstance(value, list):
             for one in value:
@@ -54,7 +54,8 @@ def escaped(fields: Fields) -> None:
 
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
-RESULTS += "down result, exec result, gc result, push result, up result, metrics result"
+RESULTS += "down result, exec result, gc result, push result, up result, metrics result, "
+RESULTS += "verify result, fetch result, prune result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -123,7 +124,7 @@ PROGRESS = line(type="progress", phase="setup", text="still at it\n")
 LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
 EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
 METRICS = "points, metrics result"
-DOORS = "prepared, need, log, event, points, output, states, " + RESULTS
+DOORS = "prepared, need, log, event, points, part, output, states, " + RESULTS
 """Where a conversation may stop."""
 
 
@@ -230,6 +231,15 @@ LIES: dict[str, Lie] = {
         put(checkpoints=[{"dir": "/x", "newest_complete": None, "incomplete": [], "all": []}] * 5000),
     ),
     "checkpoints of the future": told("status result, prepared", within("checkpoints.0.newest_complete.time", 1e12)),
+    "checkpoints that are paths": told("status result", within("checkpoints.0.newest_complete.prefix", PATH)),
+    "a checkpoint of another": told("verify result", within("verified.0.prefix", PATH)),
+    "files that are paths": told("part", put(name=PATH)),
+    "files of another checkpoint": told("part", put(name="checkpoint")),
+    "files that begin in the middle": told("part", put(offset=1 << 40)),
+    "files that are not what was sent": told("fetch result", within("files.0.sha256", "0" * 64)),
+    "files without end": before("fetch result", forever(b"x" * 65536)),
+    "only half of a checkpoint": told("fetch result", put(files=[])),
+    "removed where nobody asked": told("prune result", within("directories.0.dir", PATH)),
     "a cleaning that was not asked for": told("gc result", lambda frame: frame.update(dry_run=not frame["dry_run"])),
     "bundles that are paths": told("gc result", put(bundles=[PATH, ESCAPES], files=["/" + ESCAPES])),
     # frames that nobody has asked for

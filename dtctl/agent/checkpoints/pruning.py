@@ -71,7 +71,7 @@ def _parted(
 
 def _clear(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:
     state = place.state()
-    going = []
+    going: List[Checkpoint] = []
     for one in doomed:
         named = is_named(state, os.path.basename(one["prefix"]))
         (answer["kept"] if named else going).append(one)

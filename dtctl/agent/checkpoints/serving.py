@@ -12,6 +12,7 @@ from ..host.budget import Budget
 from ..host.errors import Refused
 from ..records.words import brief
 from . import keras_files, pruning, reading, sending, verifying
+from .tensor_bundle import file_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
     verdict = verifying.Verdict()
     if keras_files.NAME.match(path):
         verdict.problems = keras_files.damage(path)
-        verdict.read_bytes = reading.file_size(path) or 0
+        verdict.read_bytes = file_size(path) or 0
         if path.endswith(".h5") and not verdict.problems:
             verdict.unread = "an HDF5 file has no checksums: only its length was checked"
     else:

@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     from ..checkpoints.places import Run as Places
     from ..protocol.conversation import Conversation
     from ..records.answers import (
-        FetchResult,
-        FilePart,
         KnownRun,
-        PruneResult,
-        Reports,
         RunResult,
         RunsResult,
         States,
         StatusResult,
-        VerifyResult,
     )
+    from ..records.checkpoints import FetchResult, FilePart, PruneResult, Reports, VerifyResult
     from ..records.requests import (
         FetchRequest,
         LogsRequest,

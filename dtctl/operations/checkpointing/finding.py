@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dtctl.errors import UsageError
+from dtctl.errors import DtctlError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 
 
@@ -97,16 +97,16 @@ def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
 
 
 def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
-    """The one of this step or name; None: the newest whole one. Raises UsageError where there is none."""
+    """The one of this step or name; None: the newest whole one. Raises DtctlError where there is none."""
     known = list(every(found))
     fit = [one for one in known if wanted is None or wanted in _names(one)]
     whole = [one for one in fit if one.whole]
     if whole:
         return whole[0]
     if fit:
-        raise UsageError(f"{fit[0].path} on {fit[0].host} is not complete: {fit[0].checkpoint.problem}")
+        raise DtctlError(f"{fit[0].path} on {fit[0].host} is not complete: {fit[0].checkpoint.problem}")
     there = ", ".join(dict.fromkeys(_called(one) for one in known if one.whole))
-    raise UsageError(
+    raise DtctlError(
         "no complete checkpoint was found" if wanted is None else f"no checkpoint is of step or name {wanted}",
         hint=f"there are {there[:300]}" if there else "dtctl checkpoints    shows what is there",
     )

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dtctl.agent.records.kinds import Wrong
-from dtctl.errors import DtctlError, UsageError
+from dtctl.errors import DtctlError
 from dtctl.operations.asking.plausible import wrong
 from dtctl.places import open_regular, read_regular
 
@@ -31,11 +31,11 @@ _BLOCK = 1 << 20
 
 
 class Landing:
-    """Takes the files of one checkpoint, in whatever order hosts send them. Raises UsageError, OSError."""
+    """Takes the files of one checkpoint, in whatever order hosts send them. Raises DtctlError, OSError."""
 
     def __init__(self, directory: Path, name: str) -> None:
         if not _NAME.match(name):
-            raise UsageError(f"{name[:80]!r} is no name that dtctl gives to a file here")
+            raise DtctlError(f"{name[:80]!r} is no name that dtctl gives to a file here")
         self.directory = directory
         self.name = name
         self.parts = directory / f".{name}.part"
@@ -43,16 +43,16 @@ class Landing:
         self._identities: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Raises UsageError where a checkpoint of this name is already."""
+        """Raises DtctlError where a checkpoint of this name is already."""
         for final in (self.directory / f"{self.name}.index", self.directory / self.name):
             if os.path.lexists(final):
-                raise UsageError(f"{final} is there already", hint="name another directory, or move it away")
+                raise DtctlError(f"{final} is there already", hint="name another directory, or move it away")
         self.directory.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             self.parts.mkdir(mode=0o700)
         found = os.lstat(self.parts)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise UsageError(f"{self.parts} is no directory of yours", hint="move it away")
+            raise DtctlError(f"{self.parts} is no directory of yours", hint="move it away")
         for file in self.directory.iterdir():  # the last steps of an earlier pull were cut short
             if self._takes(file.name) and not os.path.lexists(self.parts / file.name):
                 file.rename(self.parts / file.name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.checkpoints import PruneResult
-from dtctl.errors import DtctlError, UsageError
+from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Request, ask
 from dtctl.operations.asking.plausible import check_run, wrong
@@ -50,7 +50,7 @@ def prune(
     of_host: dict[str, list[str]] = {}
     named = [place for place in found if not place.guessed]
     if found and not named:
-        raise UsageError(
+        raise DtctlError(
             f"{found[0].directory} is not named in the cluster file, so nothing is removed there",
             detail="what only a command line names may be anybody's",
             hint="set dirs.output or checkpoint.dir",

@@ -12,17 +12,15 @@ import pytest
 from dtctl.agent.checkpoints import places
 from dtctl.agent.checkpoints.places import Run, saved, values
 from tests.agent.checkpoints.test_checkpoints import DATA
-from tests.unit.agent.coordinate.world import spec_of
 
 NOW = 1_700_000_000.0
 
 
 def run_of(tree: Path, *args: str, known: tuple[str, ...] = (), name: str = "r-1", created: float = NOW) -> Run:
-    spec: Any = dict(spec_of("mirrored", {"worker:0": "a"}))
-    task = {**spec["tasks"][0], "argv": ["python", "train.py", *args]} if spec["tasks"] else None
-    spec.update(run=name, created=created, checkpoint_dirs=list(known))
-    spec["tasks"] = [task] if task else []
-    return Run(spec, str(tree), list)
+    """On the lead's host."""
+    task = {"id": "worker:0", "argv": ["python", "train.py", *args]}
+    spec: Any = {"run": name, "created": created, "checkpoint_dirs": list(known), "lead": "worker:0", "tasks": [task]}
+    return Run({**spec, "host": "a", "coordinator": {"host": "a"}}, str(tree), list)
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def save(directory: Path, at: float = NOW + 60.0) -> None:
 
 def told(new: Run, *before: Run, marked: tuple[str, ...] = ()) -> list[tuple[str | None, str, bool]]:
     found = saved(new, before, marked)
-    return [(one["run"], os.path.join(one["dir"], one["checkpoint"]["prefix"]), one["seen"]) for one in found]
+    return [(one["run"], f"{one['dir']}/{one['checkpoint']['prefix']}", one["seen"]) for one in found]
 
 
 def test_values_of_a_command_line() -> None:
