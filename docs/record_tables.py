@@ -17,6 +17,7 @@ from typing import Any
 
 from dtctl.agent.records import (
     answers,
+    checkpoints,
     messages,
     reasons,
     requests,
@@ -33,6 +34,7 @@ from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
 _MODULES: dict[str, ModuleType] = {
     "answers": answers,
+    "checkpoints": checkpoints,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,
