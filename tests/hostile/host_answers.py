@@ -138,7 +138,7 @@ class Host:
         yield {"type": "result", **told, "folders": [] if request["follow"] else folders}, b""
 
     def _verify(self, request: Fields) -> Answer:
-        sound = {"problems": [], "unread": None, "tensors": 1, "read_bytes": 8, "seconds": 0.1}
+        sound: Fields = {"problems": [], "unread": None, "tensors": 1, "read_bytes": 8, "seconds": 0.1}
         yield {"type": "result", "run": RUN, "verified": [{**one, **sound} for one in request["wanted"]]}, b""
 
     def _fetch(self, request: Fields) -> Answer:

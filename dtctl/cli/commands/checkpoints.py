@@ -61,7 +61,7 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
     most = {"ls": 0, "verify": 1, "pull": 2, "prune": 0}
     if action not in most:
         raise UsageError(
-            f"{action!r} is none of ls, verify, pull, prune", hint="dtctl checkpoints -h    tells what there is"
+            f"{action!r} is none of ls, verify, pull, prune", hint="dtctl checkpoints verify    or ls, pull, prune"
         )
     stray = [name for name, value in given.items() if value and name not in _OWN.get(action, ())]
     if stray:
@@ -69,7 +69,7 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
         raise UsageError(f"{stray[0]} is about checkpoints {whose}", hint=f"dtctl checkpoints {whose} {stray[0]}")
     if len(words) > most[action]:
         raise UsageError(
-            f"{action} does not take {words[most[action]]!r}", hint="dtctl checkpoints -h    tells what there is"
+            f"{action} does not take {words[most[action]]!r}", hint="dtctl checkpoints verify    or ls, pull, prune"
         )
     if action == "pull" and not words:
         raise UsageError("where to?", hint="dtctl checkpoints pull DIR    or pull STEP DIR")

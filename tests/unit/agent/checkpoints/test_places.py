@@ -20,7 +20,8 @@ def run_of(tree: Path, *args: str, known: tuple[str, ...] = (), name: str = "r-1
     """On the lead's host."""
     task = {"id": "worker:0", "argv": ["python", "train.py", *args]}
     spec: Any = {"run": name, "created": created, "checkpoint_dirs": list(known), "lead": "worker:0", "tasks": [task]}
-    return Run({**spec, "host": "a", "coordinator": {"host": "a"}}, str(tree), list)
+    spec.update(host="a", coordinator={"host": "a"})
+    return Run(spec, str(tree), list)
 
 
 @pytest.fixture
