@@ -51,7 +51,7 @@ def show_checkpoints(
     out = console.out()
     for directory in found:
         hosts = fold((directory.host, *directory.others))
-        out.print(f"{hosts}:{directory.directory}")
+        out.print(f"{hosts}:{directory.directory}" + (" (which no setting names)" if directory.guessed else ""))
         if directory.problem:
             out.print(f"  there may be more than those found: {directory.problem}", style="yellow")
         if not directory.all:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 
+from ..host import files
 from ..host.budget import Budget
 from ..host.errors import Refused
 from ..records.words import brief
@@ -84,6 +85,12 @@ def _path(run: Run, wanted: CheckpointPlace) -> str:
     parts = wanted["prefix"].split("/")
     if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise Refused("bad_request", "%s is not the name of a checkpoint" % ascii(wanted["prefix"])[:200])
+    if len(parts) == 2:
+        base = os.open(wanted["dir"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.close(files.directory(parts[0], base))  # no link of another user's
+        finally:
+            os.close(base)
     return os.path.join(wanted["dir"], wanted["prefix"])
 
 

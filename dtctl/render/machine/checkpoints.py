@@ -23,7 +23,7 @@ def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
             elsewhere = missing_elsewhere(found, place, one)
             entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
             entry["scattered"] = (place.directory, one.prefix) in scattered
-        told.append({**body, "others": list(place.others)})
+        told.append({**body, "guessed": place.guessed, "others": list(place.others)})
     return told
 
 

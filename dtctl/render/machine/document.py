@@ -249,6 +249,7 @@ def checkpoint(found: Checkpoint) -> dict[str, Any]:
         "time": iso_utc(found.time),
         "sizeBytes": found.size_bytes,
         "shards": found.shards,
+        "kind": found.kind,
         "complete": found.complete,
         "problem": found.problem or None,
     }
