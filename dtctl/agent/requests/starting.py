@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..checkpoints import places, reading
@@ -180,4 +181,6 @@ def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[S
             for own in [run.files.code_directory()]
         ]
         marked = outputs.of_cluster(talk.root, spec["cluster"], spec["controller"], request["file"])
-        return found, places.saved(new, before, marked)
+        own = {os.path.realpath(path) for path in environment.Marks(None).words(request["outputs"])}
+        # a hundred hosts need not read the directory that they share with the lead's
+        return found, places.saved(new, before, [path for path in marked if path not in own])
