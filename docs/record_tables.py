@@ -18,6 +18,7 @@ from typing import Any
 from dtctl.agent.records import (
     answers,
     board,
+    checkpoints,
     goodput,
     messages,
     reasons,
@@ -39,6 +40,7 @@ _MODULES: dict[str, ModuleType] = {
     "answers": answers,
     "board": board,
     "goodput": goodput,
+    "checkpoints": checkpoints,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,

@@ -20,6 +20,12 @@ class Checkpoint:
     shards: int
     complete: bool
     problem: str
+    kind: str = "tensorflow"
+    """Or `keras`: one file."""
+    held: tuple[int, ...] = ()
+    """Shards that lie on this host."""
+    identity: str = ""
+    """The same on hosts that share it."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,12 @@ class Checkpoints:
     all: tuple[Checkpoint, ...]
     problem: str = ""
     """Why there may be more than were found."""
+    identity: str = ""
+    """Of the directory: hosts that tell another do not share it."""
+    guessed: bool = False
+    """No setting names it: the lead's command line does, or the lead works there."""
+    others: tuple[str, ...] = ()
+    """Other hosts that see the same directory."""
 
 
 def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> list[Checkpoints]:
@@ -42,10 +54,12 @@ def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> 
         Checkpoints(
             host=host,
             directory=report["dir"],
-            newest_complete=_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
-            incomplete=tuple(_checkpoint(entry) for entry in report["incomplete"]),
-            all=tuple(_checkpoint(entry) for entry in report["all"]),
+            newest_complete=read_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
+            incomplete=tuple(read_checkpoint(entry) for entry in report["incomplete"]),
+            all=tuple(read_checkpoint(entry) for entry in report["all"]),
             problem=report["problem"] or "",
+            identity=report["identity"],
+            guessed=report["guessed"],
         )
         for report in reports
     ]
@@ -59,7 +73,8 @@ def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
     return max(complete, key=lambda one: one.newest_complete.time if one.newest_complete else 0.0)
 
 
-def _checkpoint(entry: answers.Checkpoint) -> Checkpoint:
+def read_checkpoint(entry: answers.Checkpoint) -> Checkpoint:
+    """One entry of such a report."""
     return Checkpoint(
         prefix=entry["prefix"],
         step=entry["step"],
@@ -68,4 +83,7 @@ def _checkpoint(entry: answers.Checkpoint) -> Checkpoint:
         shards=entry["shards"],
         complete=entry["complete"],
         problem=entry["problem"] or "",
+        kind=entry["kind"],
+        held=tuple(entry["held"]),
+        identity=entry["identity"],
     )

@@ -13,8 +13,9 @@ from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import TaskId
 from dtctl.operations.asking.conversation import Report
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.starting.earlier import Unseen, earlier, unseen
 from dtctl.operations.starting.interrupts import Interrupted, uninterrupted
 from dtctl.operations.starting.ownership import refuse_outputs_of_others
 from dtctl.operations.starting.ports import refuse_taken_ports
@@ -45,6 +46,8 @@ class UpResult:
     """Host -> where files of trainers are now that stood where the code has one."""
     unremembered: DtctlError | None = None
     """Why there is no record of the run on this machine."""
+    unseen: Unseen | None = None
+    """What an earlier run has saved, if this one begins at step 0 beside it."""
 
 
 class Records(Protocol):
@@ -61,13 +64,17 @@ def up(
     report: Report,
     memory: Records,
     consent: Callable[[Collection[str]], None] = lambda runs: None,
+    *,
+    previous: RunRecord | None = None,
+    at_zero: Callable[[Unseen], None] = lambda unseen: None,
 ) -> UpResult:
     """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
 
     A host that fails, an interrupt or the death of this process before that takes everything back: hosts that
     lose their controller do so by themselves. The run is written down before any host hears of it, as one that is
     begun, and as one that has started before any host is told to keep it; where it was taken back for certain it is
-    forgotten. `consent` is called when all is prepared, with the runs that are to be ended: what it raises takes
+    forgotten. When all is prepared, `at_zero` is called with a checkpoint of an earlier run that this one does
+    not see (`previous`: the last of this file), and `consent` with the runs that are to be ended: what they raise takes
     everything back. Raises Interrupted for Ctrl-C, with what is certain about what it has left.
     """
     starting = Starting(launch, transport, report)
@@ -76,7 +83,7 @@ def up(
         raise _without_trace(unbegun)
     try:
         with starting:
-            outcome = _up(starting, memory, consent, unbegun)
+            outcome = _up(starting, memory, consent, unbegun, previous, at_zero)
     except BaseException as error:
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
@@ -90,7 +97,12 @@ def up(
 
 
 def _up(
-    starting: Starting, memory: Records, consent: Callable[[Collection[str]], None], unbegun: DtctlError | None
+    starting: Starting,
+    memory: Records,
+    consent: Callable[[Collection[str]], None],
+    unbegun: DtctlError | None,
+    previous: RunRecord | None,
+    at_zero: Callable[[Unseen], None],
 ) -> UpResult:
     launch, record = starting.launch, starting.launch.record
     assert record.run is not None
@@ -105,6 +117,8 @@ def _up(
             prepared, record.cluster, launch.controller, Path(os.path.realpath(launch.plan.cluster.file))
         )
     old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
+    if (out_of_sight := unseen(prepared, record, previous)) is not None:
+        at_zero(out_of_sight)
     consent(old)
     replaced = {run: starting.replace(run) for run in old}
     started = starting.start_everywhere()
@@ -116,7 +130,8 @@ def _up(
         started=statuses(record.roster, started),
         ended=(),
         replaced=replaced,
-        earlier=_earlier(prepared),
+        earlier=earlier(prepared),
+        unseen=out_of_sight,
         without_revival=_without_revival(kept) if launch.expects_revival else {},
         revival=_revival(kept),
         new_revival=_revival({host: told for host, told in kept.items() if told["reboot_new"]}),
@@ -140,13 +155,6 @@ def _without_trace(error: DtctlError) -> DtctlError:
     return PreflightError(
         error.summary, detail=detail, hint="free some space or fix the directory, then dtctl up again"
     )
-
-
-def _earlier(prepared: Mapping[str, answers.Prepared]) -> Checkpoints | None:
-    """In the newest of the directories that the hosts have looked into."""
-    found = [each for host, answer in prepared.items() for each in read_checkpoints(host, answer["checkpoints"])]
-    newest = newest_of_run(found)
-    return newest if newest and newest.newest_complete else None
 
 
 def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:

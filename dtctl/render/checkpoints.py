@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from dtctl.operations.checkpointing.finding import Found
+from dtctl.operations.checkpointing.pruning import Pruning
+from dtctl.operations.checkpointing.pulling import Pulled
+from dtctl.operations.checkpointing.verifying import Verification
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.status import RunStatus
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, size
+from dtctl.render.words import count, duration, fold, size
 
 
 def checkpoint_lines(status: RunStatus) -> list[str]:
@@ -37,10 +42,16 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
     return lines
 
 
-def show_checkpoints(found: Sequence[Checkpoints], now: float) -> None:
+def show_checkpoints(
+    found: Sequence[Checkpoints],
+    now: float,
+    elsewhere: Callable[[Checkpoints, Checkpoint], Mapping[int, str]] = lambda place, one: {},
+) -> None:
+    """`elsewhere`: the shards that a host lacks of a checkpoint, and who holds them."""
     out = console.out()
     for directory in found:
-        out.print(f"{directory.host}:{directory.directory}")
+        hosts = fold((directory.host, *directory.others))
+        out.print(f"{hosts}:{directory.directory}" + (" (which no setting names)" if directory.guessed else ""))
         if directory.problem:
             out.print(f"  there may be more than those found: {directory.problem}", style="yellow")
         if not directory.all:
@@ -50,11 +61,64 @@ def show_checkpoints(found: Sequence[Checkpoints], now: float) -> None:
         for one in directory.all:
             step = "" if one.step is None else str(one.step)
             state = "complete" if one.complete else f"incomplete: {one.problem}"
+            if lacking := elsewhere(directory, one):
+                state = f"incomplete here: {_held_by(one, lacking)}"
             if directory.newest_complete and one.prefix == directory.newest_complete.prefix:
                 state = "complete, newest"
             style = "bold" if state.endswith("newest") else "" if one.complete else "yellow"
             grid.add_row(one.prefix, step, age(one, now), size(one.size_bytes), str(one.shards), styled(state, style))
         print_table(grid)
+
+
+def _held_by(one: Checkpoint, lacking: Mapping[int, str]) -> str:
+    hosts = fold(dict.fromkeys(lacking.values()))
+    if len(one.held) + len(lacking) < one.shards:
+        return f"{count(len(lacking), 'shard')} of {one.shards} on {hosts}, others on no host that answers"
+    return f"{count(len(lacking), 'shard')} of {one.shards} on {hosts} alone, which a restore here does not see"
+
+
+def show_verified(outcome: Verification) -> None:
+    """One line for each, and below it what is wrong."""
+    for one in outcome.checked:
+        checkpoint = one.found.checkpoint
+        step = f" (step {checkpoint.step})" if checkpoint.step is not None else ""
+        read = f"{size(one.read_bytes)} in {one.seconds:.1f} s"
+        word = "damaged" if one.problems else "not all read" if one.unread else "sound"
+        style = {"damaged": "bold red", "sound": "green"}.get(word, "yellow")
+        console.out().print(styled(f"{one.found.host}:{one.found.path}{step}: {word}, {read}", style))
+        for line in (*one.problems, *([one.unread] if one.unread else [])):
+            console.out().print(f"  {line}")
+
+
+def show_pull(found: Found, directory: Path) -> None:
+    step = f" (step {found.checkpoint.step})" if found.checkpoint.step is not None else ""
+    console.tell(f"{found.path}{step} from {fold(found.hosts)} to {directory}")
+
+
+def show_pulled(outcome: Pulled) -> None:
+    before = outcome.size_bytes - outcome.sent_bytes
+    resumed = f", {size(before)} of it had arrived before" if before > 0 else ""
+    for path in outcome.files:
+        console.say(str(path))
+    console.tell(f"{count(len(outcome.files), 'file')}, {size(outcome.size_bytes)}{resumed}")
+
+
+def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
+    """What goes, and what stays where nothing does."""
+    would = "would be removed" if dry_run else "removed"
+    for one in outcome.directories:
+        where = f"{one.host}:{one.directory}"
+        for each in one.removed:
+            step = f" (step {each.step})" if each.step is not None else ""
+            console.say(f"{where}/{each.prefix}{step}: {would}")
+        freed = f", {size(one.freed_bytes)}" if one.removed else ""
+        console.say(f"{where}: {len(one.removed)} {would}{freed}, {len(one.kept)} complete kept")
+        if one.problem:
+            console.out().print(f"  not all: {one.problem}", style="yellow")
+        if one.removed and not one.listed:
+            console.tell("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
+    if not outcome.directories and not outcome.errors:
+        console.tell("no complete checkpoint was found, so nothing is removed")
 
 
 def age(checkpoint: Checkpoint, now: float) -> str:

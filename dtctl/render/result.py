@@ -14,6 +14,7 @@ from dtctl.operations.events import Story
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
+from dtctl.operations.starting.earlier import Unseen
 from dtctl.operations.starting.imports import PACKAGES
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
@@ -74,6 +75,30 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     for task in result.started.values():
         if task.state is TaskState.FAILED:
             show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
+
+
+def show_unseen(unseen: Unseen) -> None:
+    """Before anything is started, where a bar may be moving."""
+    from dtctl.render.terminal.moving import still
+
+    run = unseen.run or "an earlier run"
+    with still():
+        if unseen.checkpoint is None:
+            show_warning(
+                f"this run may begin at step 0: {run} was led from {unseen.host}, which has no part in this one",
+                hint=f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
+            )
+            return
+        step = f"step {unseen.checkpoint.step}" if unseen.checkpoint.step is not None else "a checkpoint"
+        path = f"{unseen.directory}/{unseen.checkpoint.prefix}"
+        moved = unseen.host != unseen.lead
+        why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
+        show_warning(
+            f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
+            hint="to continue from it, stop this run, and "
+            + (f"take it to {unseen.lead}, or " if moved else "")
+            + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
+        )
 
 
 def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:

@@ -36,8 +36,11 @@ trainer: {{command: [python, train.py], dialect: none}}
 grace: 500ms
 """
 ADDRESSES = {"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
-OWN = re.compile(r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))")
-"""Files of a home that dtctl may write: its own, of runs of this cluster."""
+OWN = re.compile(
+    r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))|"
+    r"project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))"
+)
+"""Files of a home that dtctl may write: its own, of runs of this cluster, and a checkpoint that it is to bring."""
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

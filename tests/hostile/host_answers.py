@@ -5,6 +5,7 @@ The run has a task on each of the hosts `a`, where the coordinator is, and `b`; 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,6 +167,23 @@ class Host:
         tasks = {task: {"python": "/usr/bin/python3"} for task in tasks_on(self.name)}
         told = {"run": RUN, "time": 2000.0, "machine": {**machine, "waiting": {}}, "disks": [disk], "tasks": tasks}
         yield {"type": "result", **told}, b""
+
+    def _verify(self, request: Fields) -> Answer:
+        sound: Fields = {"problems": [], "unread": None, "tensors": 1, "read_bytes": 8, "seconds": 0.1}
+        yield {"type": "result", "run": RUN, "verified": [{**one, **sound} for one in request["wanted"]]}, b""
+
+    def _fetch(self, request: Fields) -> Answer:
+        name = request["of"]["prefix"].rpartition("/")[2]
+        told = []
+        for file, data in ((f"{name}.data-00000-of-00001", b"12345678"), (f"{name}.index", b"index")):
+            yield {"type": "part", "name": file, "offset": 0, "total": len(data), "identity": "7-8-9"}, data
+            told.append({"name": file, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+        yield {"type": "result", "run": RUN, "files": told}, b""
+
+    def _prune(self, request: Fields) -> Answer:
+        gone = checkpoints(self.name)[0]["all"]
+        told = {"removed": gone, "kept": [], "freed_bytes": 8, "problem": None, "listed": True}
+        yield {"type": "result", "run": RUN, "directories": [{"dir": one, **told} for one in request["dirs"]]}, b""
 
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")

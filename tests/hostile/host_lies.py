@@ -45,7 +45,7 @@ def escaped(fields: Fields) -> None:
             fields[name] = value + ESCAPES
         elif isinstance(value, dict):
             escaped(value)
-        elif name in ("warnings", "bundles") or (name == "files" and isinstance(value, list)):
+        elif name in ("warnings", "bundles", "problems") or (name == "files" and isinstance(value, list)):
             fields[name] = [ESCAPES, *value]
         elif isinstance(value, list):
             for one in value:
@@ -55,7 +55,7 @@ def escaped(fields: Fields) -> None:
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, "
-RESULTS += "event_dirs result, tensorboard result, diagnose result"
+RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -125,7 +125,7 @@ LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
 EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
 DUMP = {"type": "dump", "task": "worker:1", "attempt": 1, "state": "running", "processes": []}
 METRICS = "points, metrics result"
-DOORS = "prepared, need, log, event, points, output, states, dump, board, " + RESULTS
+DOORS = "prepared, need, log, event, points, part, output, states, dump, board, " + RESULTS
 """Where a conversation may stop."""
 
 
@@ -232,6 +232,15 @@ LIES: dict[str, Lie] = {
         put(checkpoints=[{"dir": "/x", "newest_complete": None, "incomplete": [], "all": []}] * 5000),
     ),
     "checkpoints of the future": told("status result, prepared", within("checkpoints.0.newest_complete.time", 1e12)),
+    "checkpoints that are paths": told("status result", within("checkpoints.0.newest_complete.prefix", PATH)),
+    "a checkpoint of another": told("verify result", within("verified.0.prefix", PATH)),
+    "files that are paths": told("part", put(name=PATH)),
+    "files of another checkpoint": told("part", put(name="checkpoint")),
+    "files that begin in the middle": told("part", put(offset=1 << 40)),
+    "files that are not what was sent": told("fetch result", within("files.0.sha256", "0" * 64)),
+    "files without end": before("fetch result", forever(b"x" * 65536)),
+    "only half of a checkpoint": told("fetch result", put(files=[])),
+    "removed where nobody asked": told("prune result", within("directories.0.dir", PATH)),
     "a cleaning that was not asked for": told("gc result", lambda frame: frame.update(dry_run=not frame["dry_run"])),
     "bundles that are paths": told("gc result", put(bundles=[PATH, ESCAPES], files=["/" + ESCAPES])),
     # frames that nobody has asked for

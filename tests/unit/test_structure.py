@@ -107,7 +107,7 @@ ENTRIES = {
     "logs": {"serving", "tail"},
     "stacks": {"serving", "spying", "hook"},
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
-    "checkpoints": {"reading", "mending", "evidence"},
+    "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving"},
     "scalars": {"reading", "copying", "finding"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage"},

@@ -2,7 +2,8 @@
 
 TensorFlow restores what its file `checkpoint` names (a text CheckpointState, tensorflow/python/training/
 checkpoint_state.proto) and ends with DataLossError when that was cut off by a full disk or a crash, for ever.
-Nothing is deleted: the files are moved into a directory beside them.
+Nothing is deleted: the files are moved into a directory beside them. Bytes that differ from what was saved are found
+where a trainer has failed to restore them: to read everything takes long, and each restart would wait for it.
 
 Other users may write there: all is done below a descriptor of the directory, so that no link of theirs leads away.
 """
@@ -17,10 +18,11 @@ from itertools import islice
 
 from ..host import files, patience
 from . import reading
+from .losing import distrusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List
+    from typing import Dict, List, Optional, Sequence
 
     from ..records.answers import Checkpoint
 
@@ -38,20 +40,24 @@ class _TooLate(Exception):
     pass
 
 
-def mend(directory: str) -> List[str]:
+def mend(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
     """Sets damaged checkpoints aside and says in words what it did. Call it only while nobody writes there.
 
-    Without a complete checkpoint it touches nothing.
+    Without a complete checkpoint it touches nothing, unless `scratch` says that the training may start over. With
+    `distrust` it reads those that look complete, too.
     """
     until = time.monotonic() + LIMIT_S
     try:
-        return patience.within(LIMIT_S, directory, lambda: _mend(directory, until))
+        return patience.within(LIMIT_S, directory, lambda: _mend(directory, until, distrust, scratch))
     except patience.Silent:
         return ["checkpoints were not looked at: the file system of %s does not answer" % directory]
 
 
-def _mend(directory: str, until: float) -> List[str]:
-    found = reading.look(directory, time.monotonic() + reading.LOOK_S)["all"]
+def _mend(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:
+    looked_until = time.monotonic() + reading.LOOK_S
+    told = reading.look(directory, looked_until)
+    told["all"] = [one for one in told["all"] if one["kind"] == "tensorflow"]
+    found = distrusted(directory, told["all"], looked_until) if distrust else told["all"]
     newest: Dict[str, Checkpoint] = {}
     done = []
     for one in found:  # newest first
@@ -60,22 +66,26 @@ def _mend(directory: str, until: float) -> List[str]:
     for one in reversed(found):
         below, name = os.path.split(one["prefix"])
         good = newest.get(below)
-        if good is not None and not one["complete"] and one["time"] >= good["time"]:
-            told = _set_aside(directory, below, name, os.path.basename(good["prefix"]), until)
-            done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], told))
+        afresh = good is None and scratch and told["problem"] is None
+        if not one["complete"] and (afresh or (good is not None and one["time"] >= good["time"])):
+            kept = os.path.basename(good["prefix"]) if good is not None else None
+            result = _set_aside(directory, below, name, kept, until)
+            done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], result))
     return done
 
 
-def _set_aside(directory: str, below: str, damaged: str, good: str, until: float) -> str:
-    """Says what happened. The configured directory may be reached through any link; what is in it may not."""
+def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], until: float) -> str:
+    """Says what happened. `good`: what is restored in its place; None: nothing.
+
+    The configured directory may be reached through any link; what is in it may not.
+    """
     try:
-        base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        place = OpenDirectory.of(directory, below, until)
         try:
-            place = _OpenDirectory(files.directory(below or ".", base), until)
-        finally:
-            os.close(base)
-        try:
-            place.rename_in_state(damaged, good)
+            if good is None:
+                place.move_state()
+            else:
+                place.rename_in_state(damaged, good)
             place.move(damaged)
         finally:
             os.close(place.descriptor)
@@ -86,18 +96,50 @@ def _set_aside(directory: str, below: str, damaged: str, good: str, until: float
     return "set aside"
 
 
-class _OpenDirectory:
+class OpenDirectory:
     """A directory with checkpoints, by its descriptor."""
 
     def __init__(self, descriptor: int, until: float) -> None:
         self.descriptor = descriptor
         self._until = until
 
+    @classmethod
+    def of(cls, directory: str, below: str, until: float) -> OpenDirectory:
+        """Raises OSError."""
+        base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return cls(files.directory(below or ".", base), until)
+        finally:
+            os.close(base)
+
+    def state(self) -> str:
+        """What the file `checkpoint` says; empty where there is none that TensorFlow has written."""
+        try:
+            return files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
+        except (FileNotFoundError, files.Unfit):
+            return ""
+
+    def forget_in_state(self, gone: Sequence[str]) -> None:
+        """Lets the file `checkpoint` list no checkpoint of these names."""
+        text = self.state()
+        if text:
+            for name in gone:
+                text = _renamed(text.strip(), name, name)
+            self._write_state(text, files.look(_STATE, self.descriptor).st_mode & 0o777)
+
     def move(self, name: str) -> None:
         beginnings = (name + ".index", name + ".data-", name + ".meta")
         with os.scandir(self.descriptor) as listed:
             found = [entry.name for entry in islice(listed, reading.MOST_NAMES)]
-        doomed = [entry for entry in found if entry.startswith(beginnings)]
+        self._move([entry for entry in found if entry.startswith(beginnings)])
+
+    def move_state(self) -> None:
+        """Away with the file that says what is to be restored."""
+        with suppress(FileNotFoundError):
+            os.stat(_STATE, dir_fd=self.descriptor, follow_symlinks=False)
+            self._move([_STATE])
+
+    def _move(self, doomed: List[str]) -> None:
         if not doomed:
             return
         aside = self._aside()
@@ -109,14 +151,10 @@ class _OpenDirectory:
 
     def rename_in_state(self, damaged: str, good: str) -> None:
         """Lets the file `checkpoint` name `good` where it names `damaged`, in whatever way it writes paths."""
-        try:
+        text = self.state()
+        if text:
             mode = files.look(_STATE, self.descriptor).st_mode
-            text = files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
-        except FileNotFoundError:
-            return
-        except files.Unfit:
-            return  # TensorFlow has not written it; its own error will say so
-        self._write_state(_renamed(text.strip(), damaged, good), mode & 0o777)
+            self._write_state(_renamed(text.strip(), damaged, good), mode & 0o777)
 
     def _write_state(self, text: str, mode: int) -> None:
         temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
@@ -150,6 +188,14 @@ class _OpenDirectory:
         if time.monotonic() > self._until:
             raise _TooLate
         os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=directory)
+
+
+def is_named(state: str, name: str) -> bool:
+    """Whether the file `checkpoint` says that this is to be restored."""
+    found = (_PATH.match(line) for line in state.strip().split("\n"))
+    return any(
+        one and one.group(1) == "model_checkpoint_path" and os.path.basename(one.group(2)) == name for one in found
+    )
 
 
 def _renamed(text: str, damaged: str, good: str) -> str:

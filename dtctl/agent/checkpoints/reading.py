@@ -1,4 +1,4 @@
-"""The TensorFlow checkpoints in a run's directories, without TensorFlow (docs/agent.md, "Checkpoints").
+"""The checkpoints of TensorFlow and Keras in a run's directories, without either (docs/agent.md, "Checkpoints").
 
 Looked at: each directory and those directly in it, as tasks like to save to `output/chief/`. Not looked at: what a
 save in progress calls its files, the directories that sharded saves work in, and those whose names TensorFlow's
@@ -13,11 +13,14 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 
 from ..host import files, patience
 from ..host.budget import Budget, Spent
+from ..records.checkpoints import MOST_SHARDS
 from ..records.kinds import MOST
 from ..records.words import LAST_EPOCH, brief
+from . import keras_files
 from .tensor_bundle import MOST_BYTES, Index, file_size, number_in
 from .tensor_table import Damaged
 
@@ -48,6 +51,9 @@ NOT_KNOWN: Checkpoint = {
     "shards": 0,
     "complete": True,
     "problem": None,
+    "kind": "tensorflow",
+    "held": [],
+    "identity": "",
 }
 """In the place of the newest complete checkpoint: there may be one, and nobody can tell."""
 
@@ -56,19 +62,23 @@ _MOST_INDEX_BYTES = MOST_BYTES
 """Of all indexes that are read in one directory."""
 
 _INDEX = re.compile(r"(.+)\.index\Z", re.DOTALL)
-_DATA = re.compile(r"(.+)\.data-[0-9]{5}-of-([0-9]{5})\Z", re.DOTALL)
+_DATA = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z", re.DOTALL)
 _PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z", re.DOTALL)
 
 
 class _Files:
     """What belongs to one checkpoint, by the names of its files."""
 
-    __slots__ = ("data", "index_bytes", "prefix", "shards", "time")
+    __slots__ = ("data", "held", "identity", "index_bytes", "prefix", "shards", "time", "whole")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.data: List[str] = []
+        self.held: List[int] = []
         self.shards = 0
+        self.identity = ""
+        self.whole = False
+        """One file of Keras's, which is called `prefix`."""
         self.time = 0.0
         self.index_bytes: Optional[int] = None
 
@@ -76,12 +86,14 @@ class _Files:
 class _Look:
     """What one directory was found to hold."""
 
-    def __init__(self, directory: str, budget: Budget) -> None:
+    def __init__(self, directory: str, budget: Budget, most: int = _MOST) -> None:
         self.directory = directory
+        self.most = most
         self.budget = budget
         self.found: Dict[str, _Files] = {}
         self.checkpoints: List[Checkpoint] = []
         self.problem: Optional[str] = None
+        self.identity = ""
 
     def told(self) -> CheckpointReport:
         all_of_it = self.checkpoints
@@ -92,6 +104,8 @@ class _Look:
             "incomplete": all_of_it[:complete],
             "all": all_of_it,
             "problem": None if self.problem is None else brief(self.problem),
+            "identity": self.identity,
+            "guessed": False,
         }
 
 
@@ -102,17 +116,18 @@ def report(directories: List[str]) -> List[CheckpointReport]:
 
 
 def newest(directories: List[str]) -> Optional[Checkpoint]:
-    """The newest complete one of all; NOT_KNOWN when none was found and not everything could be looked at."""
+    """The newest complete one of TensorFlow's; NOT_KNOWN when none was found and not all could be looked at."""
     found = report(directories)
-    complete = [each["newest_complete"] for each in found if each["newest_complete"] is not None]
+    told = (one for each in found for one in each["all"] if one["complete"] and one["kind"] == "tensorflow")
+    complete = list(told)
     if not complete and any(each["problem"] is not None for each in found):
         return NOT_KNOWN
     return max(complete, key=lambda one: one["time"], default=None)
 
 
-def look(directory: str, until: float) -> CheckpointReport:
-    """The report of one directory, by the caller's own thread. `until`: on the monotonic clock."""
-    looked = _Look(directory, Budget(until, MOST_NAMES))
+def look(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
+    """The report of one directory, by the caller's own thread. `until`: on the monotonic clock; `most`: to be told."""
+    looked = _Look(directory, Budget(until, MOST_NAMES), most)
     for part in (_list, _look_into):
         try:
             part(looked)
@@ -132,6 +147,8 @@ def _answer(directory: str, until: float) -> CheckpointReport:
 
 
 def _list(looked: _Look) -> None:
+    with suppress(OSError):
+        looked.identity = str(os.stat(looked.directory).st_ino)
     for below in ("", *_collect(looked, "")):
         if below:
             _collect(looked, below + "/")
@@ -158,19 +175,22 @@ def _collect(looked: _Look, below: str) -> List[str]:
 def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
     """Notes a file of a checkpoint; False for any other file."""
     match = _INDEX.match(entry.name)
-    if match:
+    whole = keras_files.NAME.match(entry.name) is not None
+    if match or whole:
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return True  # deleted just now
-        one = _files_of(below + match.group(1), found)
-        one.index_bytes, one.time = status.st_size, status.st_mtime
+        one = _files_of(below + (match.group(1) if match else entry.name), found)
+        one.index_bytes, one.time, one.whole = status.st_size, status.st_mtime, whole
+        one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
         return True
     match = _DATA.match(entry.name)
     if match:
         one = _files_of(below + match.group(1), found)
         one.data.append(entry.path)
-        one.shards = int(match.group(2))
+        one.held.append(int(match.group(2)))
+        one.shards = int(match.group(3))
     return match is not None
 
 
@@ -195,14 +215,14 @@ def _look_into(looked: _Look) -> None:
     index_bytes = 0
     has_complete = False
     for one in ordered:
-        if (one.index_bytes or 0) <= MOST_BYTES:  # larger ones are not read
+        if (one.index_bytes or 0) <= MOST_BYTES and not one.whole:  # larger ones are not read
             index_bytes += one.index_bytes or 0
-        if has_complete and (len(looked.checkpoints) >= _MOST or index_bytes > _MOST_INDEX_BYTES):
+        if has_complete and (len(looked.checkpoints) >= looked.most or index_bytes > _MOST_INDEX_BYTES):
             break
         if index_bytes > _MOST_INDEX_BYTES and looked.checkpoints:
             raise Spent("the newest indexes are too large")
         checkpoint = _checkpoint(looked.directory, one, looked.budget)
-        if checkpoint is not None and (checkpoint["complete"] or len(looked.checkpoints) < _MOST):
+        if checkpoint is not None and (checkpoint["complete"] or len(looked.checkpoints) < looked.most):
             looked.checkpoints.append(checkpoint)
             has_complete = has_complete or checkpoint["complete"]
 
@@ -212,23 +232,27 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
     prefix = os.path.join(directory, found.prefix)
     step, shards = number_in(prefix), found.shards
     try:
-        if found.index_bytes is None:
+        if found.whole:
+            step, shards, problem = None, 1, keras_files.problem(prefix)
+        elif found.index_bytes is None:
             raise Damaged("the index is missing: the save has not ended, or was interrupted")
-        index = Index(prefix, budget.check)
-        step, shards, problem = index.step(), index.shards, index.problem()
+        else:
+            index = Index(prefix, budget.check)
+            step, shards, problem = index.step(), index.shards, index.problem()
     except Damaged as error:
         problem = str(error)
     except FileNotFoundError:
         return None
     except files.Unfit as unfit:
-        problem = f"the index {unfit.strerror}"
+        problem = f"it {unfit.strerror}" if found.whole else f"the index {unfit.strerror}"
     except OSError as error:
-        problem = f"the index cannot be read: {error.strerror}"
+        problem = f"{'it' if found.whole else 'the index'} cannot be read: {error.strerror}"
     size_bytes = found.index_bytes or 0
     for path in found.data:
         budget.check()
         size_bytes += file_size(path) or 0
-    if problem is not None and found.index_bytes is not None and file_size(prefix + ".index") is None:
+    head = prefix if found.whole else prefix + ".index"
+    if problem is not None and found.index_bytes is not None and file_size(head) is None:
         return None
     return {
         "prefix": found.prefix,
@@ -238,7 +262,22 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
         "shards": shards,
         "complete": problem is None,
         "problem": None if problem is None else brief(problem),
+        "kind": "keras" if found.whole else "tensorflow",
+        "held": sorted(found.held)[:MOST_SHARDS],
+        "identity": found.identity,
     }
+
+
+def belongs(name: str, prefix: str) -> bool:
+    """Whether a file is part of the checkpoint of this name."""
+    match = _DATA.match(name)
+    return name in (prefix + ".index", prefix + ".meta") or (match is not None and match.group(1) == prefix)
+
+
+def shard_of(name: str) -> Optional[int]:
+    """The number of the shard; None of an index or a graph."""
+    match = _DATA.match(name)
+    return int(match.group(2)) if match else None
 
 
 def _modified(path: str, budget: Budget) -> float:

@@ -38,6 +38,8 @@ _NUMBER = re.compile(r"-([0-9]{1,18})\Z")
 class Entry:
     """A BundleEntryProto: where a tensor lies. Raises Damaged."""
 
+    __slots__ = ("crc32c", "dtype", "offset", "shard", "size")
+
     def __init__(self, message: bytes) -> None:
         found = fields(message)
 
@@ -57,12 +59,19 @@ class Entry:
 class Index:
     """What an index file says. Of the tensors only those are kept that may tell the step.
 
-    Raises Damaged, OSError, and what `check` does, which is called now and then.
+    `keep` is given the name and place of each tensor. Raises Damaged, OSError, and what `check` does, which is called
+    now and then.
     """
 
-    def __init__(self, prefix: str, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        check: Callable[[], None] = lambda: None,
+        keep: Callable[[str, Entry], None] = lambda name, entry: None,
+    ) -> None:
         self.prefix = prefix
         self._check = check
+        self._keep = keep
         self._needed: Dict[int, int] = {}
         """How long each shard has to be."""
         self._telling: Dict[str, Entry] = {}
@@ -91,6 +100,7 @@ class Index:
                 self._misplaced or f"{name[:200]} lies in shard {entry.shard}, and there are {self.shards}"
             )
             return
+        self._keep(name, entry)
         end = entry.offset + entry.size
         if end > self._needed.get(entry.shard, 0):
             self._needed[entry.shard] = end

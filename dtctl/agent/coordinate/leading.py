@@ -7,7 +7,7 @@ import os
 import random
 import time
 
-from ..host import log, paths
+from ..host import log, outputs, paths
 from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import because, fact
@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Set, Tuple, Union
 
+    from ..checkpoints.losing import Loss
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.messages import FromHub
@@ -68,7 +69,7 @@ class Leading:
         self._story = Story(files.path("history.jsonl"))
         wall = time.time()
         before, damage = self._read_view()
-        services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random)
+        services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random, self._lost_checkpoint)
         self.coordinator = Coordinator(spec, before or first_view(spec, wall), services, now)
         if damage is not None:
             self.coordinator.rebuild(damage, wall)
@@ -313,10 +314,18 @@ class Leading:
 
         return reading.newest(self._checkpoint_directories())
 
-    def _mend_checkpoints(self) -> List[str]:
+    def _mend_checkpoints(self, distrust: bool) -> List[str]:
         from ..checkpoints import mending
 
-        return [text for path in self._checkpoint_directories() for text in mending.mend(path)]
+        scratch = distrust and self._spec["recovery"]["allow_scratch"]
+        return [text for path in self._checkpoint_directories() for text in mending.mend(path, distrust, scratch)]
+
+    def _lost_checkpoint(self) -> Optional[Loss]:
+        from ..checkpoints import losing
+
+        directories = self._checkpoint_directories()
+        others = outputs.of_cluster(self._files.root, self._spec["cluster"])
+        return losing.loss(directories, [path for path in others if path not in directories])
 
     def _checkpoint_directories(self) -> List[str]:
         return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])

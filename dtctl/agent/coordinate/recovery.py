@@ -161,6 +161,7 @@ class Recovery:
             self._over_the_run_budget(task, why)
             or self._over_its_budget(task, restarts, why)
             or self._state_lost(task, tasks, why, wall)
+            or self._checkpoint_lost(task, tasks, why)
         )
         if failure is not None:
             return failure
@@ -223,6 +224,17 @@ class Recovery:
             return None
         return Failure(task, fact("task_failed", task=task), *why, fact("no_checkpoint"))
 
+    def _checkpoint_lost(self, task: str, tasks: List[str], why: List[Fact]) -> Optional[Failure]:
+        """What could not be restored once cannot be restored the next time, where nothing else is there."""
+        if self._view.lead not in tasks or self._view.recovery["allow_scratch"] or not policy.could_not_restore(why):
+            return None
+        loss = self._services.lost_checkpoint()
+        if loss is None:
+            return None
+        elsewhere = [fact("complete_elsewhere", what=loss.elsewhere)] if loss.elsewhere is not None else []
+        damaged = fact("damaged_checkpoint", what=loss.path, text=loss.problem)
+        return Failure(task, fact("task_failed", task=task), *why, damaged, *elsewhere)
+
     def _has_trained(self, wall: float) -> bool:
         if self._view.step() is not None:
             return True
@@ -275,13 +287,13 @@ class Recovery:
         if one["own"]:
             return
         if self._view.lead in one["tasks"]:
-            self._mend()
+            self._mend(distrust=any(policy.could_not_restore(said["why"]) for said in (one, *one["collateral"])))
         if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None
 
-    def _mend(self) -> None:
-        for text in self._services.mend_checkpoints():
+    def _mend(self, *, distrust: bool) -> None:
+        for text in self._services.mend_checkpoints(distrust):
             self._tell("decision", said(text))
             self._view.data["warnings"].append(text)
 

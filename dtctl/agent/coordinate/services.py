@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
+    from ..checkpoints.losing import Loss
     from ..records.answers import Checkpoint
 
 
@@ -14,15 +15,18 @@ class Services:
     without a step when nobody can tell. Neither of the two takes longer than a few seconds.
 
     `mend_checkpoints`: sets damaged ones aside that are newer, and says in words what it did; only while the lead does
-    not run. `random`: between 0 and 1.
+    not run. True: a trainer could not restore one, so those that look complete are read, too. `lost_checkpoint`: the
+    newest one on the lead's host when it cannot be restored, and none beside it. `random`: between 0 and 1.
     """
 
     def __init__(
         self,
         newest_checkpoint: Callable[[], Optional[Checkpoint]],
-        mend_checkpoints: Callable[[], List[str]],
+        mend_checkpoints: Callable[[bool], List[str]],
         random: Callable[[], float],
+        lost_checkpoint: Callable[[], Optional[Loss]] = lambda: None,
     ) -> None:
         self.newest_checkpoint = newest_checkpoint
         self.mend_checkpoints = mend_checkpoints
         self.random = random
+        self.lost_checkpoint = lost_checkpoint

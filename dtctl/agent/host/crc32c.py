@@ -1,20 +1,90 @@
-"""The checksum of TensorFlow's files: CRC-32C, masked (`tensorflow/core/lib/hash/crc32c.h`)."""
+"""The checksum of TensorFlow's files: CRC-32C, masked (`tensorflow/core/lib/hash/crc32c.h`).
+
+Python has none. Many bytes are taken as rows of `_STEPS` bytes, whose checksums are made side by side: each column of
+all rows is one number, looked up by `bytes.translate`. That is about ten times as fast as byte after byte. The
+registers of the rows are joined as a checksum is linear: one moves on over a whole row by four tables.
+"""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Iterator, List
+
+_STEPS = 256
+_PIECE = 1024 * _STEPS
+_LEAST = 64 * _STEPS
+"""Fewer bytes are not worth it."""
+
+
+def crc32c(data: bytes, before: int = 0) -> int:
+    """The checksum of what had the checksum `before`, and then `data`."""
+    crc = before ^ 0xFFFFFFFF
+    for start in range(0, len(data), _PIECE):
+        piece = data[start : start + _PIECE]
+        if len(piece) < _LEAST:
+            crc = _one_by_one(crc, piece)
+        else:
+            rows = len(piece) - len(piece) % _STEPS
+            crc = _one_by_one(_side_by_side(crc, piece[:rows]), piece[rows:])
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(crc: int) -> int:
+    """A checksum as TensorFlow stores it."""
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum as TensorFlow stores it."""
-    crc = 0xFFFFFFFF
+    return masked(crc32c(data))
+
+
+def _one_by_one(crc: int, data: bytes) -> int:
     table = _CRC_TABLE
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    return crc
+
+
+def _side_by_side(crc: int, data: bytes) -> int:
+    if not _over_a_row:
+        _over_a_row.extend(_tables_over_a_row())
+    first, second, third, fourth = _over_a_row
+    for register in _of_rows(data):
+        moved = first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24]
+        crc = moved ^ register
+    return crc
+
+
+def _of_rows(data: bytes) -> Iterator[int]:
+    """The register of each row, from nothing."""
+    rows = len(data) // _STEPS
+    number = int.from_bytes
+    lowest, low, high, highest = _PLANES
+    first = second = third = fourth = 0  # the four bytes of all registers
+    for column in range(_STEPS):
+        at = (first ^ number(data[column::_STEPS], "little")).to_bytes(rows, "little")
+        first = number(at.translate(lowest), "little") ^ second
+        second = number(at.translate(low), "little") ^ third
+        third = number(at.translate(high), "little") ^ fourth
+        fourth = number(at.translate(highest), "little")
+    planes = [plane.to_bytes(rows, "little") for plane in (first, second, third, fourth)]
+    for a, b, c, d in zip(*planes):
+        yield a | b << 8 | c << 16 | d << 24
+
+
+def _tables_over_a_row() -> List[List[int]]:
+    """For each byte of a register: what it becomes after a row of zeros."""
+    zeros = bytes(_STEPS)
+    alone = [_one_by_one(1 << bit, zeros) for bit in range(32)]
+    tables = []
+    for place in range(0, 32, 8):
+        table = [0] * 256
+        for value in range(1, 256):
+            lowest = value & -value
+            table[value] = table[value ^ lowest] ^ alone[place + lowest.bit_length() - 1]
+        tables.append(table)
+    return tables
 
 
 def crc_table() -> List[int]:
@@ -27,3 +97,7 @@ def crc_table() -> List[int]:
 
 
 _CRC_TABLE = crc_table()
+_PLANES = [bytes(value >> place & 255 for value in _CRC_TABLE) for place in range(0, 32, 8)]
+"""The table, one byte of each value at a time."""
+_over_a_row: List[List[int]] = []
+"""Made when they are first needed."""

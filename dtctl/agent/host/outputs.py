@@ -50,6 +50,23 @@ def write(
     _forget_old(os.path.join(root, "outputs"))
 
 
+def of_cluster(root: str, cluster: str, controller: str = "", file: str = "") -> List[str]:
+    """Directories that runs of a cluster were started to write to, or runs of this file there; the newest first.
+
+    By their marks, which a mark's own directory may have outlived.
+    """
+    marks = []
+    for name in paths.entries(os.path.join(root, "outputs")):
+        try:
+            mark = paths.read_record(os.path.join(root, "outputs", name), OutputMark, _MARK_BYTES)
+        except (OSError, paths.Damaged):
+            continue
+        same_file = bool(file) and mark is not None and (mark["controller"], mark["file"]) == (controller, file)
+        if mark is not None and (mark["cluster"] == cluster or same_file):
+            marks.append(mark)
+    return list(dict.fromkeys(mark["path"] for mark in sorted(marks, key=lambda one: one["time"], reverse=True)))
+
+
 def _mark(root: str, directory: str) -> Optional[OutputMark]:
     """None where nobody has left one, or nobody can read it."""
     try:

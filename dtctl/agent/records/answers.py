@@ -11,6 +11,9 @@ from .board import (
     PieceWord,
     TakenWord,
 )
+from .checkpoints import Checkpoint as Checkpoint
+from .checkpoints import CheckpointReport as CheckpointReport
+from .checkpoints import FetchResult, FilePart, PruneResult, Reports, Saved, VerifyResult
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
@@ -107,31 +110,6 @@ class Need(Record):
     files: Usual[AtMost[List[Count], 1_000_000], []]
 
 
-class Checkpoint(Record):
-    """One checkpoint as its files tell it."""
-
-    prefix: AtMost[str, 8192]
-    step: Optional[Count]
-    time: Epoch
-    size_bytes: Count
-    shards: Count
-    complete: bool
-    problem: Optional[Reason]
-
-
-class CheckpointReport(Record):
-    """Of one directory; `incomplete` are those newer than the newest complete one, `all` stand newest first."""
-
-    dir: AtMost[str, 8192]
-    newest_complete: Optional[Checkpoint]
-    incomplete: AtMost[List[Checkpoint], 100]
-    all: AtMost[List[Checkpoint], 100]
-    problem: Usual[Optional[Reason], None]
-
-
-Reports = AtMost[List[CheckpointReport], 100]
-
-
 class OutputMark(Record):
     """Who has last started a run that writes to a directory."""
 
@@ -163,6 +141,8 @@ class Prepared(Record):
     current: Optional[Name]
     replaces: Optional[Name]
     checkpoints: Usual[Reports, []]
+    saved: Usual[AtMost[List[Saved], 100], []]
+    """By earlier runs, the newest first."""
     outputs: Usual[AtMost[List[OutputMark], 100], []]
     """Of the output directories that hold something."""
     taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
@@ -456,6 +436,7 @@ FRAMES = {
     "closed": ClosedWord,
     "event_file": EventFile,
     "caught_up": CaughtUp,
+    "part": FilePart,
 }
 """By their types. That of a `result` is the request's."""
 
@@ -488,6 +469,9 @@ EXCHANGES = {
     "event_dirs": Exchange("board.looking.event_dirs", requests.EventDirsRequest, EventDirsResult),
     "event_files": Exchange("board.copying.event_files", requests.EventFilesRequest, RunResult),
     "tensorboard": Exchange("board.serving.tensorboard", requests.TensorboardRequest, BoardResult),
+    "verify": Exchange("status.verify", requests.VerifyRequest, VerifyResult),
+    "fetch": Exchange("status.fetch", requests.FetchRequest, FetchResult),
+    "prune": Exchange("status.prune", requests.PruneRequest, PruneResult),
     "gc": Exchange("gc.collect", requests.GcRequest, GcResult),
 }
 """By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

@@ -82,6 +82,9 @@ SENTENCES = {
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
     "no_checkpoint": ", and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
+    "damaged_checkpoint": "; %(what)s is damaged (%(text)s), and there is no older one beside it that is complete:"
+    " choose another directory (dirs.output, checkpoint.dir), or start over with recovery.allow_scratch: true",
+    "complete_elsewhere": "; %(what)s is complete",
     # who has asked for it
     "stopped": "stopped",
     "stopped_by": "stopped by %(by)s",

@@ -100,6 +100,21 @@ class LogsRequest(Request):
     """Attempt and offset to go on from; this holds against `lines` and `since`."""
 
 
+class CheckpointPlace(Record):
+    """A checkpoint, as a report names it."""
+
+    dir: AtMost[str, 8192]
+    prefix: AtMost[str, 8192]
+
+
+class Had(Record):
+    """The beginning of a file that was received before."""
+
+    name: AtMost[str, 300]
+    size: Count
+    identity: AtMost[str, 100]
+
+
 class MetricsRequest(Request):
     """The scalars that trainers have written for TensorBoard."""
 
@@ -131,6 +146,34 @@ class EventFilesRequest(Request):
     without: Usual[AtMost[List[FolderAt], MOST_FOLDERS], []]
     """Another host sends these."""
     have: Usual[AtMost[List[FileHad], 10_000], []]
+
+
+class VerifyRequest(Request):
+    """Reads every byte of checkpoints, as `status` tells them."""
+
+    wanted: AtMost[List[CheckpointPlace], 100]
+    limit_s: Usual[Seconds, 600.0]
+    """How long the reading may take."""
+
+
+class FetchRequest(Request):
+    """The files of one checkpoint, or the rest of them."""
+
+    of: CheckpointPlace
+    shards: Usual[Optional[AtMost[List[Count], 1000]], None]
+    """Those that are wanted; null: all that lie on the host."""
+    index: Usual[bool, True]
+    """With the index, and what else there is one of."""
+    have: Usual[AtMost[List[Had], 1100], []]
+    """What was received of them before."""
+
+
+class PruneRequest(Request):
+    """Removes old checkpoints."""
+
+    dirs: AtMost[List[AtMost[str, 8192]], 100]
+    keep: Within[int, 1, 100_000]
+    dry_run: Usual[bool, False]
 
 
 class RunsRequest(Record):

@@ -1,13 +1,16 @@
-"""The start of a run on its host: the ports that it needs, and the wait until its tasks have begun."""
+"""The start of a run on its host: its ports, what it continues from, and the wait until its tasks have begun."""
 
 from __future__ import annotations
 
+import os
 import time
 
-from ..host import paths, ports
+from ..checkpoints import places, reading
+from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
 from ..records.spec import coordinators_port
+from ..run import environment
 from . import runs
 
 TYPE_CHECKING = False
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
 
     from ..protocol.conversation import Conversation
     from ..records.answers import PortsResult, Progress, TakenPort
-    from ..records.requests import PortsRequest
+    from ..records.checkpoints import Reports, Saved
+    from ..records.requests import PortsRequest, UpRequest
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
     from ..records.words import Doing
@@ -158,3 +162,25 @@ class _Teller:
             progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": doing}
             self._talk.send("progress", progress)
             self._told, self._next = doing, now + TELL_S
+
+
+def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[Saved]]:
+    """Those that the run would continue from, and where there are none what earlier runs have saved."""
+    spec = request["spec"]
+    code = None
+    if spec["bundle"] is not None and spec["copied"]:
+        code = paths.working_directory(talk.root, spec["cluster"])
+    new = places.Run(spec, code, environment.Marks(code).words)
+    with talk.at("checkpoints"):
+        found = reading.report(new.known) if new.leads else []
+        if any(one["newest_complete"] for one in found):
+            return found, []
+        before = [
+            places.Run(run.spec, own, environment.Marks(own).words)
+            for run in runs.every(talk, spec["cluster"])
+            for own in [run.files.code_directory()]
+        ]
+        marked = outputs.of_cluster(talk.root, spec["cluster"], spec["controller"], request["file"])
+        own = {os.path.realpath(path) for path in environment.Marks(None).words(request["outputs"])}
+        # a hundred hosts need not read the directory that they share with the lead's
+        return found, places.saved(new, before, [path for path in marked if path not in own])

@@ -17,9 +17,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
+    from ..checkpoints.places import Run as Places
     from ..protocol.conversation import Conversation
-    from ..records.answers import KnownRun, Reports, RunResult, RunsResult, States, StatusResult
-    from ..records.requests import DumpRequest, LogsRequest, Request, RunsRequest, StatusRequest, WatchRequest
+    from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
+    from ..records.checkpoints import FetchResult, FilePart, PruneResult, Reports, VerifyResult
+    from ..records.requests import (
+        DumpRequest,
+        FetchRequest,
+        LogsRequest,
+        PruneRequest,
+        Request,
+        RunsRequest,
+        StatusRequest,
+        VerifyRequest,
+        WatchRequest,
+    )
     from ..records.run_state import Intents, State
     from ..records.vitals import DiagnoseResult
     from ..records.whole_run import Condition
@@ -69,11 +81,46 @@ def _none(problem: str) -> StatusResult:
 
 
 def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
-    from ..checkpoints import reading
+    from ..checkpoints import places
 
     with talk.at("checkpoints"):
-        marks = environment.Marks(run.files.code_directory())
-        return reading.report(marks.words(run.spec["checkpoint_dirs"]))
+        return places.report(_places(run))
+
+
+def _places(run: runs.Run) -> Places:
+    from ..checkpoints import places
+
+    code = run.files.code_directory()
+    return places.Run(run.spec, code, environment.Marks(code).words)
+
+
+def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
+    from ..checkpoints import serving
+
+    run = runs.need(talk, request)
+    with talk.at("verify"):
+        return {"run": run.id, "verified": serving.verify(_places(run), request, lambda: talk.pause(0))}
+
+
+def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
+    from ..checkpoints import serving
+
+    run = runs.need(talk, request)
+
+    def put(part: FilePart, data: bytes) -> None:
+        talk.wire.send(dict(part, type="part"), data)
+
+    return {"run": run.id, "files": serving.fetch(_places(run), request, put)}
+
+
+def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
+    from ..checkpoints import serving
+
+    run = runs.need(talk, request)
+    live = any(one.live() for one in runs.every(talk, request["cluster"]))
+    with talk.at("prune"):
+        found = serving.prune(_places(run), request, live, lambda: talk.pause(0))
+    return {"run": run.id, "directories": found}
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:

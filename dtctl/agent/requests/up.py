@@ -7,14 +7,13 @@ import time
 from contextlib import suppress
 
 from ..bundles import store, working
-from ..checkpoints import reading
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_FILES, MOST_RUNS
 from ..records.reasons import because, fact
-from ..records.spec import coordinates, coordinators_port
+from ..records.spec import coordinators_port
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import Prepared, PushResult, Reports, Started, UpResult
+    from ..records.answers import Prepared, PushResult, Started, UpResult
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
@@ -72,6 +71,7 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "current": run.id,
         "replaces": None,
         "checkpoints": [],
+        "saved": [],
         "outputs": [],
         "taken": [],
         "free_from": [],
@@ -95,7 +95,8 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     if os.path.exists(directory):
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     logind.refuse_if_doomed()
-    earlier = _prepare(talk, spec)
+    _prepare(talk, spec)
+    earlier, saved = starting.checkpoints(talk, request)
     outputs = environment.Marks(None).words(request["outputs"])
     prepared: Prepared = {
         "unchanged": False,
@@ -103,6 +104,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "current": current.id if current else None,
         "replaces": old.id if old else None,
         "checkpoints": earlier,
+        "saved": saved,
         "outputs": owners.found(talk.root, outputs),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
@@ -145,8 +147,8 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
 
 
-def _prepare(talk: Conversation, spec: Spec) -> Reports:
-    """Prepares all that the tasks need except ports; returns the checkpoints that they would continue from."""
+def _prepare(talk: Conversation, spec: Spec) -> None:
+    """Prepares all that the tasks need except ports."""
     code = None
     if spec["bundle"] is not None:
         with talk.at("bundle"):
@@ -155,10 +157,6 @@ def _prepare(talk: Conversation, spec: Spec) -> Reports:
     setup.make_directories(spec, marks)
     setup.run_setup(talk, spec, code, marks)
     setup.look_for(marks.words(spec["brought_along"]))
-    if not coordinates(spec):
-        return []
-    with talk.at("checkpoints"):
-        return reading.report(marks.words(spec["checkpoint_dirs"]))
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:

@@ -94,6 +94,17 @@ def _killed(verdict: Verdict) -> List[Fact]:
     return [fact("killed_after", seconds=verdict.killed_after_s)] if verdict.killed_after_s is not None else []
 
 
+_NOT_RESTORED = re.compile(
+    r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
+    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
+)
+
+
+def could_not_restore(why: Sequence[Fact]) -> bool:
+    """The log ended as when a checkpoint is damaged; a file of data may have been meant, too."""
+    return any(one["kind"] == "cause" and _NOT_RESTORED.search(one.get("text", "")) for one in why)
+
+
 def alike_in_a_row(history: Sequence[Past]) -> int:
     """How many of the last attempts ended alike, by the causes that their logs told, and none with a new step."""
     own = [past for past in history if not past["asked"]]

@@ -2,25 +2,207 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.durations import seconds
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.errors import DtctlError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.checkpointing.finding import Found
+    from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.memory.record import RunRecord
+
+_OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes")}
+"""What only makes sense with this action."""
 
 
 @on_run
-def checkpoints(scope: Scope, output: OutputOption = "text") -> None:
-    """List the run's checkpoints, as found in the files on the hosts."""
+def checkpoints(
+    scope: Scope,
+    action: Annotated[str, typer.Argument(metavar="[ls|verify|pull|prune]", help="What to do; ls if omitted.")] = "ls",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[STEP] [DIR]", help="verify [STEP], pull [STEP] DIR; a step, or a checkpoint's name."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="With verify: read all of them, not the newest alone.")] = False,
+    limit: Annotated[
+        str | None, typer.Option("--limit", metavar="TIME", help="With verify: read no longer than this; 10m.")
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=1, help="With prune: how many complete ones stay.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With prune: show what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="With prune: do not ask for confirmation.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """List, check, fetch or clear the run's checkpoints, as found in the files on the hosts."""
+    named = words or []
+    given = {"--all": every, "--limit": limit, "--keep": keep, "--dry-run": dry_run, "--yes": yes}
+    _check(action, named, given)
+    if action == "verify":
+        return _verify(scope, named, every=every, limit_s=seconds(limit or "10m"), output=output)
+    if action == "pull":
+        return _pull(scope, named, output=output)
+    if action == "prune":
+        changing = dataclasses.replace(scope, command="checkpoints prune")
+        return _prune(changing, keep or 0, dry_run=dry_run, yes=yes, output=output)
+    return _list(scope, output)
+
+
+def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
+    most = {"ls": 0, "verify": 1, "pull": 2, "prune": 0}
+    if action not in most:
+        raise UsageError(
+            f"{action!r} is none of ls, verify, pull, prune", hint="dtctl checkpoints verify    or ls, pull, prune"
+        )
+    stray = [name for name, value in given.items() if value and name not in _OWN.get(action, ())]
+    if stray:
+        whose = next(one for one, names in _OWN.items() if stray[0] in names)
+        raise UsageError(f"{stray[0]} is about checkpoints {whose}", hint=f"dtctl checkpoints {whose} {stray[0]}")
+    if len(words) > most[action]:
+        raise UsageError(
+            f"{action} does not take {words[most[action]]!r}", hint="dtctl checkpoints verify    or ls, pull, prune"
+        )
+    if action == "pull" and not words:
+        raise UsageError("where to?", hint="dtctl checkpoints pull DIR    or pull STEP DIR")
+    if action == "prune" and not given["--keep"]:
+        raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
+
+
+def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
+    """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
+    from dtctl.operations.checkpointing.finding import each_once
     from dtctl.operations.status import status_of_hosts
-    from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
-    from dtctl.render.machine import document
 
     found = status_of_hosts(scope.record(), scope.transport)
+    return found.record, each_once(found.checkpoints), found.time, found.errors
+
+
+def _list(scope: Scope, output: str) -> None:
+    from dtctl.operations.checkpointing.finding import missing_elsewhere
+    from dtctl.render import checkpoints as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import checkpoints as machine
+    from dtctl.render.machine import document
+
+    record, found, now, failed = _find(scope)
     if output == "json":
-        body = {"run": found.record.run, "checkpoints": [document.checkpoints(one) for one in found.checkpoints]}
-        document.print_json("Checkpoints", body)
+        document.print_json("Checkpoints", {"run": record.run, "checkpoints": machine.directories(found)})
     else:
-        shown.show_checkpoints(found.checkpoints, found.time)
-        if not found.checkpoints and not found.errors:
+        shown.show_checkpoints(found, now, lambda place, one: missing_elsewhere(found, place, one))
+        if not found and not failed:
             errors.note("no checkpoint directory: set dirs.output or checkpoint.dir in the cluster file")
-    errors.show_host_errors(found.errors)
-    exit_for(found.errors, others=found.time)
+    errors.show_host_errors(failed)
+    exit_for(failed, others=now)
+
+
+def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, output: str) -> None:
+    from dtctl.operations.checkpointing.finding import named
+    from dtctl.operations.checkpointing.verifying import verify
+    from dtctl.render import checkpoints as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import checkpoints as machine
+    from dtctl.render.machine import document
+
+    record, found, now, failed = _find(scope)
+    wanted = named(found, words[0] if words else None, all_of_them=every)
+    if not wanted and not failed:
+        errors.note("no checkpoint to verify")
+    outcome = verify(record, scope.transport, wanted, limit_s=limit_s)
+    if output == "json":
+        document.print_json("Verification", {"run": record.run, "checkpoints": machine.verified(outcome)})
+    else:
+        shown.show_verified(outcome)
+    failed = {**failed, **outcome.errors}
+    errors.show_host_errors(failed)
+    if any(one.problems for one in outcome.checked):
+        raise typer.Exit(ExitCode.RUN_FAILED)
+    exit_for(failed, others=now)
+
+
+def _pull(scope: Scope, words: list[str], *, output: str) -> None:
+    from dtctl.operations.checkpointing.finding import chosen
+    from dtctl.operations.checkpointing.pulling import pull
+    from dtctl.render import checkpoints as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import checkpoints as machine
+    from dtctl.render.machine import document
+    from dtctl.render.progress import UpProgress
+
+    directory = Path(words[-1]).expanduser()
+    record, found, _, failed = _find(scope)
+    errors.show_host_errors(failed)
+    one = chosen(found, words[0] if len(words) == 2 else None)
+    shown.show_pull(one, directory)
+    again = "dtctl checkpoints pull    the same once more goes on from there"
+    with (
+        scope.left(f"what has arrived is kept in {directory}, without its final name", again),
+        UpProgress(one.hosts) as progress,
+    ):
+        _refuse_damaged(scope, record, one)
+        pulled = pull(record, scope.transport, one, directory, progress)
+    if output == "json":
+        document.print_json("Pulled", {"run": record.run, **machine.pulled(pulled)})
+    else:
+        shown.show_pulled(pulled)
+
+
+def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
+    """Raises DtctlError where its host finds it damaged; what was not read is said."""
+    from dtctl.operations.checkpointing.verifying import verify
+    from dtctl.render import errors
+
+    if one.scattered:
+        errors.note("no host has all of it, so its checksums are not read; what arrives is what the hosts hold")
+        return
+    outcome = verify(record, scope.transport, [one], limit_s=600.0)
+    for error in outcome.errors.values():
+        raise error
+    for checked in outcome.checked:
+        if checked.problems:
+            raise DtctlError(
+                f"{one.path} on {one.host} is damaged: {checked.problems[0]}",
+                hint="dtctl checkpoints verify --all    finds one that is sound",
+            )
+        if checked.unread:
+            errors.note(f"not all of it was checked: {checked.unread}")
+
+
+def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
+    from dtctl.operations.checkpointing.pruning import prune
+    from dtctl.render import checkpoints as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import checkpoints as machine
+    from dtctl.render.machine import document
+    from dtctl.render.terminal import console
+    from dtctl.render.words import count
+
+    if not (dry_run or yes or sys.stdin.isatty()):
+        raise UsageError("prune removes checkpoints, so it asks first", hint="dtctl checkpoints prune --keep N --yes")
+    record, found, now, failed = _find(scope)
+    scope.refuse_others(record, record.run)
+    outcome = None
+    if dry_run or not yes:
+        outcome = prune(record, scope.transport, found, keep=keep, dry_run=True)
+    if outcome is not None and not dry_run and outcome.removed:
+        shown.show_pruned(outcome, dry_run=True)
+        console.confirm(f"Remove {count(outcome.removed, 'checkpoint')}?")
+    if not dry_run and (outcome is None or outcome.removed):
+        with scope.left("hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"):
+            outcome = prune(record, scope.transport, found, keep=keep, dry_run=False)
+    assert outcome is not None
+    if output == "json":
+        document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": machine.pruned(outcome)})
+    else:
+        shown.show_pruned(outcome, dry_run=dry_run)
+    failed = {**failed, **outcome.errors}
+    errors.show_host_errors(failed)
+    exit_for(failed, others=now)

@@ -65,7 +65,7 @@ def replace(
 
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
-            outcome = up(launch, scope.transport, progress, scope.memory, consent)
+            outcome = up(launch, scope.transport, progress, scope.memory, consent, at_zero=result.show_unseen)
     except Interrupted as interrupted:
         show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None

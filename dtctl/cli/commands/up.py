@@ -79,7 +79,10 @@ def up(
             def consent(runs: Collection[str]) -> None:
                 announce_replaced(scope, launch.record, runs, say=output == "text")
 
-            outcome = start(launch, scope.transport, progress, scope.memory, consent)
+            previous = scope.memory.newest_of(cluster.file)
+            outcome = start(
+                launch, scope.transport, progress, scope.memory, consent, previous=previous, at_zero=result.show_unseen
+            )
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
 

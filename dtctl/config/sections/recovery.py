@@ -45,8 +45,8 @@ class RecoveryEntry(Section):
     )
     allow_scratch: v.Flag = Field(
         default=False,
-        description="start over from nothing when a `ps` is lost and there is no complete checkpoint; `false`: the "
-        "run has failed",
+        description="start over from nothing when a `ps` is lost and there is no complete checkpoint, or when the only "
+        "one is damaged; `false`: the run has failed",
         examples=["true"],
     )
     retry: list[v.ExitCode] = Field(

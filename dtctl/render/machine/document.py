@@ -16,6 +16,7 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening
 from dtctl.operations.gc import GcResult
 from dtctl.operations.runs import KnownRun, KnownRuns
+from dtctl.operations.starting.earlier import Unseen
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.marks import shown
@@ -52,9 +53,16 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "run": outcome.run,
         "unchanged": not outcome.started,
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
+        "unseenCheckpoint": _unseen(outcome.unseen) if outcome.unseen else None,
         "comesBackBy": dict(outcome.revival),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
+
+
+def _unseen(unseen: Unseen) -> dict[str, Any]:
+    """What an earlier run has saved where this one does not look; without a checkpoint nobody knows what is there."""
+    newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
+    return {"run": unseen.run, "host": unseen.host, "directory": unseen.directory or None, "checkpoint": newest}
 
 
 def not_pushed(bundle: Bundle) -> dict[str, Any]:
@@ -113,9 +121,9 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
     return {
         "host": found.host,
         "directory": found.directory,
-        "newestComplete": _checkpoint(newest) if newest else None,
-        "newerIncomplete": [_checkpoint(one) for one in found.incomplete],
-        "all": [_checkpoint(one) for one in found.all],
+        "newestComplete": checkpoint(newest) if newest else None,
+        "newerIncomplete": [checkpoint(one) for one in found.incomplete],
+        "all": [checkpoint(one) for one in found.all],
         "problem": found.problem or None,
     }
 
@@ -244,13 +252,14 @@ def written(one: Written) -> dict[str, Any]:
     }
 
 
-def _checkpoint(found: Checkpoint) -> dict[str, Any]:
+def checkpoint(found: Checkpoint) -> dict[str, Any]:
     return {
         "prefix": found.prefix,
         "step": found.step,
         "time": iso_utc(found.time),
         "sizeBytes": found.size_bytes,
         "shards": found.shards,
+        "kind": found.kind,
         "complete": found.complete,
         "problem": found.problem or None,
     }

@@ -91,8 +91,11 @@ def test_the_number_in_the_name_serves_without_a_variable_that_counts_steps(copy
 def test_a_directory_that_is_not_there_has_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     nothing: dict[str, Any] = {"newest_complete": None, "incomplete": [], "all": [], "problem": None}
+    nothing |= {"identity": "", "guessed": False}
     directories = [str(tmp_path / "none"), str(tmp_path / "file"), str(tmp_path)]
-    assert reading.report(directories) == [{"dir": each, **nothing} for each in directories]
+    assert [{**told, "identity": ""} for told in reading.report(directories)] == [
+        {"dir": each, **nothing} for each in directories
+    ]
     assert reading.report([]) == []
 
 

@@ -139,6 +139,57 @@ def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
     assert started(launch, FakeTransport(willing))[0].earlier is None
 
 
+def saved(run: str | None, *, seen: bool, step: int = 7, directory: str = "/old") -> dict[str, Any]:
+    checkpoint = {
+        "prefix": f"m-{step}", "step": step, "time": float(step), "size_bytes": 1, "shards": 1, "complete": True,
+        "problem": None,
+    }  # fmt: skip
+    return {"run": run, "dir": directory, "checkpoint": checkpoint, "seen": seen}
+
+
+def begun(launch: Start, told: Mapping[str, list[dict[str, Any]]], **known: Any) -> tuple[Any, list[str]]:
+    """What `up` tells before it starts anything, with what hosts have found of earlier runs."""
+    order: list[str] = []
+
+    def telling(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        order.append(fields["type"])
+        usual = willing(session, fields)
+        return [{**READY, "saved": told.get(session.host.name, [])}] if fields["type"] == "up" else usual
+
+    heard: list[Any] = []
+
+    def at_zero(unseen: Any) -> None:
+        assert "start" not in order
+        heard.append(unseen)
+
+    result = up(launch, FakeTransport(telling), silent, Notes(), at_zero=at_zero, **known)
+    assert heard == ([result.unseen] if result.unseen else [])
+    return result, order
+
+
+def test_a_run_that_begins_at_0_beside_a_checkpoint_says_so_before_it_starts(launch: Start) -> None:
+    result, _ = begun(launch, {"c": [saved("digits-0", seen=False)], "a": [saved(None, seen=False, step=9)]})
+    assert (result.unseen.host, result.unseen.run, result.unseen.lead) == ("a", None, "c"), "the newest"
+    assert (result.unseen.directory, result.unseen.checkpoint.step) == ("/old", 9)
+    assert result.earlier is None
+
+
+def test_a_checkpoint_that_the_run_sees_is_told_as_what_it_continues_from(launch: Start) -> None:
+    result, _ = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
+    assert result.unseen is None
+    assert (result.earlier.host, result.earlier.newest_complete.step) == ("c", 7)
+
+
+def test_the_lead_of_the_last_run_was_on_a_host_that_has_no_part_any_more(launch: Start) -> None:
+    import dataclasses
+
+    roster = {task: "gone" if task == launch.record.lead else host for task, host in launch.record.roster.items()}
+    previous = dataclasses.replace(launch.record, run="digits-0", roster=roster)
+    result, _ = begun(launch, {}, previous=previous)
+    assert (result.unseen.host, result.unseen.run, result.unseen.checkpoint) == ("gone", "digits-0", None)
+    assert begun(launch, {}, previous=dataclasses.replace(launch.record, run="digits-0"))[0].unseen is None
+
+
 def test_each_host_is_connected_to_once(launch: Start) -> None:
     transport = FakeTransport(willing)
     started(launch, transport)

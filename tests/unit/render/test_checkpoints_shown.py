@@ -32,3 +32,23 @@ def test_it_is_told_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) ->
     assert said == f"a:/dir there may be more than those found: {PROBLEM} none found"
     status = dataclasses.replace(run_status(), checkpoints=(UNKNOWN,))
     assert checkpoint_lines(status) == ["checkpoint: none known on a", f"            there may be others: {PROBLEM}"]
+
+
+def test_hosts_that_share_a_directory_stand_before_it_together(capsys: pytest.CaptureFixture[str]) -> None:
+    shared = dataclasses.replace(FOUND, host="node-1", others=("node-2", "node-3"), problem="")
+    show_checkpoints([shared], 10.0)
+    assert capsys.readouterr().out.startswith("node-[1-3]:/dir\n")
+
+
+def test_a_directory_that_only_a_command_line_names_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    show_checkpoints([dataclasses.replace(FOUND, guessed=True)], 10.0)
+    assert capsys.readouterr().out.startswith("a:/dir (which no setting names)\n")
+
+
+def test_what_other_hosts_hold_is_told_in_the_place_of_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    part = dataclasses.replace(FOUND.all[0], complete=False, problem="a shard is missing", shards=3, held=(0,))
+    place = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(part,), problem="")
+    show_checkpoints([place], 10.0, lambda *_: {1: "b", 2: "c"})
+    assert "2 shards of 3 on b,c alone, which a restore here does not see" in capsys.readouterr().out
+    show_checkpoints([place], 10.0, lambda *_: {1: "b"})
+    assert "1 shard of 3 on b, others on no host that answers" in capsys.readouterr().out

@@ -77,6 +77,14 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         {},
         "exit code 1, and there is no complete checkpoint to go back to (recovery.allow_scratch: true starts over)",
     ),
+    (
+        "damaged_checkpoint",
+        {"what": "/out/model.ckpt-200", "text": "the index is cut short"},
+        "exit code 1; /out/model.ckpt-200 is damaged (the index is cut short), and there is no older one beside it that"
+        " is complete: choose another directory (dirs.output, checkpoint.dir), or start over with"
+        " recovery.allow_scratch: true",
+    ),
+    ("complete_elsewhere", {"what": "/old/model.ckpt-50"}, "exit code 1; /old/model.ckpt-50 is complete"),
     ("stopped", {}, "stopped"),
     ("stopped_by", {"by": "ann@desk"}, "stopped by ann@desk"),
     ("killed_after", {"seconds": 30.0}, "killed after 30 s: exit code 1"),

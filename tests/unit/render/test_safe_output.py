@@ -36,6 +36,10 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
+from dtctl.operations.checkpointing.finding import Found
+from dtctl.operations.checkpointing.pruning import Pruned, Pruning
+from dtctl.operations.checkpointing.pulling import Pulled
+from dtctl.operations.checkpointing.verifying import Verification, Verified
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
@@ -46,6 +50,7 @@ from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.scalars.reading import Metrics, Point, Series, Unread
+from dtctl.operations.starting.earlier import Unseen
 from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
@@ -57,6 +62,7 @@ from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, rema
 from dtctl.render import plan as plans
 from dtctl.render.health import findings
 from dtctl.render.logs import LogPrinter
+from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
@@ -175,6 +181,11 @@ REMAINS = GcResult(
     WRITTEN,
     WRITTEN,
 )
+LOST_SIGHT = Unseen("a", "run", "/dir", CHECKPOINT, "b")
+PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
+VERIFIED = Verification((Verified(PICKED, ("is wrong",), "too long", 1, 2, 0.1),), {"b": ERROR})
+PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
+PRUNED = Pruning((Pruned("a", "/dir", (CHECKPOINT,), (CHECKPOINT,), 10, "no room", False),), {"b": ERROR})
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
@@ -235,6 +246,15 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
     "show_runs": lambda: tables.show_runs([poisoned(RUN)]),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
+    "show_checkpoints of several": lambda: checkpoints.show_checkpoints(
+        [poisoned(dataclasses.replace(FOUND, others=("b",)))], 10.0, lambda place, one: poisoned({0: "b"})
+    ),
+    "show_verified": lambda: checkpoints.show_verified(poisoned(VERIFIED)),
+    "show_pull": lambda: checkpoints.show_pull(poisoned(PICKED), Path(f"a{BAD}")),
+    "show_pulled": lambda: checkpoints.show_pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
+    "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_unseen": lambda: result.show_unseen(poisoned(LOST_SIGHT)),
+    "show_unseen host": lambda: result.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
     "show_remains": lambda: remains.show_remains(poisoned(REMAINS), dry_run=True),
     "show_status": lambda: status.show_status(poisoned(run_status())),
     "show_ended": lambda: result.show_ended(poisoned(run_status())),
@@ -314,6 +334,11 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         document.plan(poisoned(plan())),
         document.stop(poisoned(STOP)),
         document.gc(poisoned(REMAINS), dry_run=True),
+        document.started(f"c{BAD}", poisoned(dataclasses.replace(UP, unseen=LOST_SIGHT))),
+        {"checkpoints": machine_checkpoints.directories([poisoned(FOUND)])},
+        {"checkpoints": machine_checkpoints.verified(poisoned(VERIFIED))},
+        {"directories": machine_checkpoints.pruned(poisoned(PRUNED))},
+        machine_checkpoints.pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
         document.known_run(dataclasses.replace(RUN, created=1e300)),
         document.happening(poisoned(dataclasses.replace(happenings()[0], time=float("nan")))),
         {"problems": document.problems(poisoned_mistakes().problems)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.checkpoints.losing import Loss
 from dtctl.agent.records.reasons import Fact, fact, headline
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
@@ -207,6 +208,41 @@ def test_damaged_checkpoints_are_set_aside_before_the_lead_starts_again() -> Non
     world.die("chief:0")
     world.until(lambda: recovered(world))
     assert "set aside" in world.data["warnings"][-1]
+
+
+def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
+    world = async_ps()
+    world.loss = Loss("/out/model.ckpt-200", "the index is cut short", "/old/model.ckpt-50")
+    world.die("chief:0", why=fact("cause", text="DataLossError: Unable to open table file /out/model.ckpt-200"))
+    world.until(lambda: world.data["phase"] == "ended")
+    assert (world.condition, world.attempts["chief:0"]) == ("Failed", 1)
+    why = world.data["condition"]["why"]
+    assert {"kind": "damaged_checkpoint", "what": "/out/model.ckpt-200", "text": "the index is cut short"} in why
+    assert {"kind": "complete_elsewhere", "what": "/old/model.ckpt-50"} in why
+    assert "recovery.allow_scratch: true" in world.data["condition"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "distrusted"),
+    [
+        ("DataLossError: Checksum does not match: stored 1 vs. calculated on the restored bytes 2", True),
+        ("OutOfRangeError: Read less bytes than requested", True),
+        ("ValueError: no loss for the data", False),
+    ],
+)
+def test_a_checkpoint_that_could_not_be_restored_is_read_before_the_next_try(cause: str, distrusted: bool) -> None:
+    world = async_ps()
+    world.die("chief:0", why=fact("cause", text=cause))
+    world.until(lambda: recovered(world))
+    assert world.distrusted == distrusted
+
+
+def test_who_may_start_over_does_so() -> None:
+    world = async_ps(recovery={"allow_scratch": True})
+    world.loss = Loss("/out/model.ckpt-200", "the index is cut short", None)
+    world.die("chief:0", why=fact("cause", text="DataLossError: Unable to open table file"))
+    world.until(lambda: recovered(world))
+    assert world.distrusted
 
 
 def test_a_second_loss_while_the_first_is_mended_is_mended_too() -> None:

@@ -26,7 +26,7 @@ class Run:
         self.view: View = views.running(strategy, **fields)
         self.checkpoint: int | None = 100
         self.told: list[dict[str, Any]] = []
-        services = Services(self._newest, lambda: ["one was damaged"], lambda: 0.0)
+        services = Services(self._newest, lambda distrust: ["one was damaged"], lambda: 0.0)
         self.recovery = Recovery(self.view, services, self._tell)
         for task in self.view.tasks:
             views.told(self.view, task, step=500)
@@ -223,7 +223,7 @@ def test_a_coordinator_that_comes_after_another_waits_no_longer_than_it_has_to()
     run.dies("ps:0")
     run.step(100.0)
     run.cleared("ps:0")
-    after = Recovery(run.view, Services(run._newest, list, lambda: 0.0), lambda *_, **__: None)
+    after = Recovery(run.view, Services(run._newest, lambda distrust: [], lambda: 0.0), lambda *_, **__: None)
     assert after.due() is None
     after.step(50.0, WALL)
     assert run.incidents[0]["begun"] == WALL

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dtctl.agent.checkpoints.losing import Loss
 from dtctl.agent.coordinate.coordinator import Coordinator
 from dtctl.agent.coordinate.services import Services
 from dtctl.agent.coordinate.view import first_view
@@ -93,6 +94,8 @@ class World:
         self.now, self.wall = 100.0, 1_700_000_000.0
         self.checkpoint: int | None = 100
         self.mended: list[str] = []
+        self.distrusted = False
+        self.loss: Loss | None = None
         self.tasks = {place["task"]: SimTask(place, self.spec, self.now, self.wall) for place in self.spec["roster"]}
         self.places = dict(places)
         self.cut: set[str] = set()
@@ -107,7 +110,7 @@ class World:
         self._make_coordinator(first_view(self.spec, self.wall))
 
     def _make_coordinator(self, data: RunView) -> None:
-        services = Services(self._newest_checkpoint, self._mend, lambda: 0.0)
+        services = Services(self._newest_checkpoint, self._mend, lambda: 0.0, lambda: self.loss)
         self.coordinator = Coordinator(self.spec, data, services, self.now)
         self._greeted.clear()
 
@@ -117,7 +120,8 @@ class World:
         fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
         return made(Checkpoint, step=self.checkpoint, **fields)
 
-    def _mend(self) -> list[str]:
+    def _mend(self, distrust: bool) -> list[str]:
+        self.distrusted = distrust
         done, self.mended = self.mended, []
         return done
 

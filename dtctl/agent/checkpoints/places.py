@@ -1,0 +1,131 @@
+"""Where a run's checkpoints lie: where its settings say, or else where its lead is told to write and works.
+
+And what earlier runs of the cluster have saved, so that one that would begin at step 0 beside it can be told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..host import patience
+from ..records.spec import coordinates
+from . import reading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+
+    from ..records.checkpoints import CheckpointReport, Saved
+    from ..records.spec import Spec
+
+    Words = Callable[[List[str]], List[str]]
+
+MOST_SAVED = 5
+_MOST_PLACES = 20
+_MOST_RUNS = 20
+_LIMIT_S = 2.0
+_CLOCK_S = 2.0
+"""What is as old as a run is its own: file systems round their times."""
+
+_FLAG = re.compile(r"-{0,2}[A-Za-z_][\w.-]*=(.+)\Z", re.DOTALL)
+
+
+class Run:
+    """One run as far as it matters here. `code`: where its tasks work; `words` replaces the marks in its spec."""
+
+    def __init__(self, spec: Spec, code: Optional[str], words: Words) -> None:
+        self.id = spec["run"]
+        self.created = spec["created"]
+        self.leads = coordinates(spec)
+        self.known = words(spec["checkpoint_dirs"])
+        self._code = code
+        self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in words(task["argv"])]
+
+    def places(self) -> List[str]:
+        """Its checkpoint directories; of a run that has none those that may be some."""
+        return self.known or self.guessed()
+
+    def guessed(self) -> List[str]:
+        """Directories that the lead is given by its command line, and the one that it works in."""
+        if not self.leads:
+            return []
+        try:
+            return patience.within(_LIMIT_S, "places of %s" % self.id, self._guess)
+        except patience.Silent:
+            return []
+
+    def _guess(self) -> List[str]:
+        own = [self._code] if self._code is not None else []
+        base = os.path.realpath(self._code or os.path.expanduser("~"))
+        named = [os.path.join(base, value) for value in values(self._argv)]
+        others = [path for path in named if os.path.isdir(path) and not (own and _is_looked_into(path, base))]
+        return list(dict.fromkeys([*own, *others]))[:_MOST_PLACES]
+
+    def names(self, place: str) -> bool:
+        """Whether it is told, by its settings or its command line, of a directory or of the one that this lies in."""
+        base = self._code or os.path.expanduser("~")
+        told = {os.path.realpath(os.path.join(base, path)) for path in (*self.known, *values(self._argv))}
+        return bool(told & {place, os.path.dirname(place)})
+
+    def works_above(self, place: str) -> bool:
+        return self._code is not None and (place + os.sep).startswith(os.path.realpath(self._code) + os.sep)
+
+
+def _is_looked_into(path: str, base: str) -> bool:
+    """By who looks for checkpoints in `base`."""
+    real = os.path.realpath(path)
+    return base in (real, os.path.dirname(real))
+
+
+def values(argv: Iterable[str]) -> List[str]:
+    """What may be a path, of a command line: of --name=VALUE the value, and words that are no flags."""
+    found = []
+    for word in argv:
+        flag = _FLAG.match(word)
+        text = flag.group(1) if flag else word
+        if text and not text.startswith("-") and "\0" not in text and "://" not in text and len(text) < 4096:
+            found.append(text)
+    return found[:1000]
+
+
+def report(run: Run) -> List[CheckpointReport]:
+    """As `reading.report`; of directories that only may be the right ones those that hold a checkpoint."""
+    found = reading.report(run.places())
+    if run.known:
+        return found
+    guessed = [one for one in found if one["all"]]
+    for one in guessed:
+        one["guessed"] = True
+    return guessed
+
+
+def saved(new: Run, before: Sequence[Run], marked: Iterable[str]) -> List[Saved]:
+    """The newest complete checkpoints that earlier runs have saved here, the newest first, and whether `new` sees them.
+
+    `marked`: directories that earlier runs were started to write to, of which nothing else may be left.
+    """
+    runs: Dict[str, List[Run]] = {}
+    for run in sorted(before, key=lambda one: one.created, reverse=True)[:_MOST_RUNS]:
+        for path in run.places() if run.leads else ():
+            runs.setdefault(os.path.realpath(path), []).append(run)
+    for path in marked:
+        runs.setdefault(os.path.realpath(path), [])
+    found = [one for told in reading.report(list(runs)[:_MOST_PLACES]) for one in _of_report(told, runs, new)]
+    return sorted(found, key=lambda one: one["checkpoint"]["time"], reverse=True)[:MOST_SAVED]
+
+
+def _of_report(told: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: Run) -> Iterator[Saved]:
+    """The newest of each directory. `runs`: those that may have saved in it, the newest first; none of a mark alone."""
+    seen_places = set()
+    for one in told["all"]:
+        place = os.path.dirname(os.path.realpath(os.path.join(told["dir"], one["prefix"])))
+        if not one["complete"] or place in seen_places:
+            continue
+        seen_places.add(place)
+        savers = runs[told["dir"]]
+        run = next((run for run in savers if one["time"] >= run.created - _CLOCK_S), None)
+        if run is not None or not savers:  # others were given it, and have not saved it
+            hidden = any(run.names(place) for run in savers)  # what was said then has to be said now
+            seen = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
+            yield {"run": None if run is None else run.id, "dir": told["dir"], "checkpoint": one, "seen": seen}

@@ -1,0 +1,99 @@
+"""Answers what is asked about single checkpoints: read them, send them, remove old ones.
+
+Only what the host has told of itself can be named: a directory of the run, and a checkpoint that was found in it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..host import files
+from ..host.budget import Budget
+from ..host.errors import Refused
+from ..records.words import brief
+from . import keras_files, pruning, reading, sending, verifying
+from .tensor_bundle import file_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+    from ..records.checkpoints import FileSent, Pruned, Verified
+    from ..records.requests import CheckpointPlace, FetchRequest, PruneRequest, VerifyRequest
+    from .places import Run
+    from .sending import Send
+
+    Alive = Callable[[], None]
+
+PRUNE_LIMIT_S = 600.0
+
+
+class _Time(Budget):
+    """Raises what `alive` does, too: whoever has asked may be gone."""
+
+    def __init__(self, limit_s: float, alive: Alive) -> None:
+        super().__init__(time.monotonic() + limit_s, reading.MOST_NAMES)
+        self._alive = alive
+
+    def check(self) -> None:
+        self._alive()
+        super().check()
+
+
+def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
+    budget = _Time(request["limit_s"], alive)
+    return [_verified(run, one, budget) for one in request["wanted"]]
+
+
+def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
+    path = _path(run, wanted)
+    begun = time.monotonic()
+    verdict = verifying.Verdict()
+    if keras_files.NAME.match(path):
+        verdict.problems = keras_files.damage(path)
+        verdict.read_bytes = file_size(path) or 0
+        if path.endswith(".h5") and not verdict.problems:
+            verdict.unread = "an HDF5 file has no checksums: only its length was checked"
+    else:
+        verdict = verifying.verify(path, budget.check)
+    return {
+        "dir": wanted["dir"],
+        "prefix": wanted["prefix"],
+        "problems": [brief(text) for text in verdict.problems],
+        "unread": None if verdict.unread is None else brief(verdict.unread),
+        "tensors": verdict.tensors,
+        "read_bytes": verdict.read_bytes,
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
+    return sending.send(_path(run, request["of"]), request, put)
+
+
+def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
+    for directory in request["dirs"]:
+        if directory not in run.known:  # what a command line names may be anybody's, a model to begin from
+            raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
+    budget = _Time(PRUNE_LIMIT_S, alive)
+    return [pruning.prune(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
+
+
+def _path(run: Run, wanted: CheckpointPlace) -> str:
+    _refuse_others(run, wanted["dir"])
+    parts = wanted["prefix"].split("/")
+    if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise Refused("bad_request", "%s is not the name of a checkpoint" % ascii(wanted["prefix"])[:200])
+    if len(parts) == 2:
+        base = os.open(wanted["dir"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.close(files.directory(parts[0], base))  # no link of another user's
+        finally:
+            os.close(base)
+    return os.path.join(wanted["dir"], wanted["prefix"])
+
+
+def _refuse_others(run: Run, directory: str) -> None:
+    if directory not in run.places():
+        raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(directory)[:200])

@@ -1,0 +1,70 @@
+"""Checkpoints as JSON: where they lie, what was read of them, what was fetched and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dtctl.operations.checkpointing.finding import every, missing_elsewhere
+from dtctl.operations.checkpointing.pruning import Pruning
+from dtctl.operations.checkpointing.pulling import Pulled
+from dtctl.operations.checkpointing.verifying import Verification
+from dtctl.operations.checkpoints import Checkpoints
+from dtctl.render.machine import document
+
+
+def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
+    """Each once; `elsewhere` of a checkpoint has the shards that its host lacks and others hold."""
+    scattered = {(one.directory, one.checkpoint.prefix) for one in every(found) if one.scattered}
+    told = []
+    for place in found:
+        body = document.checkpoints(place)
+        for entry, one in zip(body["all"], place.all, strict=True):
+            elsewhere = missing_elsewhere(found, place, one)
+            entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
+            entry["scattered"] = (place.directory, one.prefix) in scattered
+        told.append({**body, "guessed": place.guessed, "others": list(place.others)})
+    return told
+
+
+def verified(outcome: Verification) -> list[dict[str, Any]]:
+    return [
+        {
+            "host": one.found.host,
+            "directory": one.found.directory,
+            "prefix": one.found.checkpoint.prefix,
+            "step": one.found.checkpoint.step,
+            "sound": one.sound,
+            "problems": list(one.problems),
+            "unread": one.unread or None,
+            "tensors": one.tensors,
+            "readBytes": one.read_bytes,
+            "seconds": one.seconds,
+        }
+        for one in outcome.checked
+    ]
+
+
+def pulled(outcome: Pulled) -> dict[str, Any]:
+    return {
+        "hosts": list(outcome.found.hosts),
+        "path": outcome.found.path,
+        "step": outcome.found.checkpoint.step,
+        "files": [str(path) for path in outcome.files],
+        "sizeBytes": outcome.size_bytes,
+        "sentBytes": outcome.sent_bytes,
+    }
+
+
+def pruned(outcome: Pruning) -> list[dict[str, Any]]:
+    return [
+        {
+            "host": one.host,
+            "directory": one.directory,
+            "removed": [document.checkpoint(each) for each in one.removed],
+            "kept": [document.checkpoint(each) for each in one.kept],
+            "freedBytes": one.freed_bytes,
+            "problem": one.problem or None,
+        }
+        for one in outcome.directories
+    ]

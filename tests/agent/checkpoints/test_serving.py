@@ -1,0 +1,140 @@
+"""What a controller asks about single checkpoints: files in parts, and nothing but what the host has told."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.checkpoints import sending, serving
+from dtctl.agent.host.errors import Refused
+from dtctl.agent.records.checkpoints import FilePart, FileSent
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.requests import FetchRequest, PruneRequest, VerifyRequest
+from tests.agent.checkpoints.test_checkpoints import DATA
+
+
+class KnownRun:
+    """A run with this directory, which its settings name or not."""
+
+    def __init__(self, directory: Path, *, known: bool = True) -> None:
+        self.known = [str(directory)] if known else []
+        self._directory = str(directory)
+
+    def places(self) -> list[str]:
+        return [self._directory]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    shutil.copytree(DATA / "tf1_sharded", tmp_path / "out")
+    return tmp_path / "out"
+
+
+def asked(kind: Any, **fields: Any) -> Any:
+    return checked(kind, {"type": "x", "cluster": "c", "host": "a", **fields})
+
+
+def fetched(directory: Path, prefix: str = "model.ckpt-300", **fields: Any) -> tuple[dict[str, bytes], list[FileSent]]:
+    """The bytes that were sent of each file, and what was told of it in the end."""
+    parts: dict[str, bytes] = {}
+
+    def put(part: FilePart, data: bytes) -> None:
+        assert part["offset"] + len(data) <= part["total"]
+        parts[part["name"]] = parts.get(part["name"], b"") + data
+
+    run: Any = KnownRun(directory)
+    place = {"dir": str(directory), "prefix": prefix}
+    return parts, serving.fetch(run, asked(FetchRequest, of=place, **fields), put)
+
+
+def test_all_files_are_sent_the_index_last(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "PART_BYTES", 50)
+    parts, told = fetched(directory)
+    assert parts == {path.name: path.read_bytes() for path in directory.iterdir()}
+    assert list(parts)[-1] == "model.ckpt-300.index"
+    assert [one["sha256"] for one in told] == [hashlib.sha256(parts[one["name"]]).hexdigest() for one in told]
+
+
+def test_only_the_shards_that_are_wanted_are_sent(directory: Path) -> None:
+    parts, _ = fetched(directory, shards=[1], index=False)
+    assert list(parts) == ["model.ckpt-300.data-00001-of-00003"]
+
+
+def test_of_a_file_that_has_arrived_in_part_the_rest_is_sent(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "PART_BYTES", 50)
+    name = "model.ckpt-300.index"
+    status = (directory / name).stat()
+    identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    whole = (directory / name).read_bytes()
+    parts, told = fetched(directory, have=[{"name": name, "size": 70, "identity": identity}])
+    assert parts[name] == whole[70:]
+    assert told[-1]["sha256"] == hashlib.sha256(whole).hexdigest(), "of all of it"
+    assert fetched(directory, have=[{"name": name, "size": 70, "identity": "another"}])[0][name] == whole
+    assert fetched(directory, have=[{"name": name, "size": len(whole), "identity": identity}])[0][name] == b""
+
+
+def test_an_empty_shard_is_sent_as_nothing(directory: Path) -> None:
+    (directory / "model.ckpt-300.data-00001-of-00003").write_bytes(b"")
+    parts, told = fetched(directory, shards=[1], index=False)
+    assert (parts, told[0]["size"]) == ({"model.ckpt-300.data-00001-of-00003": b""}, 0)
+
+
+def test_a_link_is_not_followed(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (directory / "model.ckpt-300.index").unlink()
+    (directory / "model.ckpt-300.index").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="is a link"):
+        fetched(directory)
+
+
+def test_a_link_of_another_user_leads_nowhere(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "private").mkdir()
+    (directory / "chief").symlink_to(tmp_path / "private")
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    if os.getuid() == 0:  # whose links are followed
+        os.lchown(directory / "chief", 4712, 4712)
+    with pytest.raises(OSError, match="another user"):
+        fetched(directory, "chief/model.ckpt-300")
+
+
+@pytest.mark.parametrize("prefix", ["../out/model.ckpt-300", "/etc/passwd", "a/b/c", "", ".", "a/..", "a\0b"])
+def test_nothing_outside_can_be_named(directory: Path, prefix: str) -> None:
+    with pytest.raises(Refused, match="not the name of a checkpoint"):
+        fetched(directory, prefix)
+
+
+def test_only_directories_of_the_run_can_be_named(directory: Path, tmp_path: Path) -> None:
+    run: Any = KnownRun(tmp_path / "other")
+    place = {"dir": str(directory), "prefix": "model.ckpt-300"}
+    with pytest.raises(Refused, match="no directory of this run"):
+        serving.verify(run, asked(VerifyRequest, wanted=[place]), lambda: None)
+
+
+def test_nothing_is_removed_where_no_setting_leads(directory: Path) -> None:
+    run: Any = KnownRun(directory, known=False)
+    with pytest.raises(Refused, match="no setting of this run names"):
+        serving.prune(run, asked(PruneRequest, dirs=[str(directory)], keep=1), False, lambda: None)
+
+
+def test_what_was_read_is_told(directory: Path) -> None:
+    run: Any = KnownRun(directory)
+    place = {"dir": str(directory), "prefix": "model.ckpt-300"}
+    [told] = serving.verify(run, asked(VerifyRequest, wanted=[place]), lambda: None)
+    assert (told["problems"], told["unread"], told["tensors"], told["read_bytes"]) == ([], None, 5, 180)
+    [told] = serving.verify(run, asked(VerifyRequest, wanted=[place], limit_s=0), lambda: None)
+    assert told["problems"] == []
+    assert told["unread"] is not None
+
+
+def test_who_has_asked_and_is_gone_ends_the_reading(directory: Path) -> None:
+    def gone() -> None:
+        raise KeyboardInterrupt
+
+    run: Any = KnownRun(directory)
+    with pytest.raises(KeyboardInterrupt):
+        serving.verify(run, asked(VerifyRequest, wanted=[{"dir": str(directory), "prefix": "model.ckpt-300"}]), gone)

@@ -1,0 +1,96 @@
+"""`dtctl checkpoints` and `up` of a run whose trainer saves as TensorFlow does, by copying what TensorFlow wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.desk import Desk
+from tests.waiting import eventually
+
+DATA = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain"
+
+TRAINER = """\
+import os, pathlib, shutil, sys, time
+
+data, place = pathlib.Path("DATA"), pathlib.Path(sys.argv[1])
+name = "model.ckpt-200"
+if os.environ["DTCTL_TASK"] == "worker:0":
+    place.mkdir(parents=True, exist_ok=True)
+    if (place / (name + ".index")).exists():
+        content = (place / (name + ".data-00000-of-00001")).read_bytes()
+        if content != (data / (name + ".data-00000-of-00001")).read_bytes():
+            sys.exit("tensorflow.python.framework.errors_impl.DataLossError: Checksum does not match: stored 1")
+    else:
+        for file in sorted(data.iterdir()):
+            shutil.copy(file, place / file.name)
+        (place / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\\n')
+    print("trains", flush=True)
+time.sleep(1000)
+"""
+
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs: {{worker: {{hosts: "node-[1-2]"}}}}
+strategy: mirrored
+trainer:
+  command: [python, train.py, OUT]
+  dialect: none
+recovery: {{backoff: 100ms..200ms}}
+grace: 100ms
+"""
+
+
+def write(home: Desk, out: str, more: str = "") -> None:
+    (home.project / "train.py").write_text(TRAINER.replace("DATA", str(DATA)))
+    home.write_cluster(CLUSTER.replace("OUT", out) + more)
+
+
+def trains(home: Desk) -> None:
+    eventually(lambda: "trains" in home.dtctl("logs", "worker:0"), 60, "a trainer")
+
+
+def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
+    write(home, "first")
+    home.dtctl("up", "--local", "-q")
+    trains(home)
+    [told] = json.loads(home.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+    assert (told["host"], told["others"]) == ("node-1", [])
+    assert [one["prefix"] for one in told["all"]] == ["first/model.ckpt-200", "first/model.ckpt-100"]
+    assert home.dtctl("checkpoints", "verify", "200").count(": sound, 120 B") == 1
+    home.dtctl("checkpoints", "pull", "100", "here")
+    assert {path.name for path in (home.project / "here").iterdir()} == {
+        "checkpoint",
+        "model.ckpt-100.data-00000-of-00001",
+        "model.ckpt-100.index",
+    }
+    refused = home.run("checkpoints", "prune", "--keep", "1", "-y")
+    assert (refused.returncode, "is not named in the cluster file" in refused.stderr) == (1, True)
+    home.dtctl("stop")
+
+    write(home, "second")
+    begun = home.run("up", "--local", "-q")
+    assert "warning: this run begins at step 0" in begun.stderr
+    assert "first/model.ckpt-200 on node-1, and this run does not look there" in begun.stderr
+    home.dtctl("stop")
+
+    write(home, "'{{output_dir}}'", "dirs: {{output: third}}\n")
+    begun = home.run("up", "--local", "-q")
+    assert "this run begins at step 0" in begun.stderr
+    trains(home)
+    assert "1 removed" in home.dtctl("checkpoints", "prune", "--keep", "1", "-y")
+    output = home.home / "dtctl/demo/third"
+    assert sorted(path.name for path in output.glob("*.index")) == ["model.ckpt-200.index"]
+
+    shard = output / "model.ckpt-200.data-00000-of-00001"
+    shard.write_bytes(b"x" + shard.read_bytes()[1:])
+    assert "does not match its checksum" in home.dtctl("checkpoints", "verify", code=1)
+    assert home.run("checkpoints", "pull", "there").returncode == 1
+    assert not (home.project / "there").exists() or not list((home.project / "there").iterdir())
+    home.dtctl("stop")
+    home.run("up", "--local", "-q")
+    ended = home.run("wait")
+    assert ended.returncode == 1
+    assert "third/model.ckpt-200 is damaged" in ended.stderr
+    assert "recovery.allow_scratch: true" in ended.stderr
