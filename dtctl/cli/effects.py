@@ -34,6 +34,7 @@ EFFECTS = {
     "exec": Effect.CHANGES,
     "ssh": Effect.CHANGES,
     "status": Effect.READS,
+    "top": Effect.READS,
     "logs": Effect.READS,
     "events": Effect.READS,
     "metrics": Effect.READS,
