@@ -46,6 +46,7 @@ class Top(App[ExitCode]):
     """
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+c", "interrupted", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
         *(Binding(key.keys, key.action, key.does, show=False) for key in TABLE),
         *(
             Binding(keys, f"move({by!r})", show=False)
@@ -72,6 +73,8 @@ class Top(App[ExitCode]):
         self._heeds_signals = heeds_signals
         self._page: Page | None = None
         self._drawn = 0.0
+        self._room = (0, 0)
+        """Columns and lines, without those of the scroll bar and the keys."""
 
     def compose(self) -> ComposeResult:
         yield Block(name="top")
@@ -90,7 +93,8 @@ class Top(App[ExitCode]):
         self.set_interval(LOOK_EVERY_S, self.look)
         self.look()
 
-    def on_resize(self, _: Resize) -> None:
+    def on_resize(self, resized: Resize) -> None:
+        self._room = resized.size.width - 1, resized.size.height - 1
         self.draw()
 
     def look(self) -> None:
@@ -106,18 +110,18 @@ class Top(App[ExitCode]):
 
     def draw(self) -> None:
         moment = self.known.moment(time.monotonic())
-        if moment is None or not self.size.width:
+        if moment is None or self._room[0] < 1:
             return
         self._drawn = time.monotonic()
         before = self._chosen()
-        room = self.size.width - 1, self.size.height - 1
-        shown = page(moment, self.known.courses, self.known.losses.best(), self.choice, room, fine=self._fine)
+        points = self.known.losses.best()
+        shown = page(moment, self.known.courses, points, self.choice, self._room, fine=self._fine)
         self._page = shown
         tasks = self.screen_stack[0]
         tasks.query_one("#top", Block).show(shown.top)
         tasks.query_one("#heading", Block).show([shown.heading])
         place = next((number for number, row in enumerate(shown.rows) if row.of == before), None)
-        tasks.query_one("#rows", Lines).show(shown.lines(), room[0], place)
+        tasks.query_one("#rows", Lines).show(shown.lines(), self._room[0], place)
 
     def _chosen(self) -> TaskId | str | None:
         if self._page is None or not self._page.rows:

@@ -65,9 +65,16 @@ def _rate(seen: Seen) -> float | None:
     return seen.task.rate if seen.task.state is TaskState.RUNNING else None
 
 
-def curve(values: Sequence[float], width: int, *, fine: bool) -> str:
-    """The latest of them; empty where there is nothing that could move."""
-    return sparkline(latest(values, width), width, fine=fine) if len(values) > 1 else ""
+def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = False) -> str:
+    """The latest of them; empty where there is nothing that could move. `from_zero`: small changes stay small."""
+    if len(values) < 2:
+        return ""
+    some = latest(values, width)
+    return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
+
+
+def _rates(seen: Seen) -> str:
+    return curve(seen.courses.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
 
 
 def note(task: TaskStatus, moment: Moment) -> str:
@@ -93,7 +100,7 @@ COLUMNS = (
         spare=1,
     ),
     Column("RATE", lambda seen: "" if (rate := _rate(seen)) is None else f"{rate:.3g}/s", _rate, "right", spare=4),
-    Column(" RATE", lambda seen: curve(seen.courses.rate(seen.task.id), CURVE, fine=seen.fine), spare=9),
+    Column(" RATE", _rates, spare=9),
     Column("LOSS", lambda seen: seen.task.loss or "", lambda seen: number(seen.task.loss), "right", spare=5),
     Column(" LOSS", lambda seen: curve(seen.courses.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
     Column("RESTARTS", lambda seen: str(seen.task.restarts), lambda seen: -seen.task.restarts, "right", spare=7),

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from dtctl.operations.scalars.reading import Point
-from dtctl.render.scalars.plot import sparkline
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
+from dtctl.render.top.columns import curve
 from dtctl.render.top.course import Courses, rates_of
 from dtctl.render.top.moment import Line, Moment, safe
 from dtctl.render.words import duration
@@ -36,16 +36,16 @@ def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool 
     """Loss and rate: those of the event files from the beginning of the run, else since somebody looks."""
     losses = [point.value for point in points] if len(points) > 1 else courses.run_loss.values
     rates = rates_of(points) if len(points) > 2 else courses.run_rate.values
-    shown = [(name, values) for name, values in (("loss", losses), ("rate", rates)) if _moves(values)]
+    shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
     line: Line = []
-    for name, values in shown:
+    for name, values, from_zero in shown:
         label = f"{name} {_ends(values)} "
         room = min(CURVE, (width - 2 * (len(shown) - 1)) // len(shown) - len(label))
         if room >= _LEAST:
             line += [
                 ("  " if line else "", ""),
                 (label, "dim"),
-                (sparkline(_spread(values, room), room, fine=fine), "cyan"),
+                (curve(_spread(values, room), room, fine=fine, from_zero=from_zero), "cyan"),
             ]
     return line
 

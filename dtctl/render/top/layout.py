@@ -10,7 +10,7 @@ from dtctl.render.top.moment import Choice, Line
 from dtctl.render.top.rows import Row
 
 GAP = 2
-LEAST_NOTE = 24
+LEAST_NOTE = 16
 """Columns that a note gets before any other column."""
 
 
@@ -20,13 +20,14 @@ class Layout:
 
     columns: tuple[tuple[Column, int], ...]
 
-    def heading(self, choice: Choice) -> Line:
-        """The column that the rows are sorted by stands out."""
-        mark = "^" if choice.backwards else "v"
+    def heading(self, choice: Choice, *, fine: bool = True) -> Line:
+        """The column that the rows are sorted by stands out; the order of the run has no mark."""
+        down, up = ("\u25be", "\u25b4") if fine else ("v", "^")
         line: Line = []
         for column, width in self.columns:
             name = column.heading if not column.heading.startswith(" ") else ""
-            chosen = column.heading == choice.sort
+            chosen = column.heading == choice.sort and (choice.backwards or choice.sort != COLUMNS[0].heading)
+            mark = up if choice.backwards else down
             shown = _aligned(f"{name}{mark}" if chosen else name, width, column)
             line += [(shown, "bold" if chosen else "dim"), (" " * GAP, "")]
         return line[:-1]

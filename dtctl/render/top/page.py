@@ -46,23 +46,28 @@ def page(
     """`size`: columns and rows of the terminal; `points`: of the loss in event files."""
     width, height = size
     shown = rows(moment, courses, choice, fine=fine)
-    head = wrapped(answer(moment), width)
     moved = curves(courses, points, width, fine=fine)
-    top = [*head, *([moved] if moved else [])]
+    top = [*wrapped(answer(moment), width)[: max(1, height // 4)], *([moved] if moved else [])]
     top += _troubles(moment, width, max(1, height - len(top) - _LEAST_ROWS))
     if choice.words:
         top += [[(f"filter: {safe(choice.words)}   {len(shown)} of {len(moment.status.tasks)} rows", "reverse")]]
     columns = layout(shown, width)
-    return Page(tuple(top), columns.heading(choice), columns, tuple(shown))
+    return Page(tuple(top), columns.heading(choice, fine=fine), columns, tuple(shown))
 
 
 def _troubles(moment: Moment, width: int, room: int) -> list[Line]:
     """Whole ones, as many as there is room for: the first always."""
     for most in range(room, 0, -1):
-        lines = [part for line in wrong(moment, most) for part in wrapped(line, width)[:_MOST_OF_ONE]]
+        lines = [part for line in wrong(moment, most) for part in _some(wrapped(line, width))]
         if len(lines) <= room or most == 1:
             return lines
     return []
+
+
+def _some(lines: list[Line]) -> list[Line]:
+    if len(lines) <= _MOST_OF_ONE:
+        return lines
+    return [*lines[: _MOST_OF_ONE - 1], [*lines[_MOST_OF_ONE - 1][:-2], (" ...", "dim")]]
 
 
 def wrapped(line: Line, width: int) -> list[Line]:

@@ -77,7 +77,7 @@ class LogScreen(ModalScreen[None]):
 
     def __init__(self, task: TaskId, feed: Feed) -> None:
         super().__init__()
-        self._task = task
+        self._of = task
         self._feed = feed
         self._text = LogText()
         self._follows = True
@@ -106,17 +106,17 @@ class LogScreen(ModalScreen[None]):
         shown = self.query_one("#log", Lines)
         shown.show(list(self._text.lines), max(self._text.width, shown.size.width))
         if self._follows:
-            shown.scroll_to(y=len(self._text.lines), animate=False)
+            shown.scroll_to(y=len(self._text.lines), animate=False, force=True)
 
     def _title(self) -> None:
         how = "following" if self._follows else "not following"
-        self.query_one("#title", Block).show([[(str(self._task), "bold"), (f"  log, {how}", "dim")]])
+        self.query_one("#title", Block).show([[(str(self._of), "bold"), (f"  log, {how}", "dim")]])
 
     def action_look_at(self, x: int, y: int | str) -> None:
         shown = self.query_one("#log", Lines)
         page_by = max(1, shown.size.height - 1)
         by = y if isinstance(y, int) else {"page": page_by, "-page": -page_by}[y]
-        shown.scroll_relative(x=x or None, y=by or None, animate=False)
+        shown.scroll_relative(x=x or None, y=by or None, animate=False, force=True)
         if by < 0 and self._follows:
             self._follows = False
             self._title()

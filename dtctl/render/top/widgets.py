@@ -50,8 +50,8 @@ class Block(Widget):
         return strip.adjust_cell_length(width, self.rich_style)
 
 
-class Lines(ScrollView, can_focus=True):
-    """Lines that may be more and longer than there is room for; one of them may be chosen."""
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines that may be more and longer than there is room for; one of them may be chosen. Screens bind the keys."""
 
     DEFAULT_CSS = "Lines { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
 
@@ -84,7 +84,7 @@ class Lines(ScrollView, can_focus=True):
     def move(self, by: int) -> None:
         """The choice, which stays in sight; without one the view."""
         if not self._choosing:
-            self.scroll_relative(y=by, animate=False)
+            self.scroll_relative(y=by, animate=False, force=True)
             return
         self.chosen = max(0, min(self.chosen + by, len(self._lines) - 1))
         self.keep_in_sight()
@@ -93,7 +93,9 @@ class Lines(ScrollView, can_focus=True):
     def keep_in_sight(self) -> None:
         height, above = self.size.height, self.scroll_offset.y
         if height and not above <= self.chosen < above + height:
-            self.scroll_to(y=self.chosen if self.chosen < above else self.chosen - height + 1, animate=False)
+            self.scroll_to(
+                y=self.chosen if self.chosen < above else self.chosen - height + 1, animate=False, force=True
+            )
 
     @property
     def at_end(self) -> bool:

@@ -19,8 +19,10 @@ _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF
 def wrong(moment: Moment, most: int) -> list[Line]:
     """At most so many lines; the last of them counts those that have no room."""
     lines = [*_contacts(moment), *_tasks(moment), *_run(moment)]
-    if len(lines) <= most:
+    if len(lines) <= max(1, most):
         return lines
+    if most <= 1:
+        return lines[:1]
     return [*lines[: most - 1], [(f"and {count(len(lines) - most + 1, 'more line')}: dtctl status", "dim")]]
 
 
@@ -65,8 +67,10 @@ def _run(moment: Moment) -> Iterator[Line]:
         yield _line("yellow", "waiting", told.missing)
     if told.lost_hosts:
         yield _line("magenta", f"{fold(told.lost_hosts)} away", "their agents do not answer the coordinator")
-    open_ = [one for one in told.incidents if one.recovered is None and one.closed is None]
-    for incident in open_[-2:]:
+    named = {task.id for task in status.tasks.values() if task.state in _WRONG}
+    for incident in [one for one in told.incidents if one.recovered is None and one.closed is None][-2:]:
+        if incident.task in named:
+            continue  # its line says the same
         yield _line("yellow", "", incident_lines(incident, moment.now)[0])
     for text in told.warnings:
         yield _line("yellow", "warning", text)

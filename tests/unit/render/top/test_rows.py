@@ -110,7 +110,7 @@ def drawn(width: int, found: list[Row] | None = None) -> tuple[str, list[str]]:
 
 def test_a_wide_terminal_shows_every_column_that_has_something_to_say() -> None:
     heading, _ = drawn(160)
-    assert heading.split() == ["TASKv", "HOST", "STATE", "FOR", "STEP", "RATE", "LOSS", "RESTARTS", "OUTPUT", "NOTE"]
+    assert heading.split() == ["TASK", "HOST", "STATE", "FOR", "STEP", "RATE", "LOSS", "RESTARTS", "OUTPUT", "NOTE"]
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79, 80, 120, 200])
