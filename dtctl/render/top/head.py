@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.scalars.reading import Point
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.columns import curve
@@ -22,7 +23,8 @@ def answer(moment: Moment) -> Line:
     """Run, outcome, step, rate, end, loss, checkpoint."""
     status = moment.status_now
     record, verdict = status.record, status.verdict
-    age = f" {duration(status.time - record.created)}" if record.created and not verdict.outcome.decided else ""
+    running = verdict.outcome is Outcome.RUNNING
+    age = f" {duration(status.time - record.created)}" if record.created and running else ""
     line = [
         (safe(record.run or record.cluster), "bold"),
         (": ", ""),
@@ -57,7 +59,7 @@ def _moves(values: Sequence[float]) -> bool:
 def _ends(values: Sequence[float]) -> str:
     """The first and the last: between them the curve lies."""
     finite = [value for value in values if math.isfinite(value)]
-    return f"{finite[0]:.3g}>{finite[-1]:.3g}"
+    return f"{finite[0]:.3g} to {finite[-1]:.3g}"
 
 
 def _spread(values: Sequence[float], most: int) -> list[float]:

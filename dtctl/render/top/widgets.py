@@ -29,8 +29,6 @@ def _style(name: str) -> Style:
 class Block(Widget):
     """Some lines, as high as they are many."""
 
-    DEFAULT_CSS = "Block { height: auto; }"
-
     def __init__(self, *lines: Line, name: str) -> None:
         super().__init__(id=name)
         self._lines: tuple[Line, ...] = lines
@@ -52,8 +50,6 @@ class Block(Widget):
 
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """Lines that may be more and longer than there is room for; one of them may be chosen. Screens bind the keys."""
-
-    DEFAULT_CSS = "Lines { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
 
     def __init__(self, *, name: str, choosing: bool) -> None:
         super().__init__(id=name)

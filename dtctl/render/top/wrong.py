@@ -50,7 +50,7 @@ def _tasks(moment: Moment) -> Iterator[Line]:
     for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
         who = ", ".join(map(str, _some([task.id for task in tasks])))
         where = fold(dict.fromkeys(task.host for task in tasks))
-        yield _line(STYLES[state], f"{who} on {where} {state.value}", why)
+        yield _line(STYLES[state], f"{who} on {where} ({state.value})", why)
 
 
 def _some(tasks: list[TaskId]) -> list[TaskId | str]:

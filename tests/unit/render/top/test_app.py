@@ -95,7 +95,7 @@ def table(*tasks: Any) -> Table:
 def test_it_shows_the_answer_what_is_wrong_and_the_tasks() -> None:
     async def look(app: Table, _: Pilot[Any]) -> None:
         assert app.lines("top")[0].startswith("digits-1: Running")
-        assert app.lines("top")[-1] == "worker:2 on host-2 failed: OOM: killed"
+        assert app.lines("top")[-1] == "worker:2 on host-2 (failed): OOM: killed"
         assert [line.split()[0] for line in app.lines("rows")] == ["ps:0", "worker:0", "worker:1", "worker:2"]
         assert "q quit" in app.lines("keys")[0]
 
@@ -270,7 +270,7 @@ def test_a_loss_from_event_files_is_drawn() -> None:
     loss = Told(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
 
     async def look(app: Table, _: Pilot[Any]) -> None:
-        assert app.lines("top")[1].startswith("loss 1>0.02 ")
+        assert app.lines("top")[1].startswith("loss 1 to 0.02 ")
 
     typed(Table(run_status(*TASKS), loss=loss), look)
 

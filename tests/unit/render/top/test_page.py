@@ -51,14 +51,14 @@ def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() ->
     found = moment(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
     first, second, third = (words(line) for line in wrong(found, 10))
     assert first == "ps:1 on b failed first: ModuleNotFoundError: sklearn   dtctl logs ps:1"
-    assert second == "ps:0 on host-0 failed: lost its peer"
+    assert second == "ps:0 on host-0 (failed): lost its peer"
     assert third == "ending: worker:0"
 
 
 def test_tasks_that_tell_the_same_are_one_line() -> None:
     tasks = [task(f"worker:{index}", "failed", host=f"gpu-{index}", code=1) for index in range(1, 31)]
     (line,) = wrong(moment(*tasks), 10)
-    assert words(line) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] failed: exit code 1"
+    assert words(line) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (failed): exit code 1"
 
 
 def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
@@ -66,7 +66,7 @@ def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
     found = dataclasses.replace(moment(task("ps:0", "stalled", why="no step for 90 s")), broken={"c": away})
     assert [words(line) for line in wrong(found, 10)] == [
         "c cannot be asked: no route to c; tried again",
-        "ps:0 on host-0 stalled: no step for 90 s",
+        "ps:0 on host-0 (stalled): no step for 90 s",
     ]
 
 
@@ -104,11 +104,11 @@ def test_lines_are_broken_at_blanks_and_words_that_are_too_long_anywhere() -> No
 
 def test_the_curves_show_the_run_since_somebody_looks_or_the_event_files_since_its_beginning() -> None:
     seen = courses(*(_at(second, 1.0 / second, 10.0 + second) for second in range(1, 10)))
-    assert words(curves(seen, (), 80)).startswith("loss 1>0.111 █")
+    assert words(curves(seen, (), 80)).startswith("loss 1 to 0.111 █")
     points = [Point(step, 10.0 * step, 5.0 - step) for step in range(5)]
     line = words(curves(seen, points, 80))
-    assert line.startswith("loss 5>1 █▇▅▃▁")
-    assert "rate 0.1>0.1" in line
+    assert line.startswith("loss 5 to 1 █▇▅▃▁")
+    assert "rate 0.1 to 0.1" in line
     assert curves(Courses(), (), 80) == []
     assert curves(seen, (), 10) == []
 
