@@ -11,7 +11,6 @@ from pathlib import Path
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.events import Key as KeyPressed
 from textual.events import Resize
 from textual.widgets import Input
 
@@ -34,6 +33,15 @@ DRAW_EVERY_S = 1.0
 OpenLog = Callable[[RunRecord, TaskId], Feed]
 
 
+_MOVES: tuple[tuple[str, str, int | str], ...] = (
+    *(("up", "arrow", -1), ("down", "arrow", 1), ("pageup", "arrow", "-page"), ("pagedown", "arrow", "page")),
+    *(("k", "move", -1), ("j", "move", 1), ("home,g", "move", "home"), ("end,G", "move", "end")),
+)
+_OWN = {"move", "arrow", *(key.action.partition("(")[0] for key in TABLE)}
+_IN_FILTER = ("open", "all", "arrow")
+"""Actions of keys that are no part of the words."""
+
+
 class Top(App[ExitCode]):
     """`run` returns the exit code for an end by a signal or Ctrl-C, and None after `q`. An error of a stream is
     in `failure`."""
@@ -44,19 +52,10 @@ class Top(App[ExitCode]):
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+c", "interrupted", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
-        *(Binding(key.keys, key.action, key.does, show=False) for key in TABLE),
-        *(
-            Binding(keys, f"move({by!r})", show=False)
-            for keys, by in (
-                ("up,k", -1),
-                ("down,j", 1),
-                ("pageup", "-page"),
-                ("pagedown", "page"),
-                ("home,g", "home"),
-                ("end,G", "end"),
-            )
-        ),
+        *(Binding(key.keys, key.action, key.does, show=False, priority=True) for key in TABLE),
+        *(Binding(keys, f"{action}({by!r})", show=False, priority=True) for keys, action, by in _MOVES),
     ]
+    """By priority, as they are heeded one after the other then, however fast they are typed."""
 
     def __init__(
         self, run: Feed, loss: Feed, open_log: OpenLog, *, fine: bool = True, heeds_signals: bool = False
@@ -134,6 +133,21 @@ class Top(App[ExitCode]):
         self.draw()
         self._table.keep_in_sight()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys are the table's own, but where a log, the help or the filter has them."""
+        if action not in _OWN:
+            return True
+        if len(self.screen_stack) > 1:
+            return False
+        return action in _IN_FILTER or not self._in_filter
+
+    @property
+    def _in_filter(self) -> bool:
+        return self.focused is not None and self.focused.id == "filter"
+
+    def action_arrow(self, by: int | str) -> None:
+        self.action_move(by)
+
     def action_move(self, by: int | str) -> None:
         table = self._table
         page_by = max(1, table.size.height - 1)
@@ -164,7 +178,9 @@ class Top(App[ExitCode]):
 
     def action_open(self) -> None:
         chosen = self._chosen()
-        if isinstance(chosen, TaskId) and self.known.status is not None:
+        if self._in_filter:
+            self._end_filter()
+        elif isinstance(chosen, TaskId) and self.known.status is not None:
             self.push_screen(LogScreen(chosen, self._open_log(self.known.status.record, chosen)))
         elif chosen is not None:
             self.action_fold()
@@ -176,26 +192,19 @@ class Top(App[ExitCode]):
         words = self.query_one("#filter", Input)
         words.value = self.choice.words
         words.display = True
-        words.focus()
+        self.screen.set_focus(words)
 
     def action_all(self) -> None:
+        self.query_one("#filter", Input).value = ""
         self._end_filter()
         self._choose(dataclasses.replace(self.choice, words=""))
 
     def on_input_changed(self, typed: Input.Changed) -> None:
         self._choose(dataclasses.replace(self.choice, words=typed.value))
 
-    def on_input_submitted(self, _: Input.Submitted) -> None:
-        self._end_filter()
-
-    def on_key(self, pressed: KeyPressed) -> None:
-        """In the filter the table still moves."""
-        if self.focused is not None and self.focused.id == "filter" and pressed.key in ("up", "down"):
-            self.action_move(-1 if pressed.key == "up" else 1)
-
     def _end_filter(self) -> None:
-        self.screen_stack[0].query_one("#filter", Input).display = False
-        self._table.focus()
+        self.screen.set_focus(self._table)
+        self.query_one("#filter", Input).display = False
 
     def action_interrupted(self) -> None:
         self.exit(ExitCode.INTERRUPTED)

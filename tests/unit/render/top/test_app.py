@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import dataclasses
 import html
+import inspect
 import signal
+import textwrap
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
+from textual.app import App
+from textual.events import Key
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
 
 from dtctl.errors import AgentError, ExitCode, TransportError
 from dtctl.model import TaskId
@@ -21,6 +29,7 @@ from dtctl.operations.scalars.reading import Point, Series
 from dtctl.operations.watching.feed import Feed
 from dtctl.operations.watching.run import Over
 from dtctl.render.top.app import Top
+from dtctl.render.top.screens import HelpScreen, LogScreen
 from dtctl.render.top.widgets import Block, Lines
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.render.top.runs import run_status, task, training, words
@@ -302,6 +311,42 @@ def test_neither_escapes_nor_markup_of_a_host_reach_the_screen() -> None:
         assert left_in(drawn) == set()
 
     typed(table(*tasks), look, (250, 60))
+
+
+MEANT = {"__init__", "compose", "check_action", "get_content_height", "render_line", "virtual_size"}
+
+
+@pytest.mark.parametrize(
+    ("own", "base"),
+    [(Top, App), (Block, Widget), (Lines, ScrollView), (LogScreen, ModalScreen), (HelpScreen, ModalScreen)],
+)
+def test_no_name_of_ours_is_one_of_textuals_own(own: type, base: type) -> None:
+    """It has many, `_task` among them, and no warning."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(own)))
+    nodes = list(ast.walk(tree))
+    stored = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    named = {node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"}
+    named |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    plain = base()
+    assert {name for name in named if hasattr(plain, name)} <= MEANT
+
+
+def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> None:
+    async def rush(app: Table, pilot: Pilot[Any]) -> None:
+        before = app.choice
+        for key in ("slash", *"worksq", "enter"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await pilot.pause(0.3)
+        assert app.choice == dataclasses.replace(before, words="worksq")
+        await pilot.press("escape")
+        assert app.opened == []
+        for key in ("enter", "q", "s", "escape", "question_mark", "x"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await pilot.pause(0.3)
+        assert len(app.opened) == 1
+        assert app.is_running
+
+    typed(table(), rush)
 
 
 def test_signals_are_heeded_only_where_the_screen_is_the_program() -> None:
