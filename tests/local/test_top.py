@@ -152,8 +152,9 @@ def test_however_it_ends_the_terminal_is_as_before_and_the_run_goes_on(
 def test_an_error_is_shown_below_and_leaves_the_terminal_as_before(home: Desk) -> None:
     home.write_cluster()
     with Terminal(home, "top") as terminal:
-        assert terminal.ended() == 1
-        assert "there is no run" in terminal.seen
+        assert terminal.ended() == 4
+        assert "node-1" in terminal.seen
+        assert "1049h" not in terminal.raw.decode(), "the screen has not been opened"
         assert termios.tcgetattr(terminal._slave) == terminal.before
 
 

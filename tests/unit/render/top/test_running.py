@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import util
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,8 +21,8 @@ class Terminal:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("stdin", "stdout", "stderr"):
-        monkeypatch.setattr(sys, name, Terminal())
+    streams = {name: Terminal() for name in ("stdin", "stdout", "stderr")}  # those of sys are pytest's
+    monkeypatch.setattr(running, "sys", SimpleNamespace(**streams, executable=sys.executable))
     monkeypatch.setenv("TERM", "xterm")
 
 
@@ -49,7 +50,7 @@ def test_a_terminal_that_cannot_be_drawn_on_is_none(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("terminal")
 def test_a_pipe_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(running.sys, "stdin", None)
     with pytest.raises(UsageError) as raised:
         running.need_screen()
     assert "dtctl status --watch" in raised.value.hint
