@@ -43,9 +43,8 @@ class Losses:
     def add(self, series: Series) -> None:
         points = self._points.setdefault((series.directory, series.name, series.tag), [])
         points.extend(series.points)
-        if len(points) > 4 * POINTS:  # every second of the older half: a curve has no room for more
-            half = len(points) // 2
-            points[:half] = points[:half:2]
+        if len(points) > 4 * POINTS:  # a curve has no room for more
+            points[:] = [*points[:-1:2], points[-1]]
 
     def best(self) -> list[Point]:
         """Empty where there is none."""

@@ -85,6 +85,7 @@ class Top(App[ExitCode]):
             loop.add_signal_handler(signal.SIGINT, self.exit, ExitCode.INTERRUPTED)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.exit, ExitCode.TERMINATED)
+        self.app_resume_signal.subscribe(self, self._draw_anew)
         self.query_one("#rows", Lines).focus()
         self.set_interval(LOOK_EVERY_S, self.look)
         self.look()
@@ -92,6 +93,11 @@ class Top(App[ExitCode]):
     def on_resize(self, resized: Resize) -> None:
         self._room = resized.size.width - 1, resized.size.height - 1
         self.draw()
+
+    def _draw_anew(self, _: object) -> None:
+        """Somebody else had the terminal meanwhile."""
+        for widget in self.screen.walk_children():
+            widget.refresh()
 
     def look(self) -> None:
         """Takes what has been told; draws it, or else the ages, now and then."""

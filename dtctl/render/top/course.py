@@ -84,12 +84,15 @@ def number(text: str | None) -> float | None:
         return None
 
 
-def rates_of(points: Sequence[Point]) -> list[float]:
-    """Steps a second between points of an event file; where the training went back there is a gap."""
+def rates_of(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Steps a second between points of an event file, at their steps; where the training went back there is a gap."""
     return [
-        (after.step - before.step) / (after.time - before.time)
-        if after.step > before.step and after.time > before.time
-        else math.nan
+        (
+            float(after.step),
+            (after.step - before.step) / (after.time - before.time)
+            if after.step > before.step and after.time > before.time
+            else math.nan,
+        )
         for before, after in itertools.pairwise(points)
     ]
 

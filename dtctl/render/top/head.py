@@ -9,7 +9,7 @@ from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.scalars.reading import Point
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.columns import curve
-from dtctl.render.top.course import Courses, rates_of
+from dtctl.render.top.course import Course, Courses, rates_of
 from dtctl.render.top.moment import Line, Moment, safe
 from dtctl.render.words import duration
 
@@ -34,41 +34,49 @@ def answer(moment: Moment) -> Line:
     return [*line, *((safe(f"{SEPARATOR}{words}"), "") for words in in_short(status))]
 
 
+Values = list[tuple[float, float]]
+"""Where a value stands, and the value."""
+
+
 def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
     """Loss and rate: those of the event files from the beginning of the run, else since somebody looks."""
-    losses = [point.value for point in points] if len(points) > 1 else courses.run_loss.values
-    rates = rates_of(points) if len(points) > 2 else courses.run_rate.values
+    losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(courses.run_loss)
+    rates = rates_of(points) if len(points) > 2 else _in_order(courses.run_rate)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
     line: Line = []
     for name, values, from_zero in shown:
         label = f"{name} {_ends(values)} "
         room = min(CURVE, (width - 2 * (len(shown) - 1)) // len(shown) - len(label))
         if room >= _LEAST:
-            line += [
-                ("  " if line else "", ""),
-                (label, "dim"),
-                (curve(_spread(values, room), room, fine=fine, from_zero=from_zero), "cyan"),
-            ]
+            drawn = curve(spread(values, room), room, fine=fine, from_zero=from_zero)
+            line += [("  " if line else "", ""), (label, "dim"), (drawn, "cyan")]
     return line
 
 
-def _moves(values: Sequence[float]) -> bool:
-    return sum(map(math.isfinite, values)) > 1
+def _in_order(course: Course) -> Values:
+    return [(float(place), value) for place, value in enumerate(course.values)]
 
 
-def _ends(values: Sequence[float]) -> str:
+def _moves(values: Values) -> bool:
+    return sum(math.isfinite(value) for _, value in values) > 1
+
+
+def _ends(values: Values) -> str:
     """The first and the last: between them the curve lies."""
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for _, value in values if math.isfinite(value)]
     return f"{finite[0]:.3g} to {finite[-1]:.3g}"
 
 
-def _spread(values: Sequence[float], most: int) -> list[float]:
-    """As many as there is room for: the middle of each group, so that one outlier does not stand for its neighbours."""
+def spread(values: Values, most: int) -> list[float]:
+    """As many as there is room for: the mean of those that stand in each part, and where none does the one before."""
     if len(values) <= most:
-        return list(values)
-    groups = [values[index * len(values) // most : (index + 1) * len(values) // most] for index in range(most)]
-    return [_mean([value for value in group if math.isfinite(value)]) for group in groups]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
+        return [value for _, value in values]
+    first, last = min(place for place, _ in values), max(place for place, _ in values)
+    parts: list[list[float]] = [[] for _ in range(most)]
+    for place, value in values:
+        if math.isfinite(value):
+            parts[min(most - 1, int((place - first) / ((last - first) or 1.0) * most))].append(value)
+    found: list[float] = []
+    for part in parts:
+        found.append(math.fsum(part) / len(part) if part else (found[-1] if found else math.nan))
+    return found

@@ -19,7 +19,7 @@ from dtctl.operations.scalars.reading import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.loss import Losses
 from dtctl.render.top.course import Course, Courses, rates_of
-from dtctl.render.top.head import curves
+from dtctl.render.top.head import curves, spread
 from dtctl.render.top.moment import Choice, Moment
 from dtctl.render.top.page import page, wrapped
 from dtctl.render.top.wrong import wrong
@@ -135,9 +135,17 @@ def test_another_run_begins_its_curves_anew() -> None:
 
 
 def test_where_the_training_went_back_the_rate_has_a_gap() -> None:
-    rates = rates_of([Point(1, 1.0, 0.0), Point(3, 2.0, 0.0), Point(2, 3.0, 0.0)])
-    assert rates[0] == 2.0
-    assert math.isnan(rates[1])
+    (at, rate), (_, gap) = rates_of([Point(1, 1.0, 0.0), Point(3, 2.0, 0.0), Point(2, 3.0, 0.0)])
+    assert (at, rate) == (3.0, 2.0)
+    assert math.isnan(gap)
+
+
+def test_a_curve_is_drawn_by_its_steps_however_dense_its_points_are() -> None:
+    dense_at_the_end = [(float(step), float(step)) for step in (*range(0, 900, 100), *range(900, 1000))]
+    assert spread(dense_at_the_end, 10) == pytest.approx([0.0, 100, 200, 300, 400, 500, 600, 700, 800, 949.5])
+    assert spread([(1.0, 5.0), (2.0, math.nan)], 10)[0] == 5.0
+    assert spread([(float(place), 1.0 if place < 5 else math.nan) for place in range(20)], 4) == [1.0] * 4
+    assert spread([(7.0, 1.0)] * 9, 3) == [1.0] * 3
 
 
 def test_of_several_losses_that_of_the_training_is_drawn() -> None:
