@@ -2,6 +2,7 @@
 
 python docs/screens.py            all of it; needs root and TensorFlow
 python docs/screens.py --picture  docs/images/demo.svg alone
+python docs/screens.py --top      docs/images/top.svg alone
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from top_picture import draw as draw_top
 
 from tests.documents.blocks import ROOT
 from tests.documents.reader import Reader, Seen
@@ -92,7 +95,11 @@ def _printed(words: Sequence[str], directory: str, environment: dict[str, str]) 
 
 
 if __name__ == "__main__":
-    if "--picture" not in sys.argv:
+    alone = {"--picture", "--top"} & {*sys.argv}
+    if not alone:
         for name in PAGES:
             write_screens(name)
-    write_picture()
+    if alone != {"--top"}:
+        write_picture()
+    if alone != {"--picture"}:
+        draw_top()

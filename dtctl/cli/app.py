@@ -15,7 +15,7 @@ from dtctl.cli.effects import NAMES
 from dtctl.render.terminal.console import say
 
 ORDER = (
-    *("init", "explain", "validate", "plan", "trust", "up", "status", "diagnose", "logs", "events", "metrics"),
+    *("init", "explain", "validate", "plan", "trust", "up", "status", "top", "diagnose", "logs", "events", "metrics"),
     *("tensorboard", "report", "checkpoints", "dump", "wait", "restart", "replace", "stop", "down", "runs", "gc"),
     *("push", "execute", "ssh", "schema"),
 )

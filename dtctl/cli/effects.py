@@ -35,6 +35,7 @@ EFFECTS = {
     "ssh": Effect.CHANGES,
     "status": Effect.READS,
     "diagnose": Effect.READS,
+    "top": Effect.READS,
     "logs": Effect.READS,
     "events": Effect.READS,
     "metrics": Effect.READS,

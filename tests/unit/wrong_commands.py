@@ -87,6 +87,7 @@ WORDS: list[Row] = [
     ("logs --lines 5", 2, "No such option: --lines", of("dtctl logs")),
     ("runs --run x", 2, "No such option: --run", of("dtctl runs")),
     ("push -y", 2, "No such option: -y", of("dtctl push")),
+    ("top", 2, "dtctl top draws on a terminal, and here is none", "dtctl status --watch"),
     ("metrics --csv --plot", 2, "--csv and --plot exclude each other", "leave one of them out"),
     ("metrics --plot -f", 2, "--follow and --plot exclude each other", "leave one of them out"),
     ("metrics --log", 2, "--log is about curves", "add --plot"),

@@ -79,6 +79,9 @@ class StatusRequest(Request):
 class WatchRequest(Request):
     """The same whenever it changes."""
 
+    for_s: Usual[Optional[Seconds], None]
+    """Ends after so long, whatever may still happen."""
+
 
 class LogsRequest(Request):
     """Part of what tasks have printed."""

@@ -126,7 +126,7 @@ def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
     """Sends what is known here whenever it has changed: this host's state, and what its coordinator tells of the run.
 
-    Ends when nothing more will happen as far as this host knows.
+    Ends when nothing more will happen as far as this host knows, or when the time is over.
     """
     run = runs.need(talk, request)
     whole = coordinated.WholeRun(talk, run) if coordinates(run.spec) else None
@@ -143,7 +143,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
             talk.send("states", states)
         return view is not None and coordinated.is_over(view, time.time()) if whole is not None else state["finished"]
 
-    run.until(look, float("inf"))
+    run.until(look, float("inf") if request["for_s"] is None else request["for_s"])
     return {"run": run.id}
 
 

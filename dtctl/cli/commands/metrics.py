@@ -141,7 +141,7 @@ def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, print
                 errors.show_host_errors({told.host: told.error})
             elif isinstance(told, Back):
                 errors.note(f"{told.host} can be reached again")
-            else:
+            elif told is not None:
                 for point in told.points:
                     printer(told, point)
     except KeyboardInterrupt:

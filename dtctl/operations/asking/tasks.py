@@ -54,6 +54,8 @@ class TaskStatus:
     """Steps a second."""
     loss: str | None = None
     """In the digits of its log."""
+    output_time: float | None = None
+    """When its log last grew."""
     code: int | None = None
     signal: int | None = None
     asked: bool = False
@@ -93,6 +95,7 @@ class TaskStatus:
             step_time=entry["step_time"],
             rate=entry["rate"],
             loss=entry["loss"],
+            output_time=entry["progress"],
             code=end["code"] if end else None,
             signal=end["signal"] if end else None,
             asked=entry["asked"],

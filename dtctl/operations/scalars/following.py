@@ -20,8 +20,9 @@ TICK_S = 0.25
 
 def follow_metrics(
     record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int
-) -> Iterator[Series | Away | Back]:
-    """What is there, at most so many points of each series, and then new points as they come, until the run has ended.
+) -> Iterator[Series | Away | Back | None]:
+    """What is there, at most so many points of each series, and then new points as they come, until the run has ended;
+    None whenever nothing came for a moment.
 
     Raises DtctlError where no host can be followed.
     """
@@ -43,7 +44,7 @@ def follow_metrics(
                     failed[told.host] = told.error
                 if not told.final or not knows_no_run(told.error):
                     yield told
-            elif isinstance(told, Back):
+            elif told is None or isinstance(told, Back):
                 yield told
             if not following:
                 break

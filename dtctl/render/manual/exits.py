@@ -88,6 +88,7 @@ EXITS = (
         ("`the disk is full`", "`dtctl gc` removes old runs and code; `dtctl exec @HOST -- df -h` shows the rest"),
         ("`the setup command ended with ...`", "its output follows: correct `trainer.setup`"),
         ("`another run ... is live`", "`dtctl up --replace` stops it first"),
+        ("`dtctl top needs Textual`", "the message has the command that installs it: the extra `dtctl[top]`"),
         ("`no value for the secret`", "export the variable, or write it to the `env_file`"),
         ("a file that cannot be sent", "name it in `.dtctlignore`"),
     ),

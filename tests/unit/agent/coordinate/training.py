@@ -340,7 +340,7 @@ class Trial(World):
         if process is not None and int(self.now / SAVE_S) != int((self.now - STEP_S) / SAVE_S):
             self.checkpoint, self.damaged = self.trained, False
 
-    def _mend(self) -> list[str]:
+    def _mend(self, distrust: bool) -> list[str]:
         if not self.damaged:
             return []
         self.damaged = False

@@ -1,0 +1,59 @@
+"""The loss of a run from the event files of its lead's host: the whole course of it, not only since somebody looks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator
+
+from dtctl.operations.asking.streams import Away
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.scalars.following import follow_metrics
+from dtctl.operations.scalars.reading import Point, Series
+from dtctl.transport.seam import Transport
+
+TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")
+POINTS = 200
+"""Of the past."""
+
+_OF_OTHERS = ("eval", "valid", "test")
+"""What is in the names of losses that the training does not make."""
+
+Name = tuple[str, str, str]
+"""Directory, name below it, and tag."""
+
+
+def follow_loss(record: RunRecord, transport: Transport) -> Generator[Series | None, None, None]:
+    """The points of every loss, first those of the past; ends where there is nothing to follow. None now and then."""
+    host = record.coordinator
+    lead_alone = dataclasses.replace(record, hosts={host: record.way_to(host)}, others={})
+    for told in follow_metrics(lead_alone, transport, TAGS, points=POINTS):
+        if isinstance(told, Away):
+            if told.final:
+                return
+        elif told is None or isinstance(told, Series):
+            yield told
+
+
+class Losses:
+    """All losses that were told; `best` is the one of the training."""
+
+    def __init__(self) -> None:
+        self._points: dict[Name, list[Point]] = {}
+
+    def add(self, series: Series) -> None:
+        points = self._points.setdefault((series.directory, series.name, series.tag), [])
+        points.extend(series.points)
+        if len(points) > 4 * POINTS:  # a curve has no room for more
+            points[:] = [*points[:-1:2], points[-1]]
+
+    def best(self) -> list[Point]:
+        """Empty where there is none."""
+        if not self._points:
+            return []
+        return self._points[min(self._points, key=_rank)]
+
+
+def _rank(name: Name) -> tuple[bool, bool, int, Name]:
+    _, run, tag = name
+    of_others = any(word in part.lower() for part in (run, tag) for word in _OF_OTHERS)
+    return of_others, tag != "loss", len(tag), name

@@ -1,0 +1,250 @@
+"""A run that is watched: one connection while its coordinator is there, one to each host while it is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from dtctl.errors import AgentError, ConnectionLost, TransportError
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking import streams
+from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.logs import LogLines
+from dtctl.operations.scalars.reading import Series
+from dtctl.operations.status import RunStatus
+from dtctl.operations.watching import run as watching
+from dtctl.operations.watching.feed import Feed
+from dtctl.operations.watching.log import follow_log
+from dtctl.operations.watching.loss import follow_loss
+from dtctl.operations.watching.run import Over, watch_run
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
+from tests.unit.fakes import FakeSession, FakeTransport
+
+RESULT = {"type": "result", "run": "digits-1"}
+LOG = {"type": "log", "task": "worker:0", "attempt": 1, "offset": 0, "end": 5, "time": 1.0, "payload": b"line\n"}
+POINTS = {
+    "type": "points",
+    "run": "digits-1",
+    "folders": [
+        {
+            "dir": "/out",
+            "name": "train",
+            "identity": "7-events",
+            "series": [
+                {
+                    "tag": "loss", "count": 1, "least": "0.5", "most": "0.5",
+                    "steps": [1], "times": [1.0], "values": ["0.5"],
+                }
+            ],
+        }
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_RETRY_S", (0.01,))
+    monkeypatch.setattr(watching, "TOGETHER_S", 0.0)
+
+
+class Watched(Agents):
+    """`watches`: what each host says to one request to watch after the other, and then ends what it says at once.
+
+    A watch that ends with `then` is followed by that: `more`, it is asked again, or an end of all.
+    """
+
+    def __init__(self, **watches: list[Script]) -> None:
+        super().__init__(told())
+        self.watches = watches
+        self.asked_to_watch: list[Mapping[str, Any]] = []
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        host, kind = session.host.name, fields["type"]
+        if kind == "watch":
+            self.asked_to_watch.append(fields)
+            return self.watches[host].pop(0) if self.watches.get(host) else [dict(RESULT)]
+        if kind == "logs":
+            return [dict(LOG), dict(RESULT)]
+        if kind == "metrics":
+            rest = {"time": 1.0, "dirs": [], "folders": [], "problems": [], "unread_bytes": 0, "omitted": 0}
+            return [dict(POINTS), {**RESULT, **rest}]
+        return super().__call__(session, fields)
+
+
+def states(view: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "states", "run": "digits-1", "coordination": view}
+
+
+def seen(stream: Generator[object, None, None], enough: Callable[[list[object]], bool]) -> list[object]:
+    """What it tells until there is enough of it."""
+    found: list[object] = []
+    with closing(stream):
+        for one in stream:
+            found += [one] if one is not None else []
+            if enough(found):
+                return found
+    raise AssertionError("endless")
+
+
+def is_over(found: list[object]) -> bool:
+    return Over() in found
+
+
+def test_one_connection_tells_all_changes_until_all_is_over() -> None:
+    step = told(tasks={"worker:0": entry(step=7)})
+    agents = Watched(c=[[states(told()), states(step), dict(RESULT)]])
+    transport = FakeTransport(agents)
+    found = seen(watch_run(record(), transport), is_over)
+    steps = [one.progress.step for one in found if isinstance(one, RunStatus)]
+    assert steps == [None, None, 7, None]
+    assert transport.opened == ["c"]
+    assert agents.asked_to_watch[0]["for_s"] == watching.LOOK_AGAIN_S
+    assert [kind for _, kind, _ in agents.asked] == ["status", "status"]
+    assert transport.sessions["c"].closed
+
+
+def test_checkpoints_are_asked_for_again_over_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.0)
+    agents = Watched()
+    transport = FakeTransport(agents)
+    found = seen(watch_run(record(), transport), lambda found: len(found) >= 4)
+    assert all(isinstance(one, RunStatus) for one in found)
+    assert transport.opened == ["c"]
+
+
+def test_a_view_is_as_old_as_the_answer_before_it_at_the_most() -> None:
+    agents = Watched(c=[[states(told(time=1001.0)), states(told(time=1020.0)), dict(RESULT)]])
+    found = seen(watch_run(record(), FakeTransport(agents)), is_over)
+    times = [one.time for one in found if isinstance(one, RunStatus)]
+    assert times[0] == 1010.0
+    assert 1010.0 <= times[1] < 1015.0
+    assert times[2] == 1020.0
+
+
+def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() -> None:
+    held = threading.Event()
+
+    class Going(Watched):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+            if session.host.name == "c" and self.asked_of("status").count("c"):
+                held.wait(10)
+            if fields["type"] == "watch" and session.host.name == "a":
+                tasks = {"ps:0": entry("stalled", reason="no step")}
+                return [{"type": "states", "run": "digits-1", "state": state_of("a", tasks)}, dict(RESULT)]
+            return super().__call__(session, fields)
+
+    agents = Going(c=[[states(told()), ConnectionLost("gone")]])
+    transport = FakeTransport(agents)
+
+    def enough(found: list[object]) -> bool:
+        last = found[-1]
+        if isinstance(last, RunStatus) and last.coordination is None:
+            alone.append(last)
+            if last.tasks[TaskId("ps", 0)].state is TaskState.STALLED:
+                held.set()
+        return any(isinstance(one, Back) for one in found) and isinstance(last, RunStatus) and bool(last.coordination)
+
+    alone: list[RunStatus] = []
+    found = seen(watch_run(record(), transport), enough)
+    assert [one.host for one in found if isinstance(one, Away)] == ["c"]
+    assert alone[-1].tasks[TaskId("ps", 1)].state is TaskState.RUNNING
+    assert alone[-1].tasks[TaskId("worker", 0)].state is TaskState.LOST
+    assert alone[-1].away is not None
+    assert [transport.opened.count(host) for host in "abd"] == [1, 1, 1]
+
+
+def test_a_host_that_is_away_too_is_told_of_as_such() -> None:
+    agents = Watched(c=[[states(told()), ConnectionLost("gone")]])
+
+    class Gone(FakeTransport):
+        def open(self, host: Any) -> Any:
+            if host.name == "c" and "c" in self.opened:
+                raise TransportError("no route to c")
+            return super().open(host)
+
+    transport = Gone(agents, {"d": TransportError("no route to d")})
+    found = seen(
+        watch_run(record(), transport), lambda found: isinstance(found[-1], RunStatus) and "d" in found[-1].errors
+    )
+    last = found[-1]
+    assert isinstance(last, RunStatus)
+    assert set(last.errors) == {"c", "d"}
+    assert last.tasks[TaskId("ps", 0)].state is TaskState.RUNNING
+
+
+def test_where_there_is_no_run_there_is_nothing_to_watch() -> None:
+    class Empty(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+            return [{"type": "result", "run": None, "time": 1.0}]
+
+    with pytest.raises(AgentError, match="no run of digits on c"):
+        seen(watch_run(record(), FakeTransport(Empty())), is_over)
+
+
+def test_a_run_that_has_moved_is_watched_where_it_is() -> None:
+    agents = Watched()
+    agents.run = dataclasses.replace(record(), lead=TaskId("worker", 1))
+    found = seen(watch_run(record(), FakeTransport(agents)), is_over)
+    first = found[0]
+    assert isinstance(first, RunStatus)
+    assert first.record.coordinator == "d"
+
+
+def test_a_host_that_speaks_of_tasks_of_others_is_not_believed() -> None:
+    lie = told(hosts={"a": {"state": state_of("a", {"ps:1": entry()})}})
+    agents = Watched(c=[[states(lie), dict(RESULT)]])
+    found = seen(watch_run(record(), FakeTransport(agents)), lambda found: isinstance(found[-1], Away))
+    away = found[-1]
+    assert isinstance(away, Away)
+    assert "invalid `states`" in away.error.summary
+
+
+def test_the_log_of_a_task_comes_from_its_host_alone() -> None:
+    transport = FakeTransport(Watched())
+    (lines,) = seen(follow_log(record(), transport, TaskId("worker", 0), 10), lambda found: len(found) == 1)
+    assert isinstance(lines, LogLines)
+    assert lines.data == b"line\n"
+    assert set(transport.opened) == {"c"}
+
+
+def test_the_loss_comes_from_the_host_of_the_lead_alone() -> None:
+    transport = FakeTransport(Watched())
+    (series,) = [one for one in follow_loss(record(), transport) if one is not None]
+    assert isinstance(series, Series)
+    assert series.points[0].value == 0.5
+    assert transport.opened == ["c"]
+
+
+def test_a_feed_keeps_what_is_told_until_it_is_taken_and_the_error_last() -> None:
+    def tell() -> Generator[object, None, None]:
+        yield from (1, None, 2)
+        raise TransportError("gone")
+
+    feed = Feed(tell).start()
+    assert feed.first() == 1
+    feed.close()
+    taken = feed.take()
+    assert taken[:2] == [1, 2]
+    assert isinstance(taken[2], TransportError)
+    assert feed.take() == []
+
+
+def test_a_feed_that_is_closed_ends_its_stream() -> None:
+    ended = threading.Event()
+
+    def tell() -> Generator[object, None, None]:
+        try:
+            while True:
+                yield None
+        finally:
+            ended.set()
+
+    feed = Feed(tell).start()
+    feed.close()
+    assert ended.wait(10)
+    assert feed.first() is None

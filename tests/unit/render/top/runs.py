@@ -1,0 +1,58 @@
+"""Runs for the tests of the screen: tasks as their agents would tell them, at epoch second 1000."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dtctl.agent.records.reasons import fact, said
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.status import RunStatus
+from dtctl.render.top.course import Courses
+from dtctl.render.top.moment import Line, Moment
+from tests.unit.coordinated import record
+
+NOW = 1000.0
+RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=4, of=4),))
+
+
+def task(name: str, state: str = "running", host: str = "", **told: Any) -> TaskStatus:
+    found = TaskId.parse(name)
+    usual: dict[str, Any] = {"attempt": 1, "pid": 7, "since": NOW - 60}
+    if isinstance(told.get("why"), str):
+        told["why"] = tuple(said(told["why"]))
+    return TaskStatus(found, host or f"host-{found.index}", TaskState(state), **{**usual, **told})
+
+
+def training(name: str, step: int = 100, **told: Any) -> TaskStatus:
+    usual: dict[str, Any] = {"step": step, "step_time": NOW - 1, "rate": 10.0, "loss": "0.5", "output_time": NOW - 2}
+    return task(name, **{**usual, **told})
+
+
+USUAL = (task("ps:0"), task("ps:1"), training("worker:0", 120), training("worker:1", 90, rate=5.0, loss="0.7"))
+
+
+def run_status(*tasks: TaskStatus, verdict: Verdict = RUNS, target: int | None = 1000, **told: Any) -> RunStatus:
+    tasks = tasks or USUAL
+    known = dataclasses.replace(
+        record(created=NOW - 100), roster={one.id: one.host for one in tasks}, lead=tasks[-1].id, target_step=target
+    )
+    usual: dict[str, Any] = {"checkpoints": (), "time": NOW}
+    return RunStatus(record=known, tasks={one.id: one for one in tasks}, verdict=verdict, **{**usual, **told})
+
+
+def moment(*tasks: TaskStatus, **told: Any) -> Moment:
+    return Moment(run_status(*tasks, **told), NOW)
+
+
+def courses(*statuses: RunStatus) -> Courses:
+    found = Courses()
+    for status in statuses:
+        found.add(status)
+    return found
+
+
+def words(line: Line) -> str:
+    return "".join(text for text, _ in line)

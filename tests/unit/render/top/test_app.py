@@ -1,0 +1,358 @@
+"""The screen of `dtctl top` itself, by the keys that a person presses: Textual's own driver, and no terminal."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import dataclasses
+import html
+import inspect
+import signal
+import textwrap
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+import pytest
+from textual.app import App
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
+
+from dtctl.errors import AgentError, ExitCode, TransportError
+from dtctl.model import TaskId
+from dtctl.operations.asking.streams import Away
+from dtctl.operations.logs import LogLines
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.scalars.reading import Point, Series
+from dtctl.operations.watching.feed import Feed
+from dtctl.operations.watching.run import Over
+from dtctl.render.top.app import Top
+from dtctl.render.top.screens import HelpScreen, LogScreen
+from dtctl.render.top.widgets import Block, Lines
+from tests.unit.agent.poisons import POISONS, left_in
+from tests.unit.render.top.runs import run_status, task, training, words
+
+Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
+
+
+class Told(Feed):
+    """What a test tells, in place of a stream."""
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(_nothing)
+        self.closed = False
+        for one in told:
+            self._tell(one)
+
+    def tell(self, told: object) -> None:
+        self._tell(told)
+
+    def close(self, within_s: float = 1.0) -> None:
+        self.closed = True
+
+
+def _nothing() -> Generator[object, None, None]:
+    yield from ()
+
+
+class Table(Top):
+    """The screen with what a test looks at."""
+
+    def __init__(self, *told: object, loss: Told | None = None) -> None:
+        self.run_told, self.log_told = Told(*told), Told()
+        self.opened: list[TaskId] = []
+        super().__init__(self.run_told, loss or Told(), self._open)
+
+    def _open(self, record: RunRecord, task: TaskId) -> Feed:
+        self.opened.append(task)
+        return self.log_told
+
+    def lines(self, name: str) -> list[str]:
+        found = self.screen.query_one(f"#{name}")
+        assert isinstance(found, Block | Lines)
+        return [words(line) for line in found._lines]
+
+    @property
+    def chosen(self) -> str:
+        return str(self._chosen())
+
+
+def typed(app: Table, typing: Typing, size: tuple[int, int] = (80, 24)) -> Table:
+    async def all_of_it() -> None:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await typing(app, pilot)
+
+    asyncio.run(all_of_it())
+    return app
+
+
+TASKS = (
+    task("ps:0"),
+    training("worker:0", 120),
+    training("worker:1", 90, rate=2.0),
+    task("worker:2", "failed", why="OOM: killed"),
+)
+
+
+def table(*tasks: Any) -> Table:
+    return Table(run_status(*tasks or TASKS))
+
+
+def test_it_shows_the_answer_what_is_wrong_and_the_tasks() -> None:
+    async def look(app: Table, _: Pilot[Any]) -> None:
+        assert app.lines("top")[0].startswith("digits-1: Running")
+        assert app.lines("top")[-1] == "worker:2 on host-2 (failed): OOM: killed"
+        assert [line.split()[0] for line in app.lines("rows")] == ["ps:0", "worker:0", "worker:1", "worker:2"]
+        assert "q quit" in app.lines("keys")[0]
+
+    typed(table(), look)
+
+
+def test_what_is_told_later_is_shown_and_the_choice_stays_with_its_task() -> None:
+    async def look(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("down", "down")
+        assert app.chosen == "worker:1"
+        app.run_told.tell(run_status(training("evaluator:0"), *TASKS))
+        app.look()
+        assert len(app.lines("rows")) == 5
+        assert app.chosen == "worker:1"
+        app.run_told.tell(Away("c", TransportError("no route to c")))
+        app.look()
+        assert "c cannot be asked: no route to c; tried again" in app.lines("top")
+        app.run_told.tell(Over())
+        app.look()
+
+    typed(table(), look)
+
+
+def test_keys_sort_and_reverse() -> None:
+    async def sort(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("s", "s")
+        assert app.choice.sort == "STATE"
+        assert app.lines("rows")[0].startswith("worker:2")
+        assert "STATE\u25be" in app.lines("heading")[0]
+        await pilot.press("r")
+        assert app.lines("rows")[-1].startswith("worker:2")
+        await pilot.press("S", "S", "S")
+        assert app.choice.sort == "OUTPUT"
+
+    typed(table(), sort)
+
+
+def test_a_filter_is_typed_kept_and_taken_back() -> None:
+    async def type_it(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("slash", *"worker q", "backspace", "backspace")
+        assert len(app.lines("rows")) == 3
+        await pilot.press("enter")
+        assert app.choice.words == "worker"
+        assert "filter: worker" in app.lines("top")[-1]
+        await pilot.press("down")
+        assert app.chosen == "worker:1"
+        await pilot.press("slash", *" fail")
+        assert [line.split()[0] for line in app.lines("rows")] == ["worker:2"]
+        await pilot.press("escape")
+        assert len(app.lines("rows")) == 4
+        assert app.focused is not None
+        assert app.focused.id == "rows"
+
+    typed(table(), type_it)
+
+
+def test_jobs_are_folded_and_unfolded() -> None:
+    async def fold(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("end", "f")
+        assert [line.split("  ")[0] for line in app.lines("rows")] == ["ps:0", "worker (3)"]
+        assert app.chosen == "worker"
+        await pilot.press("enter")
+        assert (len(app.lines("rows")), app.chosen) == (4, "worker:0")
+        await pilot.press("F")
+        assert len(app.lines("rows")) == 2
+        await pilot.press("F")
+        assert len(app.lines("rows")) == 4
+
+    typed(table(), fold)
+
+
+def test_a_log_is_opened_followed_and_left() -> None:
+    def log(text: bytes, attempt: int = 1) -> LogLines:
+        return LogLines(TaskId("worker", 0), attempt, 1.0, text)
+
+    async def read(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("down", "enter")
+        assert app.opened == [TaskId("worker", 0)]
+        app.log_told.tell(log(b"".join(b"step %d\n" % number for number in range(100))))
+        app.log_told.tell(log(b"again\tit runs\n", attempt=2))
+        app.log_told.tell(Away("a", TransportError("no route")))
+        await pilot.pause(0.3)
+        lines = app.lines("log")
+        assert lines[-4:] == ["step 99", "--- attempt 2 ---", "again   it runs", "--- a: no route ---"]
+        assert app.lines("title") == ["worker:0  log, following"]
+        shown = app.screen.query_one("#log", Lines)
+        assert shown.at_end
+        await pilot.press("pageup")
+        assert app.lines("title") == ["worker:0  log, not following"]
+        app.log_told.tell(log(b"more\n", attempt=2))
+        await pilot.pause(0.3)
+        assert not shown.at_end
+        await pilot.press("f")
+        await pilot.pause()
+        assert shown.at_end
+        await pilot.press("s", "slash")
+        assert app.choice.sort == "TASK"
+        await pilot.press("q")
+        assert app.lines("rows")
+        assert app.log_told.closed
+        assert app.is_running
+
+    typed(table(), read)
+
+
+def test_the_help_tells_every_key_and_any_key_closes_it() -> None:
+    async def look(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark")
+        text = "\n".join(app.lines("help"))
+        assert all(word in text for word in ("Enter", "sort by the next column", "PgUp", "Ctrl-C", "OUTPUT"))
+        await pilot.press("q")
+        assert app.lines("rows")
+
+    typed(table(), look)
+
+
+@pytest.mark.parametrize(("key", "code"), [("q", None), ("ctrl+c", ExitCode.INTERRUPTED)])
+def test_keys_end_it(key: str, code: ExitCode | None) -> None:
+    async def end(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press(key)
+
+    assert typed(table(), end).return_value == code
+
+
+def test_ctrl_c_ends_it_from_a_log_and_from_the_filter_too() -> None:
+    async def from_log(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("down", "enter", "ctrl+c")
+
+    async def from_filter(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("slash", "x", "ctrl+c")
+
+    for typing in (from_log, from_filter):
+        assert typed(table(), typing).return_value == ExitCode.INTERRUPTED
+
+
+def test_an_error_of_the_stream_ends_it_and_is_kept() -> None:
+    async def break_it(app: Table, pilot: Pilot[Any]) -> None:
+        app.run_told.tell(AgentError("no_run", "there is no run"))
+        await pilot.pause(0.3)
+
+    app = typed(table(), break_it)
+    assert isinstance(app.failure, AgentError)
+    assert not app.return_code
+
+
+@pytest.mark.parametrize("size", [(20, 5), (40, 12), (80, 24), (250, 60)])
+def test_any_terminal_shows_the_failure_and_another_size_is_taken_on(size: tuple[int, int]) -> None:
+    async def resize(app: Table, pilot: Pilot[Any]) -> None:
+        assert "failed" in "".join(app.lines("rows"))
+        assert max(map(len, [*app.lines("top"), *app.lines("rows")])) <= size[0]
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert max(map(len, [*app.lines("top"), *app.lines("rows")])) <= 60
+
+    typed(table(), resize, size)
+
+
+def test_two_hundred_tasks_scroll_under_the_choice() -> None:
+    async def scroll(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("end")
+        shown = app.screen.query_one("#rows", Lines)
+        assert app.chosen == "worker:199"
+        assert shown.at_end
+        await pilot.press("home")
+        assert shown.scroll_offset.y == 0
+
+    typed(table(*(training(f"worker:{index}", index) for index in range(200))), scroll)
+
+
+def test_a_loss_from_event_files_is_drawn() -> None:
+    points = tuple(Point(step, float(step), 1.0 / (step + 1)) for step in range(50))
+    loss = Told(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
+
+    async def look(app: Table, _: Pilot[Any]) -> None:
+        assert app.lines("top")[1].startswith("loss 1 to 0.02 ")
+
+    typed(Table(run_status(*TASKS), loss=loss), look)
+
+
+MARKUP = "[bold red]x[/] [@click=app.quit()]y[/]"
+
+
+def test_neither_escapes_nor_markup_of_a_host_reach_the_screen() -> None:
+    bad = [f"{poison} {MARKUP}" for poison in POISONS.values()]
+    tasks = [
+        dataclasses.replace(task(f"worker:{index}", "failed", why=text), host=f"h{text}")
+        for index, text in enumerate(bad)
+    ]
+
+    async def look(app: Table, pilot: Pilot[Any]) -> None:
+        await pilot.press("enter")
+        for text in bad:
+            app.log_told.tell(LogLines(TaskId("worker", 0), 1, 1.0, text.encode("utf-8", "replace") + b"\n"))
+        await pilot.pause(0.3)
+        assert len(app.lines("log")) == len(bad)
+        assert all(MARKUP in line for line in app.lines("log"))
+        assert left_in("\n".join(app.lines("log"))) == set()
+        await pilot.press("q")
+        shown = app.lines("rows") + app.lines("top")
+        assert any(MARKUP in line for line in shown)
+        assert left_in("\n".join(shown)) == set()
+        drawn = html.unescape(app.export_screenshot()).replace("\xa0", " ")
+        assert "[bold red]x[/]" in drawn
+        assert left_in(drawn) == set()
+
+    typed(table(*tasks), look, (250, 60))
+
+
+MEANT = {"__init__", "compose", "check_action", "get_content_height", "render_line", "virtual_size"}
+
+
+@pytest.mark.parametrize(
+    ("own", "base"),
+    [(Top, App), (Block, Widget), (Lines, ScrollView), (LogScreen, ModalScreen), (HelpScreen, ModalScreen)],
+)
+def test_no_name_of_ours_is_one_of_textuals_own(own: type, base: type) -> None:
+    """It has many, `_task` among them, and no warning."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(own)))
+    nodes = list(ast.walk(tree))
+    stored = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    named = {node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"}
+    named |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    plain = base()
+    assert {name for name in named if hasattr(plain, name)} <= MEANT
+
+
+def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> None:
+    async def rush(app: Table, pilot: Pilot[Any]) -> None:
+        before = app.choice
+        for key in ("slash", *"worksq", "enter"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await pilot.pause(0.3)
+        assert app.choice == dataclasses.replace(before, words="worksq")
+        await pilot.press("escape")
+        assert app.opened == []
+        for key in ("enter", "q", "s", "escape", "question_mark", "x"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await pilot.pause(0.3)
+        assert len(app.opened) == 1
+        assert app.is_running
+
+    typed(table(), rush)
+
+
+def test_signals_are_heeded_only_where_the_screen_is_the_program() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def look(app: Table, _: Pilot[Any]) -> None:
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    typed(table(), look)
