@@ -68,8 +68,6 @@ class TaskStatus:
     left: int = 0
     """How many of its processes outlived SIGKILL."""
     history: tuple[Exit, ...] = field(default=(), repr=False)
-    output_time: float | None = None
-    """When its log last grew."""
     cpu: float | None = None
     """Processors that it kept busy lately."""
     memory_bytes: int | None = None
@@ -116,7 +114,6 @@ class TaskStatus:
                 )
                 for past in entry["history"]
             ),
-            output_time=entry["progress"],
             cpu=entry["cpu"],
             memory_bytes=entry["memory_bytes"],
             complaint=entry["complaint"],
