@@ -66,11 +66,12 @@ class RunStatus:
         return newest_of_run(self.checkpoints)
 
 
-def request_of_status(record: RunRecord) -> Request[StatusResult]:
+def request_of_status(record: RunRecord, *, guess: bool = False) -> Request[StatusResult]:
+    """`guess`: checkpoints are looked for where no setting leads, too, which may take a while."""
     return Request(
         "status",
         StatusResult,
-        lambda _: {},
+        lambda _: {"guess": guess},
         lambda host, answer: check_status(record.cluster, record.run, host.name, answer),
     )
 
@@ -146,22 +147,24 @@ def status_of_hosts(
     transport: Transport,
     failed: Mapping[str, DtctlError] | None = None,
     told: Mapping[str, StatusResult] | None = None,
+    *,
+    guess: bool = False,
 ) -> RunStatus:
     """As every host tells it for itself; one that does not answer is in `errors`.
 
     Those in `failed` are not asked, nor those in `told`, which have answered already.
 
-    Of several runs that hosts tell of, one is believed (agreement.py).
+    Of several runs that hosts tell of, one is believed (agreement.py). `guess`: see request_of_status.
     """
     answers, errors = dict(told or {}), dict(failed or {})
     unasked = [name for name in record.hosts if name not in {**answers, **errors}]
-    outcomes = ask(record, transport, request_of_status(record), unasked)
+    outcomes = ask(record, transport, request_of_status(record, guess=guess), unasked)
     answers, errors = {**answers, **outcomes.results}, {**errors, **outcomes.errors}
     inventory = agreed(record, answers)
     known = record if inventory is None else record.as_known(inventory)
     if inventory is not None:
         unasked = [name for name in dict.fromkeys(known.roster.values()) if name not in record.hosts]
-        more = ask(known, transport, request_of_status(known), unasked)
+        more = ask(known, transport, request_of_status(known, guess=guess), unasked)
         answers, errors = {**answers, **more.results}, {**errors, **more.errors}
         for host, error in dissenters(inventory, answers).items():
             del answers[host]

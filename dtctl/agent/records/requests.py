@@ -75,6 +75,9 @@ class PushRequest(Request):
 class StatusRequest(Request):
     """How the run is."""
 
+    guess: Usual[bool, False]
+    """Checkpoints are looked for where no setting leads, too."""
+
 
 class WatchRequest(Request):
     """The same whenever it changes."""

@@ -53,7 +53,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         "intents": _intents(run),
         "coordination": of.view,
         "away": part.told(of.away),
-        "checkpoints": _checkpoints(talk, run),
+        "checkpoints": _checkpoints(talk, run, guess=request["guess"]),
     }
 
 
@@ -80,11 +80,12 @@ def _none(problem: str) -> StatusResult:
     }
 
 
-def _checkpoints(talk: Conversation, run: runs.Run) -> Reports:
+def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
     from ..checkpoints import places
 
     with talk.at("checkpoints"):
-        return places.report(_places(run))
+        place = _places(run)
+        return places.report(place) if guess or place.known else []
 
 
 def _places(run: runs.Run) -> Places:

@@ -82,7 +82,7 @@ def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[st
     from dtctl.operations.checkpointing.finding import each_once
     from dtctl.operations.status import status_of_hosts
 
-    found = status_of_hosts(scope.record(), scope.transport)
+    found = status_of_hosts(scope.record(), scope.transport, guess=True)
     return found.record, each_once(found.checkpoints), found.time, found.errors
 
 
