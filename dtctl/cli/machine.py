@@ -19,7 +19,7 @@ def wants_json(words: Sequence[str]) -> bool:
     own = list(words[: words.index("--")]) if "--" in words else list(words)
     if next((word for word in own if not word.startswith("-")), None) in OTHERS_OPTIONS:
         return False
-    pairs = zip(own, [*own[1:], ""], strict=True)
+    pairs = zip(own, [*own[1:], ""], strict=False)  # no words at all make no pair
     return any(
         (word in ("-o", "--output") and value in _FORMS)
         or word in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]

@@ -97,7 +97,7 @@ def test_a_command_that_fails_says_how_and_one_that_hangs_is_ended_with_its_chil
     eventually(lambda: not is_there(group), 30, "its children to end")
 
 
-BODY = {"id": "r/1", "event": "failed", "text": "demo has failed: <!x> $(y)", "task": None, "why": []}
+BODY: dict[str, Any] = {"id": "r/1", "event": "failed", "text": "demo has failed: <!x> $(y)", "task": None, "why": []}
 
 
 def told_by(words: Sequence[str], directory: Path, timeout_s: float = 30.0) -> Sequence[Fact]:

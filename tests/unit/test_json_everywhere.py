@@ -144,6 +144,8 @@ def test_a_result_without_a_host_is_one_document(
         ("logs -o jsonl", True),
         ("status -o text", False),
         ("status json", False),
+        ("", False),
+        ("status -o", False),
         ("exec worker:0 -- tool -o json", False),
         ("ssh worker:0 tool -o json", False),
     ],
