@@ -138,6 +138,16 @@ def damage(task: str) -> Strike:
     return strike
 
 
+def hang_at_start(task: str) -> Strike:
+    """Killed, and its next attempt hangs before it listens."""
+
+    def strike(scene: Scene) -> None:
+        scene.host(task).exec("touch", f"{scene.output}/hang-start-{task}")
+        scene.kill(task)
+
+    return strike
+
+
 def clock_of(host: str) -> Callable[[Fleet], AbstractContextManager[object]]:
     return lambda fleet: faults.clock_of_its_own(fleet[host])
 
@@ -170,6 +180,9 @@ def taken_port(task: str, port: int) -> Strike:
 SHORT_STALL = {"recovery": {"stall": "4s"}}
 STALL = {"recovery": {"stall": "10s"}}
 """Half of it for a frozen task; the other half for those whom it silences until it is back."""
+
+SHORT_FIRST_STEP = {"recovery": {"first_step": "10s"}, "target_step": 10**9}
+"""Whoever has reached its target step may be silent for as long as it likes."""
 
 EVERY_WORKER = "worker:0 worker:1 worker:2"
 EVERY_SYNC_TASK = f"ps:0 ps:1 {EVERY_WORKER}"
@@ -254,5 +267,14 @@ SCENARIOS = [
         EVERY_WORKER,
         loses_steps=True,
         settings=SHORT_STALL,
+    ),
+    Scenario("the newest checkpoint is damaged", COLLECTIVE, damage("worker:0"), EVERY_WORKER, loses_steps=True),
+    Scenario(
+        "a worker hangs when it is started again",
+        COLLECTIVE,
+        hang_at_start("worker:1"),
+        EVERY_WORKER,
+        loses_steps=True,
+        settings=SHORT_FIRST_STEP,
     ),
 ]

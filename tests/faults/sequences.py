@@ -132,7 +132,7 @@ def _damage(scene: Scene, task: str) -> None:
 
 
 def _hang(scene: Scene, task: str, *, kill: bool) -> None:
-    scene.host(task).exec("touch", f"{scene.output}/hang-{task}")
+    scene.host(task).exec("touch", f"{scene.output}/hang-{'start' if kill else 'step'}-{task}")
     if kill:
         scene.kill(task)
 

@@ -15,7 +15,7 @@ def main() -> None:
     place.listen_to_signals()
     options.output_dir.mkdir(parents=True, exist_ok=True)
     time.sleep(options.start_s)
-    place.hang_if_asked()
+    place.hang_if_asked("start")
     try:
         serve_parameters(place) if options.job_name == "ps" else WAYS[options.way](place)
     except DataLossError as error:

@@ -77,9 +77,9 @@ class Place:
         crashes = (crash.rsplit(":", 2) for crash in options.crash)
         self._crash = next(((int(step), int(code)) for task, step, code in crashes if task == self.name), None)
 
-    def hang_if_asked(self) -> None:
-        """Once, without a word and before it listens, where a file in the output directory is named so for it."""
-        asked = self.options.output_dir / f"hang-{self.name}"
+    def hang_if_asked(self, when: str) -> None:
+        """Once, without a word, where a file in the output directory is named so for it; `when`: start or step."""
+        asked = self.options.output_dir / f"hang-{when}-{self.name}"
         if asked.exists():
             asked.unlink()
             self._asleep()
@@ -115,7 +115,7 @@ class Place:
         """Tells the step at most five times a second, saves now and then if this is the chief, and breaks if asked."""
         now = time.monotonic()
         if now >= self._next_line:
-            self.hang_if_asked()
+            self.hang_if_asked("step")
             self._next_line = now + 0.2
             self.wants_end = self.wants_end or (self.is_chief and self.options.until_file.exists())
             print(f"step {step}  loss {loss(step):.3f}")

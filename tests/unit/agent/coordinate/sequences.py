@@ -45,6 +45,7 @@ class Sequence:
         trial = self.trial
         self._until(trial.is_whole, START_S, "the start")
         trial.run_for(self.random.uniform(1.0, 20.0))
+        self._until(self._has_taught, START_S, "several steps")
         over = trial.now
         for _ in range(self.random.randint(1, MOST_FAULTS)):
             over = max(over, trial.now + self._strike())
@@ -55,6 +56,11 @@ class Sequence:
         trial.run_for(3.0)
         self._until(trial.is_whole, PATIENCE_S, "the run to go on")
         return trial.now - ended
+
+    def _has_taught(self) -> bool:
+        """Of a program that has told one step nobody knows whether it will tell another."""
+        lead = self.trial.tasks[self.trial.spec["lead"]]
+        return lead.entry["first_step_s"] > 0
 
     def _until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         trial = self.trial

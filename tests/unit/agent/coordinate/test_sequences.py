@@ -19,7 +19,7 @@ FROM = int(os.environ.get("SEQUENCES_FROM", "0"))
 AT_ONCE = 10
 """In one test, so that tests run beside each other."""
 
-ONCE_UNHEALED = (2, 28, 33, 34, 49, 84, 114, 174, 179, 281, 294, 349)
+ONCE_UNHEALED = (84, 114, 179, 281, 294, 349, 1858)
 """Seeds of stories that did not end well in their time."""
 
 
