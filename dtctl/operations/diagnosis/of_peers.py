@@ -54,7 +54,8 @@ PEERS = (
         ),
         words(
             r"UNAVAILABLE|Unavailable(?:Error|:)|PSUnavailableError|[Ff]ailed to connect|"
-            r"Connection (?:refused|timed out|reset)|Socket closed|No route to host|Network is unreachable|heartbeat|(?i:deadline.?exceeded)|"
+            r"Connection (?:refused|timed out|reset)|Socket closed|No route to host|Network is unreachable|heartbeat|"
+            r"(?i:deadline.?exceeded)|"
             r"NCCL.*(?:error|failed)|[Gg]loo.*(?:error|failed|closed)|Broken pipe"
         ),
     ),
