@@ -108,8 +108,8 @@ class Agents:
             return [AgentError("not_coordinator", "this host does not coordinate the run")]
         if kind == "diagnose":
             machine = {"time": 1.0, "cpus": 4, "load": 0.5, "memory_bytes": 9, "available_bytes": 8, "waiting": {}}
-            own = {str(task): {"frozen": str(task) == "ps:1"} for task in self.run.tasks_on(host)}
-            return [{"type": "result", "run": self.run.run, "time": 1.0, "machine": machine, "tasks": own}]
+            tasks = {str(task): {"frozen": str(task) == "ps:1"} for task in self.run.tasks_on(host)}
+            return [{"type": "result", "run": self.run.run, "time": 1.0, "machine": machine, "tasks": tasks}]
         about = {"type": "result", "run": self.run.run, "inventory": self.inventory}
         if kind in ("stop", "down"):
             own = [str(task) for task in self.run.tasks_on(host)]
