@@ -16,7 +16,8 @@ def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
     host.up(spec)
     pid = host.wait_entry(spec, "worker:0", lambda entry: entry["pid"])["pid"]
     os.kill(pid, signal.SIGSTOP)
-    told = eventually(lambda: _frozen(host), 30, "a frozen task")
+    eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"]["frozen"], 30, "a frozen task")
+    told = host.ask("diagnose")
     assert told["run"] == spec["run"]
     assert told["machine"]["memory_bytes"] >= told["machine"]["available_bytes"] > 0
     assert told["disks"][0]["size_bytes"] > 0
@@ -38,8 +39,3 @@ def test_a_complaint_is_kept_until_a_step_and_its_secrets_are_masked(host: Agent
     assert entry["memory_bytes"] > 0
     assert host.state(spec)["machine"]["cpus"] >= 1
     assert "hunter2" not in str(host.ask("diagnose"))
-
-
-def _frozen(host: AgentHost) -> dict[str, object] | None:
-    told = host.ask("diagnose")
-    return told if told["tasks"]["worker:0"]["frozen"] else None
