@@ -114,7 +114,7 @@ RESOURCES = (
         (
             "dtctl gc    removes old runs and old code",
             "dtctl exec {at} -- df -h    shows the rest",
-            "dtctl restart {task}    as soon as there is room",
+            "dtctl up    goes on from the newest checkpoint, as soon as there is room",
         ),
         in_log(r"No space left on device|ENOSPC|Errno 28\b|Disk quota exceeded|EDQUOT"),
         joins.disk,
