@@ -28,7 +28,17 @@ UNSEEN = {
 }
 """Files whose texts are no sentences, or are read elsewhere."""
 
-NOT_SHOWN = {"cast", "compile", "TypeVar", "getattr", "hasattr", "import_module", "find_spec", "AssertionError"}
+NOT_SHOWN = {
+    "cast",
+    "compile",
+    "in_log",
+    "TypeVar",
+    "getattr",
+    "hasattr",
+    "import_module",
+    "find_spec",
+    "AssertionError",
+}
 """Functions whose arguments nobody sees."""
 
 _FILL = "\N{SECTION SIGN}"

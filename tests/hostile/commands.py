@@ -93,7 +93,7 @@ COMMANDS = {
         _spoken("status -o json", partly=True),
         _spoken("status --run demo-1", partly=True),
         _spoken("status --watch", endless=True),
-        _spoken("diagnose", partly=True),
+        _spoken("diagnose"),
         _spoken("diagnose -o json", partly=True),
         _spoken("logs", shows=True),
         _spoken("logs -n 5 -t", shows=True),

@@ -47,23 +47,20 @@ def test_cause_and_remedy_stand_in_status_and_diagnose(home: Desk) -> None:
         (home.project / "train.py").write_text(program)
         home.write_cluster(CLUSTER)
         home.run("up", "--local", "--replace")
-        problem = eventually(lambda name=name: _first(home, "status", name), 60, name)  # type: ignore[misc]
-        assert cause in problem["what"]
-        shown = home.dtctl("status")
-        assert cause in shown
-        assert remedy in shown
-        found = home.dtctl("diagnose")
-        assert cause in found
-        assert remedy in found
+        eventually(lambda name=name: _problem(home, "status")["signature"] == name, 60, name)  # type: ignore[misc]
+        for shown in (home.dtctl("status"), home.dtctl("diagnose")):
+            assert cause in shown
+            assert remedy in shown
     (home.project / "train.py").write_text(FROZEN)
     home.dtctl("up", "--local", "--replace")
-    problem = eventually(lambda: _first(home, "diagnose", "frozen"), 60, "a frozen task")
-    assert problem["tasks"] == ["worker:1"]
+    eventually(lambda: _problem(home, "diagnose")["waiting"], 60, "who waits")
+    problem = _problem(home, "diagnose")
+    assert (problem["signature"], problem["tasks"]) == ("frozen", ["worker:1"])
     assert [one["task"] for one in problem["waiting"]] == ["worker:0"]
-    pid = home.task("worker:1")["pid"]
-    assert f"kill -CONT {pid}" in home.dtctl("diagnose")
+    assert f"kill -CONT {home.task('worker:1')['pid']}" in home.dtctl("diagnose")
 
 
-def _first(home: Desk, command: str, name: str) -> dict[str, Any] | None:
+def _problem(home: Desk, command: str) -> dict[str, Any]:
+    """The first."""
     problems = json.loads(home.dtctl(command, "-o", "json"))["problems"]
-    return problems[0] if problems and problems[0]["signature"] == name else None
+    return problems[0] if problems else {"signature": "", "waiting": []}

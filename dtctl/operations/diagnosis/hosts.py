@@ -110,12 +110,15 @@ def _short(facts: Facts, host: str) -> dict[str, Any]:
 
 
 def full_disks(facts: Facts) -> Iterator[Seen]:
+    """One for all hosts that tell the same of a path, which they share as a rule."""
+    found: dict[tuple[str, int, int], list[str]] = {}
     for host, told in facts.hosts.items():
         for disk in told["disks"]:
             full = disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"])
             if full or disk["free_files"] == 0:
-                fields = {"where": disk["path"], "free_bytes": disk["free_bytes"], "size_bytes": disk["size_bytes"]}
-                yield Seen((), (host,), {**fields, "files": disk["free_files"]})
+                found.setdefault((disk["path"], disk["free_bytes"], disk["size_bytes"]), []).append(host)
+    for (path, free_bytes, size_bytes), hosts in found.items():
+        yield Seen((), tuple(hosts), {"where": path, "free_bytes": free_bytes, "size_bytes": size_bytes})
 
 
 def versions(facts: Facts) -> Iterator[Seen]:

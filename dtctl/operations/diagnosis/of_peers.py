@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.diagnosis import joins
-from dtctl.operations.diagnosis.signature import WHOLE_LOG, Level, Signature, words
+from dtctl.operations.diagnosis.signature import WHOLE_LOG, Level, Signature, in_log
 
 PEERS = (
     Signature(
@@ -13,7 +13,7 @@ PEERS = (
         "",
         "the program asks TensorFlow for no CPU device at all (device_count of its session's configuration)",
         ("dtctl plan {task}    shows its flags", WHOLE_LOG),
-        words(r"No CPU devices are available"),
+        in_log(r"No CPU devices are available"),
     ),
     Signature(
         "unknown_device",
@@ -22,7 +22,7 @@ PEERS = (
         "",
         "another cluster's task answers at an address of this one, or the device filters leave it out: {said}",
         ("dtctl gc    ends what old runs have left", "dtctl runs    shows which are live"),
-        words(r"(?P<said>\S*/job:\S+ unknown device|Unknown device:? \S+)"),
+        in_log(r"(?P<said>\S*/job:\S+ unknown device|Unknown device:? \S+)"),
     ),
     Signature(
         "proxy",
@@ -31,7 +31,7 @@ PEERS = (
         "",
         "a proxy stands between the tasks of {hosts}",
         ("trainer.keep_proxy: false in cluster.yaml, which is the default, then: dtctl up --replace",),
-        words(r"(?i:http proxy returned|proxy error|via proxy|proxyconnect)"),
+        in_log(r"(?i:http proxy returned|proxy error|via proxy|proxyconnect)"),
     ),
     Signature(
         "peer_restarted",
@@ -40,7 +40,7 @@ PEERS = (
         "",
         "a task that it worked with was started again meanwhile; this follows from that loss and mends itself",
         ("dtctl events    tells what was lost first",),
-        words(r"Graph handle is not found|[Ii]ncarnation mismatch|different incarnation|sync_token_q is closed"),
+        in_log(r"Graph handle is not found|[Ii]ncarnation mismatch|different incarnation|sync_token_q is closed"),
     ),
     Signature(
         "peer_lost",
@@ -52,9 +52,10 @@ PEERS = (
             "dtctl diagnose    tries the network between all tasks",
             "dtctl events    tells what was lost first",
         ),
-        words(
+        in_log(
             r"UNAVAILABLE|Unavailable(?:Error|:)|PSUnavailableError|[Ff]ailed to connect|"
-            r"Connection (?:refused|timed out|reset)|Socket closed|No route to host|Network is unreachable|heartbeat|(?i:deadline.?exceeded)|"
+            r"Connection (?:refused|timed out|reset)|Socket closed|No route to host|Network is unreachable|heartbeat|"
+            r"(?i:deadline.?exceeded)|"
             r"NCCL.*(?:error|failed)|[Gg]loo.*(?:error|failed|closed)|Broken pipe"
         ),
     ),

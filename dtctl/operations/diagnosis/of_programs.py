@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.diagnosis import joins
-from dtctl.operations.diagnosis.signature import WHOLE_LOG, Level, Signature, words
+from dtctl.operations.diagnosis.signature import WHOLE_LOG, Level, Signature, in_log
 
 PROGRAM = (
     Signature(
@@ -13,7 +13,7 @@ PROGRAM = (
         "the version of TensorFlow on the host",
         "TensorFlow[ {version}] on {hosts} has no tf.estimator, which 2.15 was the last to have",
         ("dtctl exec {at} -- {python} -m pip install 'tensorflow<2.16'", WHOLE_LOG),
-        words(r"tensorflow[\w.]*' has no attribute 'estimator'|No module named 'tensorflow_estimator"),
+        in_log(r"tensorflow[\w.]*' has no attribute 'estimator'|No module named 'tensorflow_estimator"),
         joins.version,
     ),
     Signature(
@@ -23,7 +23,7 @@ PROGRAM = (
         "the version of TensorFlow on the host",
         "the program is written for TensorFlow 1, and {hosts} has[ {version} of] TensorFlow 2",
         ("in the program: import tensorflow.compat.v1 as tf", WHOLE_LOG),
-        words(
+        in_log(
             r"module '(?:tensorflow|tensorflow\._api\.v2\.\w+)' has no attribute '"
             r"(?:contrib|placeholder|Session|ConfigProto|GPUOptions|app|flags|train|get_variable|layers|logging|gfile)'|"
             r"No module named 'tensorflow\.(?:contrib|examples)"
@@ -41,7 +41,7 @@ PROGRAM = (
             "dtctl exec {at} -- {python} -m pip install tf_keras",
             "trainer.env.TF_USE_LEGACY_KERAS: '1' in cluster.yaml, then: dtctl up --replace",
         ),
-        words(
+        in_log(
             r"ShardedVariable.* has no attribute|not available with Keras 3|"
             r"(?:PerReplica|DistributedVariable).*keras|Only supports.*Keras 2"
         ),
@@ -54,7 +54,7 @@ PROGRAM = (
         "the Python of the task",
         "summaries of TensorFlow 2 need the package tensorboard, which the Python of {hosts} lacks",
         ("dtctl exec {at} -- {python} -m pip install tensorboard",),
-        words(r"TBNotInstalledError|TensorBoard is not installed"),
+        in_log(r"TBNotInstalledError|TensorBoard is not installed"),
         joins.python,
     ),
     Signature(
@@ -64,7 +64,7 @@ PROGRAM = (
         "the Python of the task, and the package that has the module",
         "the Python of {hosts} lacks the module {module}",
         ("dtctl exec {at} -- {python} -m pip install {package}", "or name another Python: trainer.python"),
-        words(r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)"),
+        in_log(r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)"),
         joins.python,
     ),
     Signature(
@@ -74,7 +74,7 @@ PROGRAM = (
         "",
         "the trainer does not take the flags of TensorFlow's distributed programs ({flag})",
         ("trainer.dialect: tf_config, or another (docs/dialects.md), in cluster.yaml, then: dtctl up --replace",),
-        words(
+        in_log(
             r"(?:unrecognized arguments:.*?|Unknown command line flag '|no such option:? )"
             r"(?P<flag>(?:--)?(?:ps_hosts|worker_hosts|chief_hosts|job_name|task_index|task_id)\b)"
         ),
@@ -89,7 +89,7 @@ PROGRAM = (
             "dtctl plan {task}    shows it",
             "correct trainer.args (or jobs.NAME.args) in cluster.yaml; then: dtctl up --replace",
         ),
-        words(
+        in_log(
             r"(?P<said>unrecognized arguments: .+|Unknown command line flag .+|"
             r"the following arguments are required: .+|argument \S+: (?:invalid|expected|not allowed).+|"
             r"ambiguous option: .+|(?i:no such option):? .+|flag --\S+: .+|Flag --\S+ must .+|"
@@ -106,7 +106,7 @@ PROGRAM = (
             "dtctl gc    ends what old runs have left",
             "otherwise another port: jobs.NAME.port in cluster.yaml, then: dtctl up --replace",
         ),
-        words(
+        in_log(
             r"[Aa]ddress already in use|Could not start gRPC server|Failed to add port to server|No address added out|"
             r"EADDRINUSE|[Ee]rrno:? 98\b"
         ),
@@ -119,7 +119,7 @@ PROGRAM = (
         "",
         "TensorFlow cannot use {said} as an address",
         ("dtctl plan    shows all addresses", "correct hosts.NAME.address in cluster.yaml, then: dtctl up --replace"),
-        words(r"Could not interpret (?P<said>\S+) as a host-port pair"),
+        in_log(r"Could not interpret (?P<said>\S+) as a host-port pair"),
     ),
     Signature(
         "task_undefined",
@@ -128,7 +128,7 @@ PROGRAM = (
         "",
         "the trainer takes itself for a task that its cluster does not have: {said}",
         ("dtctl plan {task}    shows what it is told of its place",),
-        words(r"(?P<said>Task \d+ was not defined in job \S+|Job \S+ was not defined in cluster)"),
+        in_log(r"(?P<said>Task \d+ was not defined in job \S+|Job \S+ was not defined in cluster)"),
     ),
     Signature(
         "name_unresolved_in_log",
@@ -140,6 +140,6 @@ PROGRAM = (
             "dtctl diagnose    tries the names of all tasks on every host",
             "hosts.NAME.address: an IP address, in cluster.yaml; then: dtctl up --replace",
         ),
-        words(r"Name or service not known|Temporary failure in name resolution|DNS resolution failed|gaierror"),
+        in_log(r"Name or service not known|Temporary failure in name resolution|DNS resolution failed|gaierror"),
     ),
 )

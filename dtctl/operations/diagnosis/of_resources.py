@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.diagnosis import joins
-from dtctl.operations.diagnosis.signature import Level, Signature, words
+from dtctl.operations.diagnosis.signature import Level, Signature, in_log
 
 RESOURCES = (
     Signature(
@@ -16,7 +16,7 @@ RESOURCES = (
             "dtctl checkpoints    shows what is there",
             "another directory (dirs.output, checkpoint.dir) or the model that it was saved by; then: dtctl up",
         ),
-        words(
+        in_log(
             r"(?P<said>Key \S+ not found in checkpoint|Tensor name \S+ not found in checkpoint.*|"
             r"Assign requires shapes of both tensors to match.*|size mismatch for .*|Missing key\(s\) in state_dict.*|"
             r"Unexpected key\(s\) in state_dict.*|Shape of variable .* doesn't match.*|"
@@ -34,7 +34,7 @@ RESOURCES = (
             "dtctl checkpoints    tells which are complete",
             "move the damaged one away, or recovery.allow_scratch: true to start over; then: dtctl up",
         ),
-        words(
+        in_log(
             r"(?P<said>(?i:data.?loss)(?:Error)?:? .*|Checksum does not match.*|Unable to open table file.*|"
             r"corrupted record .*|truncated record .*|PytorchStreamReader failed.*)"
         ),
@@ -51,7 +51,7 @@ RESOURCES = (
             "dtctl checkpoints    shows which host has what",
             "a directory that all hosts share (dirs.output), or the same files on each",
         ),
-        words(r"(?:TensorSliceReader.*?)?Failed to find any matching files for (?P<said>\S+)|TensorSliceReader"),
+        in_log(r"(?:TensorSliceReader.*?)?Failed to find any matching files for (?P<said>\S+)|TensorSliceReader"),
         joins.checkpoint,
     ),
     Signature(
@@ -64,7 +64,7 @@ RESOURCES = (
             "dtctl metrics --plot loss    shows since when",
             "a smaller learning rate, or gradients that are clipped; restore a checkpoint from before",
         ),
-        words(
+        in_log(
             r"Model diverged with loss = NaN|NanLossDuringTrainingError|NaN loss during training|"
             r"Invalid loss, terminating training|Tensor had (?:NaN|Inf)|"
             r"(?i:loss (?:is|became|=) (?:nan|infinite|not finite))"
@@ -80,7 +80,7 @@ RESOURCES = (
             "dtctl exec {at} -- nvidia-smi    shows who uses it",
             "a smaller batch in trainer.args; fewer tasks a GPU (jobs.NAME.gpus_per_task)",
         ),
-        words(
+        in_log(
             r"CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory|OutOfMemoryError: CUDA|CUBLAS_STATUS_ALLOC_FAILED|"
             r"(?:OOM when allocating|ran out of memory|failed to allocate).*(?:GPU|gpu|cuda)"
         ),
@@ -96,7 +96,7 @@ RESOURCES = (
             "dtctl exec {at} -- nvidia-smi    shows driver and CUDA",
             "dtctl exec {at} -- {python} -m pip install 'tensorflow[and-cuda]'    brings the libraries along",
         ),
-        words(
+        in_log(
             r"(?P<said>CUDA driver version is insufficient.*|(?:Could not load dynamic library|error while loading "
             r"shared libraries:|cannot open shared object file).*(?:cuda|cudnn|cublas|nccl|nvinfer).*|"
             r"\S*lib(?:cuda|cudart|cudnn|cublas|nccl)\S* cannot open shared object.*|Found no NVIDIA driver.*|"
@@ -114,9 +114,9 @@ RESOURCES = (
         (
             "dtctl gc    removes old runs and old code",
             "dtctl exec {at} -- df -h    shows the rest",
-            "dtctl restart {task}    as soon as there is room",
+            "dtctl up    goes on from the newest checkpoint, as soon as there is room",
         ),
-        words(r"No space left on device|ENOSPC|Errno 28\b|Disk quota exceeded|EDQUOT"),
+        in_log(r"No space left on device|ENOSPC|Errno 28\b|Disk quota exceeded|EDQUOT"),
         joins.disk,
     ),
     Signature(
@@ -129,7 +129,7 @@ RESOURCES = (
             "dtctl exec {at} -- free -h",
             "a smaller batch in trainer.args, or fewer tasks on that host (jobs.NAME.hosts)",
         ),
-        words(
+        in_log(
             r"\bMemoryError\b|std::bad_alloc|Cannot allocate memory|Unable to allocate .* for an array|"
             r"OOM when allocating|\bENOMEM\b|DefaultCPUAllocator: (?:not enough|can't allocate) memory|"
             r"(?i:out of memory)|RESOURCE_EXHAUSTED|ResourceExhausted"
@@ -146,7 +146,7 @@ RESOURCES = (
             "dtctl exec {at} -- ls -ld {path}",
             "change its owner there, or name another directory (dirs) in cluster.yaml",
         ),
-        words(
+        in_log(
             r"(?:Permission denied|PermissionError|EACCES|Read-only file system|PERMISSION_DENIED|PermissionDenied)"
             r"(?:.*?['\"\s;:](?P<path>/[^'\":;\s]+))?"
         ),

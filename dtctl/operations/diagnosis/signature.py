@@ -54,7 +54,7 @@ class Signature:
 WHOLE_LOG = "dtctl logs {task} -n all"
 
 
-def words(pattern: str) -> re.Pattern[str]:
+def in_log(pattern: str) -> re.Pattern[str]:
     """A pattern of a log."""
     return re.compile(pattern)
 

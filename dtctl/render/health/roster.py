@@ -36,7 +36,7 @@ _TROUBLE = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKO
 _DROPPED = ("PID", "MEMORY", "CPU", "FOR", "OUTPUT", "RESTARTS", "RATE", "STEP", "HOST")
 """Columns that a narrow terminal goes without, the first ones first."""
 
-_NOTE_WIDTH = 36
+_NOTE_WIDTH = 28
 _LONGEST_HOSTS = 28
 
 

@@ -35,8 +35,8 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
         def draw(status: RunStatus) -> None:
             away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
             if status.time:
-                body = (*problem_lines(status), status_table(status, every=every), *more_lines(status))
-                shown = Group(summary(status), *body, *away)
+                table = status_table(status, every=every)
+                shown = Group(summary(status), *problem_lines(status), table, *more_lines(status), *away)
             else:
                 shown = Group(*away)
             live.update(shown, refresh=True)

@@ -206,7 +206,7 @@ LOGS = [
         "disk_full",
         FRAMES + ERRORS + "ResourceExhaustedError: /o/model.tempstate; No space left on device [Op:SaveV2]\n",
         "is full",
-        "dtctl restart worker:0",
+        "dtctl up    goes on",
     ),
     ("host_memory", FRAMES + "MemoryError\n", "too little memory for it: 8.6 GB of 17.2 GB", "free -h"),
     (
@@ -441,6 +441,12 @@ def test_who_waits_for_what_has_ended_is_told_with_its_cause() -> None:
     head = paragraph(first)[0]
     assert head.startswith("worker:0 has waited 40s for ps:0 on gpu-b:2223, which exited 1 at ")
     assert head.endswith(": ModuleNotFoundError: No module named 'sklearn'")
+
+
+def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
+    full = {f"gpu-{n}": host(disks=[{"path": "/data", "free_bytes": 0, "size_bytes": 10**9}]) for n in range(3)}
+    (only,) = findings(facts(*WORKERS[:3], hosts=full))
+    assert only.seen.hosts == ("gpu-0", "gpu-1", "gpu-2")
 
 
 def test_a_lost_connection_is_not_told_beside_the_loss_that_it_follows_from() -> None:

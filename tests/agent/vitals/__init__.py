@@ -1,0 +1,1 @@
+"""What real agents tell of themselves and of their tasks."""

@@ -1,0 +1,41 @@
+"""The request `diagnose`, and what the supervisor samples, by a real agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.agent.host import AgentHost, shell, task
+from tests.waiting import eventually
+
+SAYS = "echo step 1; echo UNAVAILABLE: no way to /job:ps/replica:0/task:0 by hunter2; exec sleep 1000"
+
+
+def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"), dirs=["\0HOME/out"])
+    host.up(spec)
+    pid = host.wait_entry(spec, "worker:0", lambda entry: entry["pid"])["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"]["frozen"], 30, "a frozen task")
+    told = host.ask("diagnose")
+    assert told["run"] == spec["run"]
+    assert told["machine"]["memory_bytes"] >= told["machine"]["available_bytes"] > 0
+    assert told["disks"][0]["size_bytes"] > 0
+    assert told["unreached"] == []
+    only = told["tasks"]["worker:0"]
+    assert only["memory_bytes"] > 0
+    assert only["cpu"] is not None
+    assert only["python"].endswith("/sleep")
+    assert pid not in [one["pid"] for one in told["busy"]]
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_a_complaint_is_kept_until_a_step_and_its_secrets_are_masked(host: AgentHost) -> None:
+    spec = host.spec(shell("worker:0", SAYS, secrets=["PASSWORD"]))
+    host.up(spec, secrets={"PASSWORD": "hunter2"})
+    entry = host.wait_entry(spec, "worker:0", lambda entry: entry["complaint"])
+    assert entry["complaint"]["text"] == "UNAVAILABLE: no way to /job:ps/replica:0/task:0 by ***"
+    entry = host.wait_entry(spec, "worker:0", lambda entry: entry["cpu"] is not None)
+    assert entry["memory_bytes"] > 0
+    assert host.state(spec)["machine"]["cpus"] >= 1
+    assert "hunter2" not in str(host.ask("diagnose"))
