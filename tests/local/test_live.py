@@ -48,6 +48,7 @@ grace: 100ms
 def live(home: Desk) -> Desk:
     shutil.copy(event_files.__file__, home.project / "event_files.py")
     (home.project / "train.py").write_text(TRAINER)
+    home.env.pop("PYTHONWARNINGS")  # TensorBoard's libraries have some
     home.write_cluster(CLUSTER)
     home.dtctl("up", "--local")
     eventually(lambda: all(task["step"] for task in home.status()["tasks"]), 60, "steps")
@@ -75,7 +76,7 @@ def page(url: str, path: str) -> Any:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", ["there", "copies"])
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL], ids=lambda one: one.name)
 def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ended_by: signal.Signals) -> None:
     pytest.importorskip("tensorboard")
     copies = live.home / "tmp"
