@@ -96,7 +96,7 @@ def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ende
         assert board.wait(60) in (130, -signal.SIGKILL)
     eventually(lambda: not _boards(copies, live.home), 60, "its end")
     eventually(lambda: not list(copies.iterdir()), 60, "the end of the copies")
-    assert not list(live.home.rglob("board-*"))
+    eventually(lambda: not list(live.home.rglob("board-*")), 60, "the end of its temporary files")
 
 
 def _steps(url: str, run: str) -> int:

@@ -45,7 +45,10 @@ class _File:
 
 
 class Copies:
-    """A context manager: `directory`, in a temporary `place` that is removed at the end. What hosts share comes from the first to tell."""
+    """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
+
+    What hosts share comes from the first to tell of it.
+    """
 
     def __init__(self) -> None:
         self.place = Path(tempfile.mkdtemp(prefix="dtctl-tensorboard-"))
