@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from dtctl import render
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
+from dtctl.agent.records.stacks import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -35,9 +36,11 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
+from dtctl.operations.board.looking import Place
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
+from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
@@ -51,6 +54,7 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, interrupted, left_out, remains, result, status, tables
 from dtctl.render import plan as plans
+from dtctl.render.live import board, stacks
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
@@ -116,6 +120,38 @@ TOLD = told(
     incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],
 )
 
+
+CALL: Frame = {"function": f"train{BAD}", "file": f"/x/train.py{BAD}", "line": 7}
+STACK: Stack = {
+    "thread": "0xff",
+    "name": f"MainThread{BAD}",
+    "tid": 77,
+    "main": True,
+    "active": True,
+    "gil": True,
+    "frames": [CALL],
+    "omitted": 1,
+}
+KERNEL: Thread = {
+    "tid": 77,
+    "name": f"python{BAD}",
+    "state": f"D{BAD}",
+    "wchan": f"nfs{BAD}",
+    "kernel": [f"[<0>]{BAD}"],
+}
+PROCESS: ProcessDump = {
+    "pid": 77,
+    "command": f"python{BAD}",
+    "way": None,
+    "stacks": [STACK],
+    "stacks_omitted": 1,
+    "missing": "blocked",
+    "said": f"Permission denied{BAD}",
+    "threads": [KERNEL],
+    "threads_omitted": 1,
+}
+DUMP: Dump = {"task": "worker:0", "attempt": 1, "state": "running", "processes": [PROCESS], "omitted": 1}
+DUMPS = Dumps("demo-1", (Dumped(TASK, "a", DUMP),))
 
 SERIES = Series("loss", "train", "a", "/dir", (Point(1, 10.0, 0.5), Point(2, 11.0, float("nan"))), 2, 0.5, 0.5, 12.0)
 METRICS = Metrics(
@@ -239,6 +275,11 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
+    "show_dumps": lambda: stacks.show_dumps(DUMPS),
+    "show_url": lambda: board.show_url(
+        "http://127.0.0.1:1/", Place("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
+    ),
+    "show_end": lambda: board.show_end("a", {"run": "demo-1", "why": "ended", "said": f"x{BAD}"}),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
