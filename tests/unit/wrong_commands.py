@@ -84,7 +84,7 @@ WORDS: list[Row] = [
     ("metrics --plot -f", 2, "--follow and --plot exclude each other", "leave one of them out"),
     ("metrics --log", 2, "--log is about curves", "add --plot"),
     ("metrics --points 0", 2, "should be greater than or equal to 1", of("dtctl metrics")),
-    ("tensorboard --port 70000", 2, "is not in the range 0<=x<=65535", of("dtctl tensorboard")),
+    ("tensorboard --port 70000", 2, "less than or equal to 65535", of("dtctl tensorboard")),
     ("dump -o xml", 2, "is not one of", of("dtctl dump")),
     ("restart", 2, "Missing argument 'TASK...'", of("dtctl restart")),
     ("exec", 2, "Missing argument", of("dtctl exec")),

@@ -36,7 +36,7 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
-from dtctl.operations.board.looking import Place
+from dtctl.operations.board.looking import Place as BoardPlace
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -277,7 +277,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "show_dumps": lambda: stacks.show_dumps(DUMPS),
     "show_url": lambda: board.show_url(
-        "http://127.0.0.1:1/", Place("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
+        "http://127.0.0.1:1/", BoardPlace("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
     ),
     "show_end": lambda: board.show_end("a", {"run": "demo-1", "why": "ended", "said": f"x{BAD}"}),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
