@@ -94,6 +94,8 @@ WORDS: list[Row] = [
     ("report --format pdf", 2, "is not one of", of("dtctl report")),
     ("report -O nowhere/a.html", 2, "nowhere is no directory", "-O names a file in one that is there"),
     ("metrics --points 0", 2, "should be greater than or equal to 1", of("dtctl metrics")),
+    ("tensorboard --port 70000", 2, "less than or equal to 65535", of("dtctl tensorboard")),
+    ("dump -o xml", 2, "is not one of", of("dtctl dump")),
     ("restart", 2, "Missing argument 'TASK...'", of("dtctl restart")),
     ("exec", 2, "Missing argument", of("dtctl exec")),
     ("exec --", 2, "Missing argument", of("dtctl exec")),

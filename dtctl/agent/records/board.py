@@ -26,20 +26,21 @@ HAS_NONE = 3
 LIFELINE = """\
 import os, runpy, shutil, sys, threading
 place = sys.argv.pop(1)
+os.environ["TMPDIR"] = os.path.join(place, "tmp")
+os.makedirs(os.environ["TMPDIR"], 0o700, exist_ok=True)
 def end_with_the_input():
     try:
         while os.read(0, 4096):
             pass
     finally:
-        if place:
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
         os._exit(0)
 threading.Thread(target=end_with_the_input, daemon=True).start()
 sys.argv[0] = "tensorboard"
 runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
 """
 """Runs TensorBoard until its standard input ends, so that it outlives nobody who was killed; then removes `place`, its
-first argument (empty: nothing)."""
+first argument, where its own temporary files are."""
 
 
 class FolderAt(Record):

@@ -102,7 +102,7 @@ def _age_s(process: processes.Process) -> float:
 
 
 def read(text: str) -> List[Stack]:
-    """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads); the main thread first."""
+    """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
     stacks: List[Stack] = []
     for each in text.split("\n"):
         head, one = _HEAD.match(each), _FRAME.match(each)
@@ -115,7 +115,7 @@ def read(text: str) -> List[Stack]:
             stacks[-1]["omitted"] = 1
     for stack in stacks:
         stack["main"] = _is_main(stack["frames"])
-    return sorted(stacks, key=lambda stack: not stack["main"])
+    return stacks
 
 
 def _begun(thread: str, name: str) -> Stack:

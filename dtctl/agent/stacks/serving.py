@@ -105,7 +105,7 @@ class _Asked:
             missing = "not_python"
         else:
             way, stacks, missing, said = self._ask(process)
-        kept, omitted = self._room.take(stacks)
+        kept, omitted = self._room.take(sorted(stacks, key=lambda stack: not stack["main"]))
         return {
             "pid": pid,
             "command": self._command(pid),

@@ -111,7 +111,7 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
         _listener(port).close()
     with ExitStack() as stack:
         copies = stack.enter_context(Copies())
-        board = stack.enter_context(Here(python, copies.directory, port or free_port()))
+        board = stack.enter_context(Here(python, copies.place, copies.directory, port or free_port()))
         awaited = set(place.sources)
         failed: list[DtctlError] = []
         shown = False

@@ -45,10 +45,15 @@ class _File:
 
 
 class Copies:
-    """A context manager: a temporary directory, removed at the end. What hosts share comes from the first to tell."""
+    """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
+
+    What hosts share comes from the first to tell of it.
+    """
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="dtctl-tensorboard-"))
+        self.place = Path(tempfile.mkdtemp(prefix="dtctl-tensorboard-"))
+        self.directory = self.place / "shown"
+        self.directory.mkdir()
         self._closed = False
         self._files: dict[tuple[str, str, str, str], _File] = {}
         self._owner: dict[Key, str] = {}
@@ -61,7 +66,7 @@ class Copies:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closed = True
-        shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.rmtree(self.place, ignore_errors=True)
 
     def had(self, host: str) -> list[dict[str, object]]:
         """How far a host's files are here, as `event_files` is told."""

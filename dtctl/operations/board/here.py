@@ -53,15 +53,16 @@ def _has(python: str) -> bool:
 
 
 class Here:
-    """A context manager: at its end the process has ended, and the directory that it shows is removed."""
+    """A context manager: at its end the process has ended, and its place is removed."""
 
-    def __init__(self, python: str, directory: Path, port: int) -> None:
+    def __init__(self, python: str, place: Path, shown: Path, port: int) -> None:
+        """`shown` is in `place`, the directory that is removed."""
         self.port = port
-        self._directory = directory
+        self._place = place
         self._said = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed at the end)
-        words = [*("--logdir", str(directory)), *("--host", "127.0.0.1"), *("--port", str(port))]
+        words = [*("--logdir", str(shown)), *("--host", "127.0.0.1"), *("--port", str(port))]
         self._child = subprocess.Popen(
-            [python, "-c", LIFELINE, str(directory), *words],
+            [python, "-c", LIFELINE, str(place), *words],
             stdin=subprocess.PIPE,
             stdout=self._said,
             stderr=self._said,
@@ -82,7 +83,7 @@ class Here:
             self._child.kill()
             self._child.wait()
         self._said.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.rmtree(self._place, ignore_errors=True)
 
     def listens(self) -> bool:
         """False until it does. Raises DtctlError when it has ended."""

@@ -9,6 +9,7 @@ from dtctl.operations.board.looking import Looked, Place
 from dtctl.render import errors
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import lines_of
 from dtctl.render.words import count, fold, size
 
 
@@ -65,4 +66,4 @@ def show_end(host: str, result: BoardResult) -> None:
     if result["why"] == "silent":
         errors.note(f"TensorBoard on {host} has ended: nothing was heard from this machine for a minute")
     else:
-        errors.note(f"TensorBoard on {host} has ended by itself", *result["said"].splitlines()[-5:])
+        errors.note(f"TensorBoard on {host} has ended by itself", *lines_of(result["said"])[-5:])

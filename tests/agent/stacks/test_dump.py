@@ -81,6 +81,7 @@ def test_threads_are_told_apart_and_the_trainer_goes_on(host: AgentHost) -> None
     (one,) = dumped(host, "worker:0")
     (process,) = one["processes"]
     assert (process["way"], process["missing"]) == ("faulthandler", None)
+    assert process["stacks"][0]["main"]
     assert calls(process) == ["<module>", "train"]
     (loader,) = [stack for stack in process["stacks"] if not stack["main"]]
     assert "load" in [frame["function"] for frame in loader["frames"]]

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from dtctl import render
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
+from dtctl.agent.records.stacks import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -36,6 +37,7 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
+from dtctl.operations.board.looking import Place as BoardPlace
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.pruning import Pruned, Pruning
 from dtctl.operations.checkpointing.pulling import Pulled
@@ -45,6 +47,7 @@ from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
+from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
@@ -61,6 +64,7 @@ from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.health import findings
+from dtctl.render.live import board, stacks
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_diagnosis
@@ -128,6 +132,38 @@ TOLD = told(
     incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],
 )
 
+
+CALL: Frame = {"function": f"train{BAD}", "file": f"/x/train.py{BAD}", "line": 7}
+STACK: Stack = {
+    "thread": "0xff",
+    "name": f"MainThread{BAD}",
+    "tid": 77,
+    "main": True,
+    "active": True,
+    "gil": True,
+    "frames": [CALL],
+    "omitted": 1,
+}
+KERNEL: Thread = {
+    "tid": 77,
+    "name": f"python{BAD}",
+    "state": f"D{BAD}",
+    "wchan": f"nfs{BAD}",
+    "kernel": [f"[<0>]{BAD}"],
+}
+PROCESS: ProcessDump = {
+    "pid": 77,
+    "command": f"python{BAD}",
+    "way": None,
+    "stacks": [STACK],
+    "stacks_omitted": 1,
+    "missing": "blocked",
+    "said": f"Permission denied{BAD}",
+    "threads": [KERNEL],
+    "threads_omitted": 1,
+}
+DUMP: Dump = {"task": "worker:0", "attempt": 1, "state": "running", "processes": [PROCESS], "omitted": 1}
+DUMPS = Dumps("demo-1", (Dumped(TASK, "a", DUMP),))
 
 SERIES = Series("loss", "train", "a", "/dir", (Point(1, 10.0, 0.5), Point(2, 11.0, float("nan"))), 2, 0.5, 0.5, 12.0)
 METRICS = Metrics(
@@ -273,6 +309,11 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "show_hooks": lambda: hooks.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: hooks.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
+    "show_dumps": lambda: stacks.show_dumps(DUMPS),
+    "show_url": lambda: board.show_url(
+        "http://127.0.0.1:1/", BoardPlace("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
+    ),
+    "show_end": lambda: board.show_end("a", {"run": "demo-1", "why": "ended", "said": f"x{BAD}"}),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),

@@ -40,8 +40,10 @@ def tensorboard(talk: Conversation, request: TensorboardRequest) -> BoardResult:
         if python is None:
             raise Refused("no_tensorboard", "no Python here has TensorBoard", "tried: %s" % ", ".join(tried))
         key = os.urandom(16).hex()
-        shown, logdir, place = _logdir(run, key)
+        place = os.path.join(run.files.directory, "board-%s" % key)
+        os.mkdir(place, 0o700)
         try:
+            shown, logdir = _logdir(run, place)
             said = _Said()
             child = _start(python, logdir, place, dict(environment_of(run), DTCTL_KEY=key), said.file)
             try:
@@ -52,25 +54,24 @@ def tensorboard(talk: Conversation, request: TensorboardRequest) -> BoardResult:
             finally:
                 end_tree(child, key)
         finally:
-            if place:
-                shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
     return {"run": run.id, "why": why, "said": said.end() if why == "ended" else ""}  # type: ignore[typeddict-item]
 
 
-def _logdir(run: runs.Run, key: str) -> Tuple[List[str], str, str]:
-    """What is shown, the directory for TensorBoard, and what of it has to be removed: a directory of links, if any."""
+def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:
+    """What is shown, and the directory for TensorBoard: one of links in `place` where several are shown."""
     roots = list(dict.fromkeys(folder.root for folder in copying.find(directories(run))))
     roots = roots or outermost(directories(run))[:1]
     if len(roots) == 1:
-        return roots, roots[0], ""
-    place = os.path.join(run.files.directory, "board-%s" % key)
-    os.mkdir(place, 0o700)
+        return roots, roots[0]
+    links = os.path.join(place, "shown")
+    os.mkdir(links, 0o700)
     for number, root in enumerate(roots):
         name = os.path.basename(root) or "root"
-        if os.path.lexists(os.path.join(place, name)):
+        if os.path.lexists(os.path.join(links, name)):
             name = "%s-%d" % (name, number)
-        os.symlink(root, os.path.join(place, name))
-    return roots, place, place
+        os.symlink(root, os.path.join(links, name))
+    return roots, links
 
 
 class _Said:

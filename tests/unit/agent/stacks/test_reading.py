@@ -33,7 +33,7 @@ Current thread 0x00007f2ce5d4e740 (most recent call first):
 
 
 def test_threads_frames_and_names_are_read() -> None:
-    main, other, named = asking.read(WRITTEN)
+    other, named, main = asking.read(WRITTEN)
     assert (main["thread"], main["main"], main["omitted"]) == ("0x7f2ce5d4e740", True, 1)
     assert main["frames"] == [
         {"function": "<listcomp>", "file": "/x/a dir/train.py", "line": 42},

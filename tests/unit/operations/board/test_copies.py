@@ -19,7 +19,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Copies]:
     monkeypatch.setattr(module, "SPARE_BYTES", 0)
     with Copies() as made:
         yield made
-    assert not made.directory.exists()
+    assert not made.place.exists()
 
 
 def told(**fields: Any) -> EventFile:
@@ -97,4 +97,4 @@ def test_what_comes_after_the_end_is_not_written() -> None:
     with Copies() as made:
         pass
     made.add("a", told(), b"x")
-    assert not made.directory.exists()
+    assert not made.place.exists()
