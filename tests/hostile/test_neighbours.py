@@ -16,6 +16,7 @@ from tests.agent.link.links import client_hello
 from tests.hostile.beside import CHECKPOINTS
 from tests.hostile.neighbour import CROWD, PORT
 from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, Neighbourhood, doing, names, open_home
+from tests.nights import at_night
 from tests.unit.agent.poisons import left_in
 from tests.waiting import eventually
 
@@ -26,6 +27,16 @@ pytestmark = [
 
 MOST_S = 45.0
 """For four answers at once. A look at checkpoints takes three at most, on a machine that is not busy otherwise."""
+
+BY_DAY = (
+    "FIFOs",
+    "links to the passwords",
+    "an index of a terabyte",
+    "a hundred thousand names",
+    "names that speak to a terminal",
+    "a file that is a FIFO every other moment",
+)
+"""One of each kind; all of them at night."""
 
 DIAL_S = 2.0
 TRIES = 3
@@ -58,7 +69,7 @@ def goes_on(place: Neighbourhood) -> dict[str, str]:
     return answers
 
 
-@pytest.mark.parametrize("what", CHECKPOINTS)
+@pytest.mark.parametrize("what", at_night(CHECKPOINTS, but=BY_DAY))
 def test_what_stands_beside_the_checkpoints_holds_nobody_up(place: Neighbourhood, what: str) -> None:
     before, attempts = place.untouched(), set(place.steps())
     try:
