@@ -11,6 +11,10 @@ Told = Callable[[], Generator[object, None, None]]
 """Begins a stream: it gives None whenever nothing came for a moment, so that whoever reads it can be ended."""
 
 
+MOST = 100
+"""What waits to be taken; a stream that tells more has to wait, too."""
+
+
 class Feed:
     """Reads a stream from `start` until `close`; what it gives, or the error that ended it, waits to be taken."""
 
@@ -37,10 +41,13 @@ class Feed:
         with self._changed:
             taken = list(self._told)
             self._told.clear()
+            self._changed.notify_all()
         return taken
 
     def close(self, within_s: float = 1.0) -> None:
-        self._closed.set()
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(within_s)
 
@@ -57,5 +64,6 @@ class Feed:
 
     def _tell(self, told: object) -> None:
         with self._changed:
+            self._changed.wait_for(lambda: len(self._told) < MOST or self._closed.is_set())
             self._told.append(told)
             self._changed.notify_all()

@@ -15,6 +15,8 @@ TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")
 POINTS = 200
 """Of the past."""
 
+_MOST_NAMES = 200
+
 _OF_OTHERS = ("eval", "valid", "test")
 """What is in the names of losses that the training does not make."""
 
@@ -41,7 +43,10 @@ class Losses:
         self._points: dict[Name, list[Point]] = {}
 
     def add(self, series: Series) -> None:
-        points = self._points.setdefault((series.directory, series.name, series.tag), [])
+        name = (series.directory, series.name, series.tag)
+        if name not in self._points and len(self._points) >= _MOST_NAMES:
+            return
+        points = self._points.setdefault(name, [])
         points.extend(series.points)
         if len(points) > 4 * POINTS:  # a curve has no room for more
             points[:] = [*points[:-1:2], points[-1]]

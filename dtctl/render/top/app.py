@@ -29,6 +29,8 @@ from dtctl.render.top.widgets import Block, Lines
 LOOK_EVERY_S = 0.1
 DRAW_EVERY_S = 1.0
 """At the least: ages grow though nothing is told."""
+LEAST_APART_S = 0.25
+"""A run of hundreds of tasks tells something all the time."""
 
 OpenLog = Callable[[RunRecord, TaskId], Feed]
 
@@ -68,7 +70,7 @@ class Top(App[ExitCode]):
         self._fine = fine
         self._heeds_signals = heeds_signals
         self._page: Page | None = None
-        self._drawn = 0.0
+        self._drawn, self._news = 0.0, False
         self._room = (0, 0)
         """Columns and lines, without those of the scroll bar and the keys."""
 
@@ -107,14 +109,15 @@ class Top(App[ExitCode]):
             self.failure = error
             self.exit()
             return
-        if news or time.monotonic() - self._drawn >= DRAW_EVERY_S:
+        self._news = self._news or news
+        if time.monotonic() - self._drawn >= (LEAST_APART_S if self._news else DRAW_EVERY_S):
             self.draw()
 
     def draw(self) -> None:
         moment = self.known.moment(time.monotonic())
         if moment is None or self._room[0] < 1:
             return
-        self._drawn = time.monotonic()
+        self._drawn, self._news = time.monotonic(), False
         before = self._chosen()
         points = self.known.losses.best()
         shown = page(moment, self.known.courses, points, self.choice, self._room, fine=self._fine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from importlib.util import find_spec
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from dtctl.model import TaskId
     from dtctl.render.top.app import Top
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def need_screen() -> None:
@@ -83,6 +87,14 @@ class _Aside:
         gone.wait(2.0)
 
     def _step_aside(self, gone: threading.Event, answered: threading.Event) -> None:
-        with self._app.suspend():
-            gone.set()
-            answered.wait()
+        """Until it is answered, or a signal comes, which the screen's loop heeds as soon as it runs again."""
+        ended: list[int] = []
+        before = {number: signal.signal(number, lambda number, _: ended.append(number)) for number in _SIGNALS}
+        try:
+            with self._app.suspend():
+                gone.set()
+                while not answered.wait(0.1) and not ended:
+                    pass
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

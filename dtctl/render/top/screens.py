@@ -21,6 +21,8 @@ from dtctl.render.top.moment import Line, safe
 from dtctl.render.top.widgets import Block, Lines
 
 MOST_LINES = 10_000
+_MOST_OF_LINE = 4000
+"""Characters; `dtctl logs` shows all."""
 _LOOK_EVERY_S = 0.1
 
 
@@ -51,7 +53,7 @@ class LogText:
             raise told
 
     def _add(self, text: str, style: str = "") -> None:
-        shown = safe(text)
+        shown = safe(text if len(text) <= _MOST_OF_LINE else f"{text[:_MOST_OF_LINE]} ...")
         self.width = max(self.width, cell_len(shown))
         self.lines.append([(shown, style)])
 

@@ -70,6 +70,19 @@ def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
     assert serials == sorted(set(serials))
 
 
+def test_watch_ends_when_its_time_is_over_and_the_conversation_goes_on(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    host.up(spec)
+    with host.open() as talk:
+        talk.send("watch", **host.about({"for_s": 0.2}))
+        while (frame := talk.receive())["type"] == "states":
+            pass
+        assert frame["type"] == "result"
+        talk.send("status", **host.about({}))
+        told = talk.await_type("result")
+        assert told["state"]["tasks"]["worker:0"]["state"] == "running"
+
+
 def test_watch_goes_on_when_the_supervisor_is_killed(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", "sleep", "1000"))
     host.up(spec)

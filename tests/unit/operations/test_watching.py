@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
@@ -18,7 +19,7 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.scalars.reading import Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching import run as watching
-from dtctl.operations.watching.feed import Feed
+from dtctl.operations.watching.feed import MOST, Feed
 from dtctl.operations.watching.log import follow_log
 from dtctl.operations.watching.loss import follow_loss
 from dtctl.operations.watching.run import Over, watch_run
@@ -131,7 +132,7 @@ def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() ->
 
     class Going(Watched):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-            if session.host.name == "c" and self.asked_of("status").count("c"):
+            if (session.host.name, fields["type"]) == ("c", "status") and "c" in self.asked_of("status"):
                 held.wait(10)
             if fields["type"] == "watch" and session.host.name == "a":
                 tasks = {"ps:0": entry("stalled", reason="no step")}
@@ -232,6 +233,23 @@ def test_a_feed_keeps_what_is_told_until_it_is_taken_and_the_error_last() -> Non
     assert taken[:2] == [1, 2]
     assert isinstance(taken[2], TransportError)
     assert feed.take() == []
+
+
+def test_a_stream_that_tells_more_than_is_taken_has_to_wait() -> None:
+    told: list[int] = []
+
+    def tell() -> Generator[object, None, None]:
+        for number in itertools.count():
+            told.append(number)
+            yield number
+
+    feed = Feed(tell).start()
+    taken: list[object] = []
+    while len(taken) < 3 * MOST:
+        taken += feed.take()
+        assert len(told) <= len(taken) + 2 * MOST + 2
+    feed.close()
+    assert taken == list(range(len(taken)))
 
 
 def test_a_feed_that_is_closed_ends_its_stream() -> None:

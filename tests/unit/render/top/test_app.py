@@ -116,14 +116,13 @@ def test_what_is_told_later_is_shown_and_the_choice_stays_with_its_task() -> Non
         await pilot.press("down", "down")
         assert app.chosen == "worker:1"
         app.run_told.tell(run_status(training("evaluator:0"), *TASKS))
-        app.look()
+        await pilot.pause(0.5)
         assert len(app.lines("rows")) == 5
         assert app.chosen == "worker:1"
         app.run_told.tell(Away("c", TransportError("no route to c")))
-        app.look()
-        assert "c cannot be asked: no route to c; tried again" in app.lines("top")
         app.run_told.tell(Over())
-        app.look()
+        await pilot.pause(0.5)
+        assert "c cannot be asked: no route to c; tried again" in app.lines("top")
 
     typed(table(), look)
 

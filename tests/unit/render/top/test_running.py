@@ -20,10 +20,13 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = {name: Terminal() for name in ("stdin", "stdout", "stderr")}  # those of sys are pytest's
-    monkeypatch.setattr(running, "sys", SimpleNamespace(**streams, executable=sys.executable))
+def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """In place of `sys`, whose own streams are pytest's."""
+    streams = {name: Terminal() for name in ("stdin", "stdout", "stderr")}
+    found = SimpleNamespace(**streams, executable=sys.executable)
+    monkeypatch.setattr(running, "sys", found)
     monkeypatch.setenv("TERM", "xterm")
+    return found
 
 
 @pytest.mark.usefixtures("terminal")
@@ -48,9 +51,8 @@ def test_a_terminal_that_cannot_be_drawn_on_is_none(monkeypatch: pytest.MonkeyPa
         running.need_screen()
 
 
-@pytest.mark.usefixtures("terminal")
-def test_a_pipe_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running.sys, "stdin", None)
+def test_a_pipe_is_no_terminal(terminal: SimpleNamespace) -> None:
+    terminal.stdin = None
     with pytest.raises(UsageError) as raised:
         running.need_screen()
     assert "dtctl status --watch" in raised.value.hint
