@@ -6,13 +6,15 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Tuple
+    from typing import Callable, Iterator, List, Optional, Tuple
 
 CHUNK = 256 * 1024
 LINE_LIMIT = 4 * 1024 * 1024
 """A line that is longer is cut: what writes it may never end it."""
 
 _BLOCK = 64 * 1024
+_SEARCHED = 4096
+"""Lines that are searched at once."""
 
 
 def forward(
@@ -110,18 +112,52 @@ def line_start(descriptor: int, offset: int, cut_line: Callable[[bytes], int] = 
 
 
 def tail_start(
-    descriptor: int, end: int, lines: int, wanted: Callable[[bytes], bool], cut_line: Callable[[bytes], int] = len
-) -> int:
-    """Where the last `lines` of the wanted lines of `[0, end)` begin."""
-    start = end
+    descriptor: int,
+    end: int,
+    lines: int,
+    marks: Optional[Callable[[bytes], Optional[List[bool]]]] = None,
+    cut_line: Callable[[bytes], int] = len,
+) -> Tuple[int, int]:
+    """Where the last `lines` of the wanted lines of `[0, end)` begin, and how many there are.
+
+    `marks` tells of each of several lines whether it is wanted, None if none is; without it all are.
+    """
+    start, found = end, 0
     if lines > 0:
-        for offset, line in backward(descriptor, end, cut_line):
-            if wanted(line):
-                start = offset
-                lines -= 1
-                if not lines:
-                    break
-    return start
+        for batch in _batches(backward(descriptor, end, cut_line), 1 if marks is None else _SEARCHED):
+            wanted = [True] * len(batch) if marks is None else marks(b"".join(line for _, line in reversed(batch)))
+            for (offset, _), mark in zip(batch, reversed(wanted or [])):
+                if mark:
+                    start, found = offset, found + 1
+                    if found == lines:
+                        return start, found
+    return start, found
+
+
+def _batches(found: Iterator[Tuple[int, bytes]], most: int) -> Iterator[List[Tuple[int, bytes]]]:
+    """So many at once, or about a chunk."""
+    batch: List[Tuple[int, bytes]] = []
+    size = 0
+    for each in found:
+        batch.append(each)
+        size += len(each[1])
+        if len(batch) >= most or size >= CHUNK:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def front(descriptor: int) -> int:
+    """Where the first whole line begins of a log whose front was cut off: what is gone is a hole (cutting.py)."""
+    try:
+        start = os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError:
+        return 0  # there is no data at all, or the file system cannot tell
+    if not start:
+        return 0
+    newline = os.pread(descriptor, _BLOCK, start).find(b"\n")
+    return start + newline + 1
 
 
 def split(data: bytes) -> List[bytes]:

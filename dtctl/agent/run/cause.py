@@ -189,3 +189,24 @@ def _complaint(lines: List[str]) -> Optional[Cause]:
             if matched is not None:
                 return Cause(told(matched, last[at + 1 : at + 3]))
     return None
+
+
+_TOLD_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z")
+
+
+def complains(line: str) -> bool:
+    """Whether a line tells of an error by itself: one by which programs end, or an exception without a traceback."""
+    if _HARMLESS.search(line):
+        return False
+    return any(pattern.match(line) for pattern, _ in _COMPLAINTS) or _TOLD_ALONE.match(line) is not None
+
+
+def goes_on(line: str) -> bool:
+    """Whether a line below an exception's may belong to its message."""
+    return bool(_FRAMING.match(line) or _SUBSTANCE.search(line))
+
+
+def says_nothing_yet(line: str) -> bool:
+    """Whether an exception's first line leaves what has happened to the lines below it."""
+    matched = _EXCEPTION.match(line)
+    return matched is not None and _VAGUE.match(matched.group("message") or "") is not None

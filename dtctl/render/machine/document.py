@@ -37,7 +37,11 @@ def print_document(body: Mapping[str, Any]) -> None:
 
 def print_json_line(body: Mapping[str, Any]) -> None:
     """One document a line, for streams without an end."""
-    console.put(json.dumps(_valid(body), allow_nan=False) + "\n")
+    console.put(json_line(body))
+
+
+def json_line(body: Mapping[str, Any]) -> str:
+    return json.dumps(_valid(body), allow_nan=False) + "\n"
 
 
 def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
