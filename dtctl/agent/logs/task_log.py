@@ -39,7 +39,8 @@ class TaskLog:
         self._directory = task_directory(run_dir, task)
         self._listed: Tuple[Any, List[int]] = (None, [])
         self._only = request["previous"] or request["attempt"] is not None
-        self._attempt, self._log = 0, None
+        self._log: Optional[AttemptLog] = None
+        self._attempt = 0
         """The attempt that is read, 0 while there is none."""
         resumed = request["resume"].get(task)
         if resumed is not None:

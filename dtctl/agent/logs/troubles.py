@@ -44,8 +44,8 @@ _IGNORED = ("Exception ignored ", "Error in atexit", "Error in sys")
 _CHAIN = re.compile(r"During handling of the above|The above exception was|(?:Current t|T)hread 0x|Extension modules:")
 
 
-_PROGRESS = re.compile(r"\s*\d+(?:/\d+|%)")
-"""A bar, which may be indented, too."""
+_NEXT = re.compile(r"\s*\d+(?:/\d+|%)|(?:INFO|WARNING|DEBUG)\b|[IW]\d{4} |\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+"""What belongs to no error: a bar, which may be indented, and what is logged."""
 
 
 class Troubles:
@@ -127,10 +127,10 @@ class Troubles:
         if not line:
             return None
         self._vague -= 1
-        if _PROGRESS.match(line):
+        if _NEXT.match(line):
             return False
-        if indented or self._vague > 0 or _CHAIN.match(line) or cause.goes_on(line):
-            if "[Op:" in line:
-                self._vague = 0
-            return True
-        return False
+        what = cause.tells_what(line)
+        told = what or indented or self._vague > 0 or cause.tells_where(line) or _CHAIN.match(line) is not None
+        if what or "[Op:" in line:
+            self._vague = 0
+        return told

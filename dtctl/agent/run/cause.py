@@ -201,9 +201,14 @@ def complains(line: str) -> bool:
     return any(pattern.match(line) for pattern, _ in _COMPLAINTS) or _TOLD_ALONE.match(line) is not None
 
 
-def goes_on(line: str) -> bool:
-    """Whether a line below an exception's may belong to its message."""
-    return bool(_FRAMING.match(line) or _SUBSTANCE.search(line))
+def tells_where(line: str) -> bool:
+    """Whether a line below an exception's tells where in the graph it has happened."""
+    return _FRAMING.match(line) is not None
+
+
+def tells_what(line: str) -> bool:
+    """Whether a line below an exception's is what its message comes to."""
+    return _SUBSTANCE.search(line) is not None
 
 
 def says_nothing_yet(line: str) -> bool:
