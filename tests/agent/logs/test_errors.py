@@ -112,7 +112,7 @@ def told(log: str, size: int = 1 << 20) -> str:
         data = b"".join(piece)
         marks = finder.marks(data)
         assert marks is None or len(marks) == len(lines_of(data))
-        found += [line for line, mark in zip(piece, marks or []) if mark]
+        found += [line for line, mark in zip(piece, marks or [], strict=False) if mark]
     return b"".join(found).decode()
 
 

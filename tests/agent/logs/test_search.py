@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -37,7 +38,7 @@ def test_matches_that_are_close_share_the_lines_between_them(run: Run) -> None:
     run.log(LINES)
     assert numbers(run, grep="^line (10|13|20)$", context=2) == [*range(8, 16), *range(18, 23)]
     frames = run.serve(grep="^line (10|13|20)$", context=2)
-    assert [frame["offset"] == before["end"] for before, frame in zip(frames, frames[1:])] == [False]
+    assert [frame["offset"] == before["end"] for before, frame in itertools.pairwise(frames)] == [False]
 
 
 def test_context_reaches_over_the_pieces_that_a_log_is_read_in(run: Run) -> None:
@@ -81,7 +82,7 @@ def test_tasks_of_a_host_come_in_the_order_of_their_time(run: Run) -> None:
     run.states = {"worker:0": "running", "ps:0": "running"}
     for task, times in (("worker:0", (100.0, 102.0)), ("ps:0", (101.0, 103.0))):
         run.log(b"first\nsecond\n", task=task)
-        (run.attempt(1, task) / "times").write_text("%.3f 6\n%.3f 13\n" % times)
+        (run.attempt(1, task) / "times").write_text("{} 6\n{} 13\n".format(*times))
     told = [(frame["task"], frame.payload) for frame in run.serve(tasks=None)]
     assert told == [("worker:0", b"first\n"), ("ps:0", b"first\n"), ("worker:0", b"second\n"), ("ps:0", b"second\n")]
 
