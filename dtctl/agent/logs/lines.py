@@ -13,8 +13,6 @@ LINE_LIMIT = 4 * 1024 * 1024
 """A line that is longer is cut: what writes it may never end it."""
 
 _BLOCK = 64 * 1024
-_SEARCHED = 4096
-"""Lines that are searched at once."""
 
 
 def forward(
@@ -123,29 +121,37 @@ def tail_start(
     `marks` tells of each of several lines whether it is wanted, None if none is; without it all are.
     """
     start, found = end, 0
+    if marks is not None:
+        return _tail_of_wanted(descriptor, end, lines, marks, cut_line)
     if lines > 0:
-        for batch in _batches(backward(descriptor, end, cut_line), 1 if marks is None else _SEARCHED):
-            wanted = [True] * len(batch) if marks is None else marks(b"".join(line for _, line in reversed(batch)))
-            for (offset, _), mark in zip(batch, reversed(wanted or [])):
-                if mark:
-                    start, found = offset, found + 1
-                    if found == lines:
-                        return start, found
+        for offset, _ in backward(descriptor, end, cut_line):
+            start, found = offset, found + 1
+            if found == lines:
+                break
     return start, found
 
 
-def _batches(found: Iterator[Tuple[int, bytes]], most: int) -> Iterator[List[Tuple[int, bytes]]]:
-    """So many at once, or about a chunk."""
-    batch: List[Tuple[int, bytes]] = []
-    size = 0
-    for each in found:
-        batch.append(each)
-        size += len(each[1])
-        if len(batch) >= most or size >= CHUNK:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _tail_of_wanted(
+    descriptor: int,
+    end: int,
+    lines: int,
+    marks: Callable[[bytes], Optional[List[bool]]],
+    cut_line: Callable[[bytes], int],
+) -> Tuple[int, int]:
+    first, found = end, 0
+    while end > 0 and found < lines:
+        start = line_start(descriptor, max(0, end - CHUNK), cut_line)
+        data = os.pread(descriptor, end - start, start)
+        wanted = marks(data) or []
+        offset = start + len(data)
+        for line, mark in zip(reversed(split(data) if wanted else []), reversed(wanted)):
+            offset -= len(line)
+            if mark and found < lines:
+                first, found = offset, found + 1
+        if len(data) < end - start or (start and os.pread(descriptor, 1, start - 1) != b"\n"):
+            break  # it has become shorter, or the line before has no end
+        end = start
+    return first, found
 
 
 def front(descriptor: int) -> int:

@@ -71,7 +71,8 @@ def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, direc
 def _prepare(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        taken = next(os.scandir(directory), None)
+        with os.scandir(directory) as entries:
+            taken = next(entries, None)
     except OSError as error:
         raise UsageError(f"logs cannot be saved in {directory}: {error.strerror}") from error
     if taken is not None:

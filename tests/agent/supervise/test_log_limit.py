@@ -1,4 +1,4 @@
-"""The limit of a task's logs: what is kept, and that a trainer that writes meanwhile loses nothing and is not held up."""
+"""The limit of a task's logs: what is kept, and that a trainer which writes meanwhile loses nothing and never waits."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.logs import LogLines
+from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
@@ -48,7 +49,7 @@ from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, interrupted, left_out, remains, result, status, tables
+from dtctl.render import checkpoints, errors, interrupted, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import document
@@ -197,6 +198,8 @@ def trust_line() -> None:
     console.say(f"host{BAD}  ssh-ed25519  SHA256:x{BAD}")
 
 
+SAVED = SavedLog(TaskId("worker", 0), 1, Path("logs"), 10)
+
 SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
@@ -224,6 +227,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
+    "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
     "redrawn": draw,
     "narrator": narrate,
     "log": follow_log,
