@@ -36,6 +36,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-use-gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
     "docs/how-to-change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
+    "docs/how-to-read-logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/faults.md": "targets of the Makefile that take hours",
     "docs/nightly.md": "targets of the Makefile that take hours",
