@@ -26,15 +26,14 @@ demo: $(VENV)/.train
 	$(BIN)/dtctl init demo
 	cd demo && ../$(BIN)/dtctl up --local -f --replace --set name=dtctl-demo --set dirs.work="$(CURDIR)/demo/work" --set dirs.output="$(CURDIR)/demo/output"
 
-# Environments are made while the first tests run, and a test that needs one waits for it. One that cannot be made is
-# a reason to skip.
 test:
 	@$(MAKE) -j2 --no-print-directory $(VENV)/.all packages
-	@$(MAKE) --no-print-directory environments & $(TESTS) $(PYTEST_ARGS); code=$$?; wait; exit $$code
+	$(TESTS) $(PYTEST_ARGS)
 
 packages: | $(VENV)
 	@$(TIMED) "packages of the system" tests/hosts/install-packages
 
+# Of other frameworks, for the templates at night; one that cannot be made is a reason to skip.
 environments: | $(VENV)
 	-@$(TIMED) "environments of other frameworks" $(PYTHON) -m tests.environments
 

@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from tests.ci.ledger import SKIPPED, Ledger, Test
 
 LONGEST = 10
+MODULES = 25
+"""A cut that pays is a module's: its tests share what they need."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ def tables(ledger: Ledger, installs: list[Install], busy_s: float | None) -> Ite
     yield ""
     yield f"  the {LONGEST} that compute most"
     yield from _tests(ledger, lambda test: test.cpu_s)
+    yield ""
+    yield f"  the {MODULES} modules that compute most"
+    modules = sorted(by_module(ledger).items(), key=lambda entry: -entry[1].cpu_s)[:MODULES]
+    for name, one in modules:
+        yield f"  {one.seconds:>7.1f}s  {one.cpu_s:>6.1f}s CPU  {one.count:>4}  {name}"
 
 
 def _tests(ledger: Ledger, by: Callable[[Test], float]) -> Iterator[str]:
@@ -80,6 +87,8 @@ def _installs(installs: list[Install]) -> Iterator[str]:
 
 @dataclass
 class Folder:
+    """Or module."""
+
     count: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
@@ -91,7 +100,15 @@ class Folder:
 
 
 def by_folder(ledger: Ledger) -> dict[str, Folder]:
+    return _by(ledger, lambda module: str(PurePosixPath(module).parent))
+
+
+def by_module(ledger: Ledger) -> dict[str, Folder]:
+    return _by(ledger, str)
+
+
+def _by(ledger: Ledger, part: Callable[[str], str]) -> dict[str, Folder]:
     found: defaultdict[str, Folder] = defaultdict(Folder)
     for name, test in ledger.tests.items():
-        found[str(PurePosixPath(name.partition("::")[0]).parent)].add(test)
+        found[part(name.partition("::")[0])].add(test)
     return dict(found)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.documents.blocks import Typed, Written, blocks
 from tests.documents.screens import differences
 from tests.documents.shell import Shell
-from tests.documents.typing_rules import ANSWERS, CTRL_C, HOSTS, NOT_TYPED, PATIENCE, STEPS
+from tests.documents.typing_rules import ANSWERS, CTRL_C, HOSTS, NOT_TYPED, PATIENCE
 from tests.hosts.fleet import Fleet
 
 _PATIENCE_S = 600.0
@@ -51,7 +51,7 @@ class Reader:
             if isinstance(block, Written):
                 if not block.is_whole:
                     continue
-                (self.shell.directory / "cluster.yaml").write_text(self._own(page, block.text))
+                (self.shell.directory / "cluster.yaml").write_text(self._own(block.text))
             elif (page, block.command) not in skip:
                 yield self._types(block)
 
@@ -66,9 +66,9 @@ class Reader:
                 return Seen(typed, code, tuple(said.splitlines()))
             assert time.monotonic() < deadline, said
 
-    def _own(self, page: str, text: str) -> str:
-        """The page's cluster.yaml with the Python of here, and a shorter training."""
-        return text.replace("/opt/venv/bin/python ", f"{self._python} ").replace("20000", STEPS.get(page, "20000"))
+    def _own(self, text: str) -> str:
+        """A cluster.yaml of a page with the Python of here."""
+        return text.replace("/opt/venv/bin/python ", f"{self._python} ")
 
 
 def _programs(home: Path) -> Path:

@@ -16,9 +16,6 @@ _TRAINS = r"done in .* loss .* checkpoint [\s\S]*" + _ROW.format("worker:0") + _
 PATIENCE = {"dtctl status": _TRAINS + r"checkpoint: step \d{3}", "dtctl checkpoints": "complete, newest"}
 """Commands that a person types again until they have seen this, so that there is something to see."""
 
-STEPS = {"README.md": "6000"}
-"""Of a page's training, in place of 20000: enough to be stopped in its midst, even on a quick machine."""
-
 NOT_TYPED = {
     ("README.md", "make demo"): "installs TensorFlow: `make nightly PARTS=documents` types it",
     ("README.md", "make test"): "this is it",

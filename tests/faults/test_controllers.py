@@ -89,6 +89,7 @@ def is_none(fleet: Fleet) -> bool:
     return not any(host.processes() for host in fleet.hosts)
 
 
+@pytest.mark.nightly
 def test_those_who_look_can_be_killed_without_harm(fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
@@ -114,6 +115,7 @@ def kill_in_its_midst(user: Desk, command: str) -> None:
         running.kill()
 
 
+@pytest.mark.nightly
 def test_runs_that_share_their_hosts_do_not_touch_each_other(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
     first = stand_in(fleet, user, ASYNC)
     first.up()

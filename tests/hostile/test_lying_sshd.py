@@ -108,6 +108,7 @@ def one_of(what: str) -> list[Spoken]:
     return [every[NUMBERS[what] % len(every)]]
 
 
+@pytest.mark.nightly
 def test_hosts_that_do_not_lie_are_believed(bench: Bench, bait: Bait) -> None:
     bench.begin((one, NOBODY) for one in COMMANDS.values() if not one.endless)
     for done in bench.ended(NOBODY):

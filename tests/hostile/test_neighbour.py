@@ -15,6 +15,7 @@ from tests.hostile.test_hosts import NUMBERS
 from tests.hostile.test_lying_sshd import Bait, address, make_liar
 from tests.hosts.ports import free_port
 from tests.hosts.sshd import SSHD, Sshd
+from tests.nights import at_night
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
@@ -90,7 +91,7 @@ def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbour]:
     bait.listener.close()
 
 
-@pytest.mark.parametrize("what", FIRST)
+@pytest.mark.parametrize("what", at_night(FIRST, but=FIRST[:1]))
 def test_a_run_beside_a_liar_goes_on_and_can_be_read(neighbour: Neighbour, what: str) -> None:
     before = neighbour.task()
     neighbour.listen_to(what)

@@ -16,6 +16,7 @@ from tests.agent.link.links import client_hello
 from tests.hostile.beside import CHECKPOINTS
 from tests.hostile.neighbour import CROWD, PORT
 from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, Neighbourhood, doing, names, open_home
+from tests.nights import at_night
 from tests.unit.agent.poisons import left_in
 from tests.waiting import eventually
 
@@ -24,11 +25,18 @@ pytestmark = [
     pytest.mark.xdist_group("neighbours"),
 ]
 
-MOST_S = 20.0
-"""For four answers at once; a look at checkpoints takes three at most."""
+MOST_S = 45.0
+"""For four answers at once. A look at checkpoints takes three at most, on a machine that is not busy otherwise."""
 
-BUSY = 20
-"""As many times longer than `dtctl --version` they may take, on a machine that is busy with something else."""
+BY_DAY = (
+    "FIFOs",
+    "links to the passwords",
+    "an index of a terabyte",
+    "a hundred thousand names",
+    "names that speak to a terminal",
+    "a file that is a FIFO every other moment",
+)
+"""One of each kind; all of them at night."""
 
 DIAL_S = 2.0
 TRIES = 3
@@ -55,22 +63,22 @@ def goes_on(place: Neighbourhood) -> dict[str, str]:
     """It trains, and answers. What it answers."""
     place.trains_on()
     began = time.monotonic()
-    place.desk.dtctl("--version")
-    between = time.monotonic()
     answers = place.answers()
-    assert time.monotonic() - between < max(MOST_S, BUSY * (between - began))
+    assert time.monotonic() - began < MOST_S
     assert not left_in("".join(answers.values()))
     return answers
 
 
-@pytest.mark.parametrize("what", CHECKPOINTS)
+@pytest.mark.parametrize("what", at_night(CHECKPOINTS, but=BY_DAY))
 def test_what_stands_beside_the_checkpoints_holds_nobody_up(place: Neighbourhood, what: str) -> None:
     before, attempts = place.untouched(), set(place.steps())
-    with doing("beside checkpoints", what=what, directory=str(place.output)) as deed:
-        deed.hear()
-        answers = goes_on(place)
-        deed.end()
-    place.sweep()
+    try:
+        with doing("beside checkpoints", what=what, directory=str(place.output)) as deed:
+            deed.hear()
+            answers = goes_on(place)
+            deed.end()
+    finally:
+        place.sweep()
     assert re.search(CHECKPOINTS[what][1], answers["checkpoints"])
     assert place.untouched() == before
     assert set(place.steps()) == attempts

@@ -14,6 +14,7 @@ from dtctl.cli.app import app
 from dtctl.errors import ExitCode
 from tests.desk import Desk, desk
 from tests.hosts.sshd import SSHD, Sshd
+from tests.nights import at_night
 
 COMMANDS = sorted(set(typer.main.get_command(app).commands) - {"init", "explain", "schema"})  # type: ignore[attr-defined]
 WORDS = {
@@ -50,7 +51,7 @@ def words(command: str) -> list[str]:
     return [command, *WORDS.get(command, [])]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", at_night(COMMANDS, but=COMMANDS[::3]))
 def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None:
     write(user, f"{{user: '{BAD}', jump: 'ok,{BAD}'}}", f"bad: '{BAD}', spare: 'x@{BAD}:22'")
     done = user.run(*words(command))
@@ -61,7 +62,7 @@ def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None
     assert not (user.home / "hit").exists()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", at_night(COMMANDS, but=("up", "exec", "ssh", "trust")))
 def test_no_command_runs_what_stands_in_an_option(user: Desk, command: str) -> None:
     write(user, "{connect_timeout: 1s}")
     first, *rest = words(command)

@@ -69,7 +69,7 @@ CASES = [
     Case("in-graph", "worker:1", "worker:1", 600, lead="chief:0", settings=(OFTEN, ONE_PS)),
     Case("towers", "worker:0", "worker:0", 600),
     Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
-    Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0", settings=(OFTEN, ONE_PS), by_day=True),
+    Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0", settings=(OFTEN, ONE_PS)),
     Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,), by_day=True),
     Case(
         "multi-worker-mirrored",
@@ -88,10 +88,9 @@ CASES = [
         1200,
         environment="mxnet-1.9",
         restore=restoring.mxnet,
-        by_day=True,
     ),
-    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch, by_day=True),
+    Case("pytorch-ddp", "worker:1", BOTH, 1200, environment="torch", restore=restoring.torch),
 ]
 
 TRAINED_ELSEWHERE = frozenset({"hello", "ps-async"})
-"""tests/local/test_hello.py and tests/training train them by day."""
+"""tests/local/test_hello.py and tests/documents train them by day."""

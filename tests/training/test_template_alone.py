@@ -43,6 +43,7 @@ def test_a_wrong_flag_is_reported_without_importing_tensorflow() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_two_ps_and_two_workers_learn_and_only_the_chief_needs_a_disk(trainers: Nursery, tmp_path: Path) -> None:
     with cluster_by_hand(trainers, tmp_path, "--train_steps=1500", ps=2, workers=2) as tasks:
         chief, other = tasks["worker:0"], tasks["worker:1"]

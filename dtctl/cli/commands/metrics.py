@@ -50,7 +50,8 @@ def metrics(
         if on
     ]
     if len(forms) > 1 or (follow and plot):
-        raise UsageError(f"{' and '.join(forms if len(forms) > 1 else ['--follow', '--plot'])} exclude each other")
+        several = forms if len(forms) > 1 else ["--follow", "--plot"]
+        raise UsageError(f"{' and '.join(several)} exclude each other", hint="leave one of them out")
     if log and not plot:
         raise UsageError("--log is about curves", hint="add --plot")
     record = scope.record()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,7 @@ def show_table(found: Metrics) -> None:
 def _table(found: Metrics, *, curves: bool) -> Table:
     columns = ("TAG", "RUN", "STEP", "LAST", "MIN", "MAX", "POINTS", "AGE", *(("CURVE",) if curves else ()), "WHERE")
     grid = table(*columns)
-    fine = _can_show("▁▂▃▄▅▆▇█")
+    fine = console.can_show("▁▂▃▄▅▆▇█")
     for one in found.series:
         last = one.last
         if last is not None:
@@ -73,7 +72,7 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
     from dtctl.render.terminal.rich_console import text
 
     out = console.out()
-    braille = _can_show("⠁⣿│└─") and (len(several) == 1 or console.colored())
+    braille = console.can_show("⠁⣿│└─") and (len(several) == 1 or console.colored())
     names = _names(several)
     curves = [Curve(names[index], [(one.step, one.value) for one in each.points]) for index, each in enumerate(several)]
     pieces: list[tuple[str, str]] = []
@@ -178,11 +177,3 @@ def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: 
 def _places(looked_in: Mapping[str, Sequence[str]]) -> str:
     places = list(dict.fromkeys(place for each in looked_in.values() for place in each))
     return ", ".join(places) or "any directory: the cluster file names none"
-
-
-def _can_show(characters: str) -> bool:
-    try:
-        characters.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError, AttributeError):
-        return False
-    return True

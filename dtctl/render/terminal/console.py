@@ -123,6 +123,15 @@ def on_terminal(*, stderr: bool = False) -> bool:
     return stream is not None and stream.isatty()
 
 
+def can_show(characters: str) -> bool:
+    """Whether stdout has a way to write these."""
+    try:
+        characters.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError, AttributeError):
+        return False
+    return True
+
+
 def colored(*, stderr: bool = False) -> bool:
     """Whether escape sequences may be written to the stream."""
     return _console(stderr=stderr).color_system is not None

@@ -40,6 +40,10 @@ RECORDS: list[Any] = [
     *FILES,
 ]
 RULED = (
+    "SeriesTold",
+    "FolderTold",
+    "Points",
+    "MetricsResult",
     "UpRequest",
     "ExecRequest",
     "LogsRequest",

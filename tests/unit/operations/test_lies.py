@@ -354,7 +354,7 @@ LOGS: list[tuple[str, Callable[[], Script]]] = [
     ("`need`", lambda: [{"type": "need", "files": [1]}]),
     ("`started`", lambda: [{"type": "started", "run": "digits-1", "tasks": {}}]),
     ("`shell`", lambda: [{"type": "shell"}]),
-    ("more than 32 MiB", lambda: [log("worker:1", b"x" * (8 << 20)) for _ in range(1000)]),
+    ("more than 32 MiB", lambda: [log("worker:1", b"x" * (8 << 20)) for _ in range(6)]),
     ("the last 5 of each task", lambda: [log("worker:1", b"x\n" * 1000) for _ in range(1000)]),
     ("run", lambda: [{"type": "result", "run": "digits-2"}]),
 ]

@@ -43,6 +43,7 @@ from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
+from dtctl.operations.scalars.reading import Metrics, Point, Series, Unread
 from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
@@ -57,6 +58,7 @@ from dtctl.render.machine import status as machine_status
 from dtctl.render.narrator import Narrator
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
+from dtctl.render.scalars import shown as scalars
 from dtctl.render.story import happening_line
 from dtctl.render.terminal import console, screen
 from tests.fuzz import cases
@@ -87,7 +89,8 @@ def poisoned(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {poisoned(key): poisoned(one) for key, one in value.items()}
     if isinstance(value, tuple):
-        return tuple(map(poisoned, value))
+        several = map(poisoned, value)
+        return type(value)(*several) if hasattr(value, "_fields") else tuple(several)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         made = copy.copy(value)
         for field in dataclasses.fields(value):
@@ -112,6 +115,18 @@ TOLD = told(
     missing="ps:1",
     warnings=["odd"],
     incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],
+)
+
+
+SERIES = Series("loss", "train", "a", "/dir", (Point(1, 10.0, 0.5), Point(2, 11.0, float("nan"))), 2, 0.5, 0.5, 12.0)
+METRICS = Metrics(
+    "demo-1",
+    (SERIES, dataclasses.replace(SERIES, host="b")),
+    {"a": ("/dir",)},
+    (Unread("a", "/dir/file", "is damaged"),),
+    {"a": 1 << 20},
+    {"a": 3},
+    without_run=("c",),
 )
 
 
@@ -228,6 +243,12 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
+    "show_table": lambda: scalars.show_table(poisoned(METRICS)),
+    "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
+    "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
+    "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
+        poisoned(METRICS), poisoned(run_status()), table_too=True
+    ),
     "redrawn": draw,
     "narrator": narrate,
     "log": follow_log,
