@@ -185,7 +185,7 @@ VALUES: list[Row] = [
     ("logs --errors -g x", 2, "--errors and -g exclude each other", ""),
     ("logs -p -a", 2, "-p and --all-attempts exclude each other", ""),
     ("logs -C 2", 2, "-C is about lines that are found", "add -g PATTERN, or --errors"),
-    ("logs -g x -C 1001", 2, "1001 is not in the range 0<=x<=1000", of("dtctl logs")),
+    ("logs -g x -C 1001", 2, "Input should be less than or equal to 1000", of("dtctl logs")),
     ("logs -o yaml", 2, "'yaml' is not one of 'text', 'json', 'jsonl'", of("dtctl logs")),
     *((f"logs -n {lines}", 2, "is not a number of lines", "a number, or all") for lines in ("many", "-5", "1.5", "''")),
     ("logs -g '['", 2, "--grep '[' is not a regular expression: unterminated character set", "put a backslash before"),

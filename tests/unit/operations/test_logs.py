@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,9 +71,8 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
             merging.end("b")
 
         going = threading.Event()
-        threads = [threading.Thread(target=each, daemon=True) for each in (ahead, behind)]
-        for thread in threads:
-            thread.start()
+        begun(ahead)
+        begun(behind)
         told = merging.all()
         assert next(told).time == 0.0
         assert len(passed) < 30, "of a thousand, those that fit"
@@ -81,12 +81,22 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
     assert times == sorted([*map(float, range(1000)), 500.5])
 
 
+def begun(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
 def test_a_host_of_which_nothing_waits_may_always_add() -> None:
     with Merging(["a", "b"], most_bytes=1) as merging:
-        merging_a = threading.Thread(target=merging.add, args=("a", lines("ps:0", 2.0, b"x" * 1000)), daemon=True)
-        merging_a.start()
+
+        def late() -> None:
+            merging.add("b", lines("ps:1", 1.0))
+            merging.end("b")
+
+        begun(lambda: merging.add("a", lines("ps:0", 2.0, b"x" * 1000)))
         told = merging.all()
-        threading.Thread(target=lambda: (merging.add("b", lines("ps:1", 1.0)), merging.end("b")), daemon=True).start()
+        begun(late)
         assert next(told).time == 1.0
         assert next(told).time == 2.0
         merging.end("a")
@@ -95,8 +105,12 @@ def test_a_host_of_which_nothing_waits_may_always_add() -> None:
 
 def test_whoever_does_not_read_to_the_end_keeps_nobody_waiting() -> None:
     with Merging(["a"], most_bytes=1) as merging:
-        thread = threading.Thread(target=lambda: [merging.add("a", lines("ps:0", 1.0)) for _ in range(10)], daemon=True)
-        thread.start()
+
+        def many() -> None:
+            for _ in range(10):
+                merging.add("a", lines("ps:0", 1.0))
+
+        thread = begun(many)
         next(merging.all())
     thread.join(10)
     assert not thread.is_alive()
@@ -179,8 +193,6 @@ def test_a_directory_that_holds_something_is_not_written_to(tmp_path: Path) -> N
 
 
 def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dtctl.operations.logs import saving
-
     class Full:
         def write(self, data: bytes) -> int:
             raise OSError(28, "No space left on device")
@@ -188,7 +200,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path, monkeypatch
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(saving.os, "fdopen", lambda opened, mode: Full())
+    monkeypatch.setattr(os, "fdopen", lambda opened, mode: Full())
     told = FakeTransport(Printed(lambda task: [log(task, b"x\n"), dict(END)]))
     found = save_logs(record(), told, LogRequest(ALL), tmp_path)
     assert all(isinstance(error, DtctlError) for error in found.errors.values())
