@@ -228,6 +228,8 @@ class Cluster:
     """How long a run that has ended is kept; None: until `keep` newer ones have ended."""
     keep: int = 10
     """How many runs that have ended are kept."""
+    log_limit_bytes: int | None = 10**9
+    """Of all logs of a task in a run; None: there is no limit."""
     target_step: int | None = None
     """The step that a complete training reaches; None: as the trainer's arguments say, if they do."""
     coordinator_port: int = 2221

@@ -72,6 +72,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         grace_s=content.grace,
         ttl_s=content.ttl,
         keep=content.keep,
+        log_limit_bytes=content.logs.limit,
         target_step=content.target_step,
         coordinator_port=coordinator_port,
         own_coordinator_port="port" in content.coordinator.model_fields_set,

@@ -19,6 +19,10 @@ LONGEST_TO_SPLIT = 10_000
 """Characters; `shlex` takes time with the square of a word."""
 LARGEST_WHOLE = 2**53
 """Beyond it JSON's numbers are not exact."""
+SMALLEST_BYTES = 10 * 10**6
+_SIZE_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
+SIZE_SCHEMA = r"^([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(MB|GB|TB)$"
+_SIZE = re.compile(SIZE_SCHEMA)
 
 
 class Unfit(Exception):
@@ -175,6 +179,17 @@ def read_duration(raw: Any) -> float:
         return durations.seconds(written(raw))
     except durations.NoDuration as error:
         raise Unfit("" if str(error) == durations.WORDS else str(error)) from error
+
+
+def read_size(raw: Any) -> int:
+    """Bytes, in powers of 1000 as disks count."""
+    match = _SIZE.fullmatch(written(raw))
+    if match is None:
+        raise Unfit()
+    size = round(float(match[1]) * _SIZE_UNITS[match[2]])
+    if size < SMALLEST_BYTES:
+        raise Unfit(f"a size of at least {SMALLEST_BYTES // 10**6}MB")
+    return size
 
 
 def read_backoff(raw: Any) -> tuple[float, float]:

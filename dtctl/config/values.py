@@ -10,6 +10,7 @@ from pydantic import Discriminator, Tag
 from dtctl import durations, model
 from dtctl.config.fields import split_template
 from dtctl.config.kinds import (
+    SIZE_SCHEMA,
     Kind,
     OrText,
     Unfit,
@@ -18,6 +19,7 @@ from dtctl.config.kinds import (
     read_backoff,
     read_duration,
     read_flag,
+    read_size,
     text,
     whole,
     written,
@@ -198,6 +200,8 @@ PositiveDuration = Annotated[float, _POSITIVE_DURATION]
 DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]
 DurationOrNever = Annotated[float | None, named_or({"never": None}, _POSITIVE_DURATION)]
 DurationOrAuto = Annotated[float | None, named_or({"auto": None}, _DURATION)]
+_SIZE = Kind("a size such as 200MB or 1GB", read_size, {"type": "string", "pattern": SIZE_SCHEMA})
+SizeOrNone = Annotated[int | None, named_or({"none": None}, _SIZE)]
 StallLimit = Annotated[float | None, named_or({"auto": None, "off": 0.0}, _POSITIVE_DURATION)]
 Backoff = Annotated[
     tuple[float, float],

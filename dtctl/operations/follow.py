@@ -13,8 +13,8 @@ from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway, away, why_alone
 from dtctl.operations.asking.plausible import check_run, check_view
 from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.log_stream import LogStream, Reading, Through
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
+from dtctl.operations.logs.stream import LogStream, Reading, Through
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus, request_of_status, status, told_by_coordinator
 from dtctl.transport.seam import Session, Transport

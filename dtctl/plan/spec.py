@@ -81,6 +81,7 @@ def host_spec(
         "active_deadline_s": cluster.active_deadline_s,
         "ttl_s": cluster.ttl_s,
         "keep": cluster.keep,
+        "log_limit_bytes": cluster.log_limit_bytes,
         "target_step": plan.target_step,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "replaced": dict(replaced),

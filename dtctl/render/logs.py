@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines
+from dtctl.operations.logs.saving import SavedLog
+from dtctl.render.errors import note
+from dtctl.render.machine import document
+from dtctl.render.machine import logs as machine_logs
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import local_time
+from dtctl.render.words import count, local_time, size
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """ANSI foregrounds, told apart on dark and on light."""
@@ -22,9 +27,22 @@ _TAIL_BYTES = 64 * 1024
 
 
 class LogPrinter:
-    """Writes whole lines, safe for a screen; with `raw` the bytes of the log and nothing but the heads of its lines."""
+    """Writes whole lines, safe for a screen; with `raw` the bytes of the log and nothing but the heads of its lines.
 
-    def __init__(self, tasks: Iterable[TaskId], *, prefix: bool, timestamps: bool, raw: bool = False) -> None:
+    `gaps`: lines that do not follow each other are told apart by `--`, as grep does. `all_attempts`: the first one that
+    is shown is named, too.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[TaskId],
+        *,
+        prefix: bool,
+        timestamps: bool,
+        raw: bool = False,
+        gaps: bool = False,
+        all_attempts: bool = False,
+    ) -> None:
         names = [str(task) for task in tasks]
         self._width = max((len(name) for name in names), default=0)
         self._color = console.colored()
@@ -32,7 +50,11 @@ class LogPrinter:
         self._prefix = prefix
         self._timestamps = timestamps
         self._raw = raw
+        self._gaps = gaps
+        self._all_attempts = all_attempts
         self._attempts: dict[TaskId, int] = {}
+        self._ends: dict[TaskId, int] = {}
+        """Where in its log each task's last lines ended."""
         self._last: deque[tuple[TaskId, str]] = deque(maxlen=REMEMBERED)
 
     def print(self, lines: LogLines) -> None:
@@ -40,17 +62,22 @@ class LogPrinter:
         if self._raw:
             self._remember(lines)
             return console.pass_on(_headed(head.encode(), lines.data))
-        before = self._attempts.get(lines.task)
-        self._attempts[lines.task] = lines.attempt
         shown = log_lines(lines.data, color=self._color)
         self._remember(lines)
-        if before is not None and before != lines.attempt:
-            shown.insert(0, f"--- attempt {lines.attempt} ---")
+        shown[:0] = self._told_apart(lines)
         if lines.truncated:
             shown.insert(0, "--- the log was cut; from its new start ---")
         if shown:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
+
+    def _told_apart(self, lines: LogLines) -> list[str]:
+        """From what was shown of the task before."""
+        before, end = self._attempts.get(lines.task), self._ends.get(lines.task)
+        self._attempts[lines.task], self._ends[lines.task] = lines.attempt, lines.end
+        if lines.attempt != before:
+            return [f"--- attempt {lines.attempt} ---"] if before is not None or self._all_attempts else []
+        return ["--"] if self._gaps and lines.offset != end else []
 
     def _remember(self, lines: LogLines) -> None:
         self._last.extend((lines.task, line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
@@ -68,6 +95,26 @@ class LogPrinter:
         if self._prefix:
             head = f"{head} " if color is None else f"\x1b[{color}m{head}\x1b[0m "
         return f"{head}{local_time(lines.time, '%Y-%m-%dT%H:%M:%S')} " if self._timestamps else head
+
+
+class LogObjects(LogPrinter):
+    """Writes each line as a JSON object: for programs, to which nothing else is to be told apart."""
+
+    def print(self, lines: LogLines) -> None:
+        self._remember(lines)
+        console.put("".join(map(document.json_line, machine_logs.logs(lines))))
+
+
+def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:
+    """Each file, as the path by which it is opened from here."""
+    for one in files:
+        if as_json:
+            document.print_json_line(machine_logs.saved(one))
+        else:
+            console.say(str(one.path))
+    if not as_json:
+        total = size(sum(one.size_bytes for one in files))
+        note(f"{count(len(files), 'file')} in {directory}, {total}" if files else "no line is meant: nothing was saved")
 
 
 def _headed(head: bytes, data: bytes) -> bytes:

@@ -37,6 +37,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-see-where-a-trainer-hangs.md": "tests/local/test_live.py asks live trainers",
     "docs/how-to-use-tensorboard.md": "tests/local/test_live.py opens a real one",
     "docs/how-to-be-told.md": "tests/local/test_hooks.py has a run that tells its hooks",
+    "docs/how-to-read-logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/report.md": "tests/local/test_report.py writes reports",
     "docs/faults.md": "targets of the Makefile that take hours",

@@ -185,9 +185,20 @@ VALUES: list[Row] = [
         )
     ),
     *(
-        (f"logs --since {moment}", 2, "nor a time such as 2026-05-01T12:00", "--since 10m")
+        (f"logs --since {moment}", 2, "nor a time such as 10:30 or 2026-05-01T12:00", "--since 10m")
         for moment in ("yesterday", "2026-13-45", "-5m", "''")
     ),
+    *(
+        (f"logs --until {moment}", 2, "nor a time such as 10:30 or 2026-05-01T12:00", "--until 10m")
+        for moment in ("noon", "25:00", "2026-13-01")
+    ),
+    ("logs -f --until 10m", 2, "-f and --until exclude each other", ""),
+    ("logs -f --save logs", 2, "-f and --save exclude each other", ""),
+    ("logs --errors -g x", 2, "--errors and -g exclude each other", ""),
+    ("logs -p -a", 2, "-p and --all-attempts exclude each other", ""),
+    ("logs -C 2", 2, "-C is about lines that are found", "add -g PATTERN, or --errors"),
+    ("logs -g x -C 1001", 2, "Input should be less than or equal to 1000", of("dtctl logs")),
+    ("logs -o yaml", 2, "'yaml' is not one of 'text', 'json', 'jsonl'", of("dtctl logs")),
     *((f"logs -n {lines}", 2, "is not a number of lines", "a number, or all") for lines in ("many", "-5", "1.5", "''")),
     ("logs -g '['", 2, "--grep '[' is not a regular expression: unterminated character set", "put a backslash before"),
     ("logs -g '(?P<'", 2, "--grep '(?P<' is not a regular expression", "put a backslash before"),

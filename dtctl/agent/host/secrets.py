@@ -21,6 +21,10 @@ class Masks:
     def hide(self, data: bytes) -> bytes:
         return self._pattern.sub(b"***", data) if self._pattern else data
 
+    def hide_lines(self, data: bytes) -> bytes:
+        """As `hide` of each line by itself: it has as many lines as before."""
+        return b"\n".join(map(self.hide, data.split(b"\n"))) if self._pattern else data
+
     def cut(self, data: bytes) -> int:
         """Where the end of `data` may be cut without cutting through a value that continues after it."""
         longest = len(self._values[0]) if self._values else 0

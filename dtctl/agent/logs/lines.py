@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Tuple
+    from typing import Callable, Iterator, List, Optional, Tuple
 
 CHUNK = 256 * 1024
 LINE_LIMIT = 4 * 1024 * 1024
@@ -110,18 +110,60 @@ def line_start(descriptor: int, offset: int, cut_line: Callable[[bytes], int] = 
 
 
 def tail_start(
-    descriptor: int, end: int, lines: int, wanted: Callable[[bytes], bool], cut_line: Callable[[bytes], int] = len
-) -> int:
-    """Where the last `lines` of the wanted lines of `[0, end)` begin."""
-    start = end
+    descriptor: int,
+    end: int,
+    lines: int,
+    marks: Optional[Callable[[bytes], Optional[List[bool]]]] = None,
+    cut_line: Callable[[bytes], int] = len,
+) -> Tuple[int, int]:
+    """Where the last `lines` of the wanted lines of `[0, end)` begin, and how many there are.
+
+    `marks` tells of each of several lines whether it is wanted, None if none is; without it all are.
+    """
+    start, found = end, 0
+    if marks is not None:
+        return _tail_of_wanted(descriptor, end, lines, marks, cut_line)
     if lines > 0:
-        for offset, line in backward(descriptor, end, cut_line):
-            if wanted(line):
-                start = offset
-                lines -= 1
-                if not lines:
-                    break
-    return start
+        for offset, _ in backward(descriptor, end, cut_line):
+            start, found = offset, found + 1
+            if found == lines:
+                break
+    return start, found
+
+
+def _tail_of_wanted(
+    descriptor: int,
+    end: int,
+    lines: int,
+    marks: Callable[[bytes], Optional[List[bool]]],
+    cut_line: Callable[[bytes], int],
+) -> Tuple[int, int]:
+    first, found = end, 0
+    while end > 0 and found < lines:
+        start = line_start(descriptor, max(0, end - CHUNK), cut_line)
+        data = os.pread(descriptor, end - start, start)
+        wanted = marks(data) or []
+        offset = start + len(data)
+        for line, mark in zip(reversed(split(data) if wanted else []), reversed(wanted)):
+            offset -= len(line)
+            if mark and found < lines:
+                first, found = offset, found + 1
+        if len(data) < end - start or (start and os.pread(descriptor, 1, start - 1) != b"\n"):
+            break  # it has become shorter, or the line before has no end
+        end = start
+    return first, found
+
+
+def front(descriptor: int) -> int:
+    """Where the first whole line begins of a log whose front was cut off: what is gone is a hole (cutting.py)."""
+    try:
+        start = os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError:
+        return 0  # there is no data at all, or the file system cannot tell
+    if not start:
+        return 0
+    newline = os.pread(descriptor, _BLOCK, start).find(b"\n")
+    return start + newline + 1
 
 
 def split(data: bytes) -> List[bytes]:

@@ -6,54 +6,69 @@ import os
 import time
 
 from ..host import files
-from .lines import forward, line_start, split, tail_start
-from .times import Times, offset_at
+from .lines import forward, front, line_start, tail_start
+from .sieve import Blocks
+from .times import Times, offset_at, offset_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, Optional, Pattern, Tuple
+    from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
 
-    from ..host.secrets import Masks
+    from .selection import Selection
+    from .sieve import Dated
 
     LogFrame = Tuple[Dict[str, Any], bytes]
 
 _RETURNS_EVERY_S = 1.0
 
-
-class Selection:
-    """Which lines are asked for."""
-
-    def __init__(
-        self, lines: Optional[int], since: Optional[float], grep: Optional[Pattern[str]], masks: Masks
-    ) -> None:
-        self.lines = lines
-        self.since = since
-        self.grep = grep
-        self.masks = masks
-
-    def has(self, line: bytes) -> bool:
-        """Searches only what may be shown: a search must not reveal what is masked."""
-        return self.grep is None or bool(self.grep.search(self.masks.hide(line).decode("utf-8", "replace")))
+_LOOKED_BACK = 64 * 1024
+"""Bytes before the place to go on from that are looked at again, for what depends on the lines before."""
 
 
 class AttemptLog:
     """Reads on from where it was; a log that has become shorter is read again from its start.
 
-    `offset` None: where the selection begins in what there is at the first look.
+    `offset` None: where the selection begins in what there is at the first look. `badly`: whether the attempt, once it
+    is over, has died of something.
     """
 
-    def __init__(self, directory: str, task: str, attempt: int, selection: Selection, offset: Optional[int]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        task: str,
+        attempt: int,
+        selection: Selection,
+        offset: Optional[int],
+        badly: Callable[[], bool] = bool,
+    ) -> None:
         self._log = os.path.join(directory, "log")
         self._times_path = os.path.join(directory, "times")
         self._name: Dict[str, Any] = {"type": "log", "task": task, "attempt": attempt}
         self._selection = selection
         self._offset = offset
+        self._resumes = offset is not None and offset > 0
+        self._hidden_until = 0
+        """What begins before has been sent already."""
+        self._badly = badly
+        self._sieve = selection.sieve()
         self._times: Optional[Times] = None
         self._looked: Any = None
         self._inode = 0
         self._next_return = 0.0
         self._truncated = False
         self._trouble = ""
+
+    def begin(self, over: bool, lines: int) -> int:
+        """Chooses the last `lines` of the selection as what is read first; how many there are."""
+        try:
+            descriptor = files.descriptor(self._log)
+        except OSError:
+            return 0  # that is told when it is read
+        try:
+            self._offset, found = self._begin(descriptor, os.fstat(descriptor), over, lines)
+        finally:
+            os.close(descriptor)
+        return found
 
     def read(self, over: bool) -> Iterator[LogFrame]:
         """Frames with the new lines. `over`: it was known before this call that nothing more will be written."""
@@ -88,53 +103,114 @@ class AttemptLog:
             os.close(descriptor)
 
     def _read(self, descriptor: int, found: os.stat_result, over: bool, at_returns: bool) -> Iterator[LogFrame]:
+        self._find_place(descriptor, found, over)
+        offset = self._offset or 0
+        if self._times is None:
+            self._times = Times(self._times_path, offset)
+        end = self._end(descriptor, found)
+        if offset < front(descriptor):
+            yield from self._pass_hole(descriptor, found)
+        for offset, data in forward(descriptor, self._offset or 0, end, over, at_returns, self._selection.masks.cut):
+            self._selection.check()
+            if data[0] == 0 and offset < front(descriptor):  # cut off while it was read
+                yield from self._read(descriptor, found, over, at_returns)
+                return
+            self._offset = offset + len(data)
+            if data.endswith(b"\r"):
+                self._next_return = time.monotonic() + _RETURNS_EVERY_S
+            yield from self._chosen(data, self._times.pieces(offset, data, found.st_mtime))
+        if over and self._sieve is not None and self._offset == end and self._badly():
+            yield from self._gathered(self._sieve.rest())
+
+    def _find_place(self, descriptor: int, found: os.stat_result, over: bool) -> None:
+        """Where to read on, at the first look and when the log has been replaced or become shorter."""
         if self._offset is None:
-            self._offset = self._start(descriptor, found, over)
+            self._offset, _ = self._begin(descriptor, found, over, self._selection.lines)
         elif found.st_size < self._offset or (self._inode and found.st_ino != self._inode):
             self._offset = 0
             self._truncated = True
             self._times = None
+            self._sieve = self._selection.sieve()
+        elif self._resumes and self._selection.remembers:
+            self._hidden_until = self._offset
+            back = max(0, self._offset - _LOOKED_BACK)
+            self._offset = line_start(descriptor, back, self._selection.masks.cut)
+        self._resumes = False
         self._inode = found.st_ino
-        if self._times is None:
-            self._times = Times(self._times_path, self._offset)
-        for offset, data in forward(
-            descriptor, self._offset, found.st_size, over, at_returns, self._selection.masks.cut
-        ):
-            self._offset = offset + len(data)
-            if data.endswith(b"\r"):
-                self._next_return = time.monotonic() + _RETURNS_EVERY_S
-            for start, piece, when in self._times.pieces(offset, data, found.st_mtime):
-                yield from self._frames(start, piece, when)
 
-    def _start(self, descriptor: int, found: os.stat_result, over: bool) -> int:
+    def _pass_hole(self, descriptor: int, found: os.stat_result) -> Iterator[LogFrame]:
+        """Goes to where the log begins now, and says so where all lines were asked for."""
+        start, self._offset = self._offset or 0, front(descriptor)
+        self._times = Times(self._times_path, self._offset)
+        if self._selection.all_lines:
+            text = "dtctl: here %d bytes are missing, which were removed to keep to logs.limit\n"
+            yield self._frame(start, self._offset, (text % (self._offset - start)).encode(), found.st_mtime)
+
+    def _begin(self, descriptor: int, found: os.stat_result, over: bool, lines: Optional[int]) -> Tuple[int, int]:
+        """Where the selection begins, of its last `lines`, and how many these are."""
         cut = self._selection.masks.cut
-        end = found.st_size if over else line_start(descriptor, found.st_size, cut)
+        end = self._end(descriptor, found)
+        if not over and end == found.st_size:
+            end = line_start(descriptor, end, cut)
         start = 0
         if self._selection.since is not None:
             if found.st_mtime < self._selection.since:
-                return end
+                return end, 0
             start = line_start(descriptor, min(end, offset_at(self._times_path, self._selection.since)), cut)
-        if self._selection.lines is not None:
-            start = max(start, tail_start(descriptor, end, self._selection.lines, self._selection.has, cut))
-        return start
+        if lines is None:
+            return start, 0
+        if self._selection.errors:
+            return self._last_errors(descriptor, max(start, front(descriptor)), end, over, lines)
+        finder = self._selection.finder
+        first, number = tail_start(descriptor, end, lines, finder.marks if finder else None, cut)
+        if self._sieve is not None:
+            self._sieve.match_from = first
+            first, _ = tail_start(descriptor, first, self._selection.context, None, cut)
+        return max(start, first), number
 
-    def _frames(self, offset: int, data: bytes, when: float) -> Iterator[LogFrame]:
-        if self._selection.grep is None:
-            yield self._frame(offset, offset + len(data), self._selection.masks.hide(data), when)
+    def _last_errors(self, descriptor: int, start: int, end: int, over: bool, lines: int) -> Tuple[int, int]:
+        """An error begins somewhere before its lines, so all is read."""
+        sieve, blocks = self._selection.sieve(), Blocks(lines)
+        assert sieve is not None
+        for offset, data in forward(descriptor, start, end, over, False, self._selection.masks.cut):
+            self._selection.check()
+            for dated in sieve.through(data, [(offset, data, 0.0)]):
+                blocks.add(dated)
+        if over and self._badly():
+            for dated in sieve.rest():
+                blocks.add(dated)
+        return blocks.start(end) if lines else end, blocks.lines
+
+    def _end(self, descriptor: int, found: os.stat_result) -> int:
+        """Of what is meant, as far as it is written."""
+        until = self._selection.until
+        if until is None or found.st_mtime <= until:
+            return found.st_size
+        size = min(found.st_size, offset_until(self._times_path, until))
+        return line_start(descriptor, size, self._selection.masks.cut)
+
+    def _chosen(self, data: bytes, pieces: Iterable[Dated]) -> Iterator[LogFrame]:
+        if self._sieve is not None:
+            yield from self._gathered(self._sieve.through(data, pieces))
             return
-        run = b""
-        start = offset
-        for line in split(data):
-            if self._selection.has(line):
-                if not run:
-                    start = offset
-                run += self._selection.masks.hide(line)
-            elif run:
-                yield self._frame(start, offset, run, when)
-                run = b""
-            offset += len(line)
+        for offset, piece, when in pieces:
+            yield self._frame(offset, offset + len(piece), self._selection.masks.hide(piece), when)
+
+    def _gathered(self, lines: Iterable[Dated]) -> Iterator[LogFrame]:
+        """Lines that follow each other, and were written at the same time, in one frame."""
+        start, end, run, time_of_run = 0, 0, bytearray(), 0.0
+        for offset, line, when in lines:
+            if offset < self._hidden_until:
+                continue
+            if run and (offset != end or when != time_of_run):
+                yield self._frame(start, end, bytes(run), time_of_run)
+                run.clear()
+            if not run:
+                start, time_of_run = offset, when
+            run += self._selection.masks.hide(line)
+            end = offset + len(line)
         if run:
-            yield self._frame(start, offset, run, when)
+            yield self._frame(start, end, bytes(run), time_of_run)
 
     def _frame(self, offset: int, end: int, data: bytes, when: float) -> LogFrame:
         fields = dict(self._name, offset=offset, end=end, time=when)

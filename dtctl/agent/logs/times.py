@@ -23,6 +23,9 @@ _LONGEST = 64
 
 _LAST_TIME = 1e11
 
+_SAMPLED_S = 1.0
+"""Between a line and the sample that has it."""
+
 
 class Times:
     """The samples of one attempt from an offset of its log on; a log that became shorter has only the later ones."""
@@ -73,6 +76,12 @@ def offset_at(path: str, since: float) -> int:
     """The size that the log had before `since`, as far as the samples tell."""
     samples, _ = _last_samples(path, lambda sample: sample[0] < since)
     return samples[0][1] if samples and samples[0][0] < since else 0
+
+
+def offset_until(path: str, until: float) -> int:
+    """The size that the log had at `until`, as far as the samples tell; the supervisor takes one a second."""
+    samples, _ = _last_samples(path, lambda sample: sample[0] <= until + _SAMPLED_S)
+    return samples[0][1] if samples and samples[0][0] <= until + _SAMPLED_S else 0
 
 
 def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sample], int]:

@@ -18,6 +18,10 @@ MOST_POINTS = 2000
 """That are told of a series."""
 
 
+MOST_CONTEXT = 1000
+"""Lines before and after each that was found in a log."""
+
+
 class Request(Record):
     """What every request about a run says; `run` null means the cluster's current run on this host."""
 
@@ -94,11 +98,19 @@ class LogsRequest(Request):
     lines: Usual[Optional[Count], None]
     """Of each task; null: all."""
     since: Usual[Optional[Epoch], None]
+    until: Usual[Optional[Epoch], None]
+    """Not of what is followed."""
     grep: Usual[Optional[AtMost[str, 65536]], None]
     """A regular expression."""
+    errors: Usual[bool, False]
+    """Only tracebacks and the lines by which programs tell why they end."""
+    context: Usual[Within[int, 0, MOST_CONTEXT], 0]
+    """Lines before and after each that was found."""
     previous: Usual[bool, False]
     """Of the attempt before the newest."""
     attempt: Usual[Optional[Count], None]
+    all_attempts: Usual[bool, False]
+    """From the first one on."""
     follow: Usual[bool, False]
     states: Usual[bool, False]
     """`states` frames in between, as `watch` sends them."""
@@ -304,6 +316,10 @@ def _resumes_at_places(request: LogsRequest) -> None:
     for task, place in request["resume"].items():
         if len(place) != 2:
             raise Wrong.at(("resume", task), "an attempt and an offset", place)
+    if request["errors"] and request["grep"] is not None:
+        raise Wrong.at(("errors",), "false, as lines are searched for", True)
+    if request["follow"] and request["until"] is not None:
+        raise Wrong.at(("until",), "null, as the logs are followed", request["until"])
 
 
 @also(GcRequest)

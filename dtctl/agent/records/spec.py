@@ -153,6 +153,8 @@ class Spec(Record):
     active_deadline_s: Usual[Optional[Seconds], None]
     ttl_s: Usual[Optional[Seconds], None]
     keep: Usual[Count, 10]
+    log_limit_bytes: Usual[Optional[Count], None]
+    """Of all logs of a task together; null: there is no limit."""
     start_timeout_s: Usual[Seconds, 600.0]
     target_step: Usual[Optional[Count], None]
 

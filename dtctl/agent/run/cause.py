@@ -189,3 +189,29 @@ def _complaint(lines: List[str]) -> Optional[Cause]:
             if matched is not None:
                 return Cause(told(matched, last[at + 1 : at + 3]))
     return None
+
+
+_TOLD_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z")
+
+
+def complains(line: str) -> bool:
+    """Whether a line tells of an error by itself: one by which programs end, or an exception without a traceback."""
+    if _HARMLESS.search(line):
+        return False
+    return any(pattern.match(line) for pattern, _ in _COMPLAINTS) or _TOLD_ALONE.match(line) is not None
+
+
+def tells_where(line: str) -> bool:
+    """Whether a line below an exception's tells where in the graph it has happened."""
+    return _FRAMING.match(line) is not None
+
+
+def tells_what(line: str) -> bool:
+    """Whether a line below an exception's is what its message comes to."""
+    return _SUBSTANCE.search(line) is not None
+
+
+def says_nothing_yet(line: str) -> bool:
+    """Whether an exception's first line leaves what has happened to the lines below it."""
+    matched = _EXCEPTION.match(line)
+    return matched is not None and _VAGUE.match(matched.group("message") or "") is not None

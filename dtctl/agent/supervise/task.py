@@ -27,6 +27,7 @@ from ..records.run_state import HISTORY, MOST_LEFT
 from ..run import exits, policy
 from . import autopsy, keeper
 from .attempt import Attempt
+from .log_limit import LogLimit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Task:
         self.entry = entry
         self._spec = spec
         self._around = around
+        self._log_limit = LogLimit(paths.task_directory(around.run_dir, self.id), around.spec["log_limit_bytes"])
         self._attempt: Optional[Attempt] = None
         self._observation: Optional[Observation] = None
         self._dump: Optional[StackDump] = None
@@ -106,6 +108,7 @@ class Task:
 
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         attempt.look(now, wall)
+        self._log_limit.look(attempt.directory)
         state = self.entry["state"]
         if attempt.exit is not None:
             if attempt.cleared(self.entry["asked"], self._grace(intent), now):

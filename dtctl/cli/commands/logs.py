@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +14,13 @@ from dtctl.cli.exits import exit_for
 from dtctl.cli.options import Raw, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.logs import LogRequest
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.render.logs import LogPrinter
+
+LogsOutput = Literal["text", "json", "jsonl"]
 
 
 @on_run
@@ -28,37 +36,96 @@ def logs(
     since: Annotated[
         str | None, typer.Option("--since", metavar="10m|TIME", help="Only lines written since then.")
     ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="10m|TIME", help="Only lines written until then.")
+    ] = None,
     timestamps: Annotated[bool, typer.Option("-t", "--timestamps", help="When each line was written.")] = False,
-    grep: Annotated[str | None, typer.Option("-g", "--grep", metavar="REGEX", help="Only lines that match.")] = None,
+    grep: Annotated[
+        str | None, typer.Option("-g", "--grep", metavar="REGEX", help="Only lines that match; found on the hosts.")
+    ] = None,
+    errors: Annotated[
+        bool, typer.Option("--errors", help="Only tracebacks, errors and last words, of all attempts.")
+    ] = False,
+    context: Annotated[
+        int,
+        typer.Option("-C", "--context", metavar="N", min=0, max=1000, help="With -g, --errors: N lines around each."),
+    ] = 0,
     previous: Annotated[bool, typer.Option("-p", "--previous", help="The previous attempt.")] = False,
+    all_attempts: Annotated[
+        bool, typer.Option("-a", "--all-attempts", help="Earlier attempts, too, each under its number.")
+    ] = False,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="Lines without the names of their tasks.")] = False,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="DIR", help="Into a new directory, a file for each attempt.")
+    ] = None,
+    output: Annotated[
+        LogsOutput, typer.Option("-o", "--output", metavar="text|jsonl", help="jsonl: each line as a JSON object.")
+    ] = "text",
     raw: Raw = False,
 ) -> None:
-    """Show what tasks print, merged, each line with the name of its task."""
-    from dtctl.operations.logs import LogRequest, read_logs
-    from dtctl.render import errors
-    from dtctl.render.logs import LogPrinter
+    """Show what tasks print, merged by time, each line with the name of its task."""
+    from dtctl.operations.logs import LogRequest
+    from dtctl.operations.logs.reading import read_logs
+    from dtctl.render.errors import show_host_errors
+    from dtctl.render.logs import LogObjects, LogPrinter
 
-    record = scope.record()
+    _refuse_together({"-f": follow, "--until": until})
+    _refuse_together({"-f": follow, "--save": save})
+    _refuse_together({"--errors": errors, "-g": grep})
+    _refuse_together({"-p": previous, "--all-attempts": all_attempts})
+    if context and not errors and grep is None:
+        raise UsageError("-C is about lines that are found", hint="add -g PATTERN, or --errors")
+    record, now = scope.record(), time.time()
     some = chosen(record, tasks)
     wanted = LogRequest(
         tasks=some,
-        lines=_lines(tail, since, follow=follow),
-        since=seconds_ago(since, time.time()) if since is not None else None,
+        lines=_lines(tail, all_of_it=bool(since or save), follow=follow),
+        since=seconds_ago(since, now) if since is not None else None,
+        until=seconds_ago(until, now, "--until") if until is not None else None,
         grep=_pattern(grep),
+        errors=errors,
+        context=context,
         previous=previous,
+        all_attempts=all_attempts or ((errors or save is not None) and not previous),
     )
-    printer = LogPrinter(some, prefix=not no_prefix and len(some) > 1, timestamps=timestamps, raw=raw)
+    if save is not None:
+        return _save(scope, record, wanted, save, as_json=output != "text")
+    printer: LogPrinter = (LogPrinter if output == "text" else LogObjects)(
+        some,
+        prefix=not no_prefix and len(some) > 1,
+        timestamps=timestamps,
+        raw=raw,
+        gaps=bool(context) or errors,
+        all_attempts=wanted.all_attempts,
+    )
     if follow:
         finish(watch(scope, record, wanted, printer), printer)
     found = read_logs(record, scope.transport, wanted, printer.print)
-    errors.show_host_errors(found.errors)
+    show_host_errors(found.errors)
+    exit_for(found.errors, others=found.answered)
+    return None
+
+
+def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:
+    from dtctl.operations.logs.saving import save_logs
+    from dtctl.render.errors import show_host_errors
+    from dtctl.render.logs import show_saved
+
+    found = save_logs(record, scope.transport, wanted, directory)
+    show_saved(found.files, directory, as_json=as_json)
+    show_host_errors(found.errors)
     exit_for(found.errors, others=found.answered)
 
 
-def _lines(tail: str | None, since: str | None, *, follow: bool) -> int | None:
+def _refuse_together(options: dict[str, object]) -> None:
+    named = [name for name, value in options.items() if value]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} exclude each other")
+
+
+def _lines(tail: str | None, *, all_of_it: bool, follow: bool) -> int | None:
     if tail is None:
-        return None if since else 10 if follow else 100
+        return None if all_of_it else 10 if follow else 100
     if tail == "all":
         return None
     if not (tail.isascii() and tail.isdecimal()):

@@ -28,6 +28,7 @@ __all__ = [
     "HostSsh",
     "JobEntry",
     "LaunchKeys",
+    "LogsEntry",
     "RecoveryEntry",
     "Section",
     "SshDefaults",
@@ -67,6 +68,20 @@ class CheckpointEntry(Section):
 
     dir: v.HostPath | None = Field(
         default=None, description="their directory on the hosts; by default `dirs.output`", examples=["/data/output"]
+    )
+
+
+class LogsEntry(Section):
+    """The files that hold what trainers print."""
+
+    where: ClassVar[str] = "logs"
+
+    limit: v.SizeOrNone = Field(
+        default=10**9,
+        description="how much of its logs is kept of each task in a run; of more, the oldest lines are removed while "
+        "the trainer goes on writing, but never the last megabyte of an attempt. File systems that cannot take the "
+        "front off a file (NFS before 4.2) have no limit",
+        examples=["200MB"],
     )
 
 
@@ -164,6 +179,7 @@ class ClusterFile(Section):
     ttl: v.DurationOrNone = Field(
         default=None, description="how long a run that has ended is kept at most", examples=["7d"]
     )
+    logs: LogsEntry = Field(default=LogsEntry(), description="the files that hold what trainers print")
     coordinator: CoordinatorEntry = Field(
         default=CoordinatorEntry(), description="the agent that decides for the whole run"
     )
@@ -186,6 +202,7 @@ SECTIONS: tuple[type[Section], ...] = (
     TfConfigEntry,
     CheckpointEntry,
     RecoveryEntry,
+    LogsEntry,
     CoordinatorEntry,
     HookEntry,
 )

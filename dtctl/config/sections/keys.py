@@ -102,6 +102,8 @@ def _default(value: object, names: Mapping[str, object]) -> str:
         return duration_text(value)
     if isinstance(value, tuple):
         return "..".join(map(duration_text, value))
+    if isinstance(value, int) and value and value % 10**9 == 0:
+        return f"{value // 10**9}GB"
     return str(value) if isinstance(value, (str, int)) or (isinstance(value, list) and value) else ""
 
 

@@ -38,13 +38,16 @@ def print_document(body: Mapping[str, Any]) -> None:
 
 def print_json_line(body: Mapping[str, Any]) -> None:
     """One document a line, for streams without an end."""
-    console.put(json.dumps(valid(body), allow_nan=False) + "\n")
+    console.put(json_line(body))
+
+
+def json_line(body: Mapping[str, Any]) -> str:
+    return json.dumps(valid(body), allow_nan=False) + "\n"
 
 
 def tell_json(kind: str, body: Mapping[str, Any]) -> None:
     """One document a line, on stderr."""
-    whole = {"apiVersion": API_VERSION, "kind": kind, **body}
-    console.put(json.dumps(valid(whole), allow_nan=False) + "\n", stderr=True)
+    console.put(json_line({"apiVersion": API_VERSION, "kind": kind, **body}), stderr=True)
 
 
 def started(cluster: str, outcome: UpResult) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.events import read_events
 from dtctl.operations.execute import Target, execute
 from dtctl.operations.gc import collect
-from dtctl.operations.logs import LogLines, LogRequest, read_logs
+from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.restart import restart
 from dtctl.operations.runs import known_runs
@@ -371,7 +372,7 @@ def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: 
 
 
 def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dtctl.operations import logs
+    from dtctl.operations.logs import reading as logs
 
     monkeypatch.setattr(logs, "MERGED_BYTES", 10_000)
     seen: list[LogLines] = []

@@ -49,6 +49,7 @@ from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
+from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
@@ -61,7 +62,7 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.telling.attempts import Attempted
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, remains, result, status, tables
+from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.health import findings
 from dtctl.render.live import board, stacks
@@ -271,6 +272,8 @@ def trust_line() -> None:
     console.say(f"host{BAD}  ssh-ed25519  SHA256:x{BAD}")
 
 
+SAVED = SavedLog(TaskId("worker", 0), 1, Path("logs"), 10)
+
 SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
@@ -314,6 +317,7 @@ SHOWS: dict[str, Callable[[], object]] = {
         "http://127.0.0.1:1/", BoardPlace("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
     ),
     "show_end": lambda: board.show_end("a", {"run": "demo-1", "why": "ended", "said": f"x{BAD}"}),
+    "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),

@@ -1,0 +1,136 @@
+"""From the lines of one attempt's log those that are asked for, with the lines around them."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .lines import split
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Deque, Iterable, Iterator, List, Optional, Tuple, Union
+
+    from .finding import Expression, Marks, Words
+    from .troubles import Troubles
+
+    Finder = Union[Words, Expression, Troubles]
+    Dated = Tuple[int, bytes, float]
+    """Lines: where they start, and when they were written."""
+
+_MOST_BEFORE_BYTES = 1 << 20
+"""Of the lines that are kept to be shown before one that is found."""
+
+LAST_WORDS = 10
+"""Lines of an attempt that has died without saying of what."""
+
+_SAID_LATELY = 20
+"""Lines within which an attempt that dies says of what."""
+
+
+class Sieve:
+    """`context`: so many lines before and after each. `last_words`: the finder looks for errors."""
+
+    def __init__(self, finder: Finder, context: int, last_words: bool = False) -> None:
+        self.match_from = 0
+        """Lines before that are context at the most."""
+        self._finder = finder
+        self._context = context
+        self._kept = max(context, LAST_WORDS if last_words else 0)
+        self._last_words = last_words
+        self._before: Deque[Dated] = deque()
+        self._before_bytes = 0
+        self._after = 0
+        """Lines that still belong to what was found last."""
+        self._since_found = _SAID_LATELY
+
+    def through(self, data: bytes, pieces: Iterable[Dated]) -> Iterator[Dated]:
+        """Of whole lines, which come in order; `pieces` are the same, dated."""
+        marks = self._finder.marks(data)
+        if marks is None and not self._after:
+            self._pass_over(pieces)
+            return
+        index = 0
+        for offset, piece, when in pieces:
+            for line in split(piece):
+                yield from self._one(marks, index, (offset, line, when))
+                index += 1
+                offset += len(line)
+
+    def rest(self) -> Iterator[Dated]:
+        """Of an attempt that has ended badly the last lines, unless an error was told in them."""
+        if self._last_words and self._since_found >= _SAID_LATELY:
+            yield from list(self._before)[-LAST_WORDS:]
+            self._forget()
+
+    def _one(self, marks: Marks, index: int, dated: Dated) -> Iterator[Dated]:
+        if marks is not None and marks[index] and dated[0] >= self.match_from:
+            yield from list(self._before)[-self._context :] if self._context else ()
+            self._forget()
+            self._after = self._context
+            self._since_found = 0
+            yield dated
+            return
+        self._since_found += 1
+        if self._after:
+            self._after -= 1
+            yield dated
+        else:
+            self._keep(dated)
+
+    def _pass_over(self, pieces: Iterable[Dated]) -> None:
+        """Nothing of it is meant; its end may stand before what is."""
+        if not self._kept:
+            return
+        for offset, piece, when in pieces:
+            self._since_found += min(piece.count(b"\n"), _SAID_LATELY)
+            start = _last_lines(piece, self._kept)
+            offset += start
+            for line in split(piece[start:]):
+                self._keep((offset, line, when))
+                offset += len(line)
+
+    def _keep(self, dated: Dated) -> None:
+        if self._kept:
+            self._before.append(dated)
+            self._before_bytes += len(dated[1])
+            while len(self._before) > self._kept or self._before_bytes > _MOST_BEFORE_BYTES:
+                self._before_bytes -= len(self._before.popleft()[1])
+
+    def _forget(self) -> None:
+        self._before.clear()
+        self._before_bytes = 0
+
+
+def _last_lines(data: bytes, lines: int) -> int:
+    """Where so many of its last lines begin."""
+    start = len(data) - (1 if data.endswith(b"\n") else 0)
+    for _ in range(lines):
+        start = data.rfind(b"\n", 0, start)
+        if start < 0:
+            return 0
+    return start + 1
+
+
+class Blocks:
+    """Where the last lines of those that are chosen begin: at the start of a block, which is never cut."""
+
+    def __init__(self, lines: int) -> None:
+        self._most = lines
+        self._blocks: Deque[List[int]] = deque()
+        """Of each its start, end, and lines."""
+        self.lines = 0
+
+    def add(self, dated: Dated) -> None:
+        offset, line, _ = dated
+        last: Optional[List[int]] = self._blocks[-1] if self._blocks else None
+        if last is not None and last[1] == offset:
+            last[1] = offset + len(line)
+            last[2] += 1
+        else:
+            self._blocks.append([offset, offset + len(line), 1])
+        self.lines += 1
+        while len(self._blocks) > 1 and self.lines - self._blocks[0][2] >= self._most:
+            self.lines -= self._blocks.popleft()[2]
+
+    def start(self, end: int) -> int:
+        return self._blocks[0][0] if self._blocks else end

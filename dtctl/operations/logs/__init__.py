@@ -1,0 +1,120 @@
+"""What tasks have printed: which part of it is asked for, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dtctl.agent.records.answers import Log
+from dtctl.errors import DtctlError
+from dtctl.model import Host, TaskId
+from dtctl.operations.asking.plausible import check_tasks
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.seam import Message
+
+_LINE_BYTES = 64 << 10
+_SLACK_BYTES = 32 << 20
+_MOST_BYTES = 256 << 20
+"""The most bytes of an answer, however many lines were asked for."""
+
+_SLACK_LINES = 1000
+"""Of attempts that begin while the log is read, and of an error that is longer than what was asked for."""
+
+
+@dataclass(frozen=True)
+class LogRequest:
+    """Which part of the logs is wanted. `lines` None: all of them; `since` and `until` in epoch seconds."""
+
+    tasks: tuple[TaskId, ...]
+    lines: int | None = 100
+    since: float | None = None
+    until: float | None = None
+    grep: str | None = None
+    errors: bool = False
+    """Only what tells of errors."""
+    context: int = 0
+    """Lines before and after each that was found."""
+    previous: bool = False
+    """The previous attempt."""
+    all_attempts: bool = False
+
+    @property
+    def searched(self) -> bool:
+        return self.errors or self.grep is not None
+
+    def fields(self, record: RunRecord, host: Host) -> dict[str, Any]:
+        """The part of it that one host is asked for."""
+        return {
+            "tasks": [str(task) for task in self.tasks if record.roster[task] == host.name],
+            "lines": self.lines,
+            "since": self.since,
+            "until": self.until,
+            "grep": self.grep,
+            "errors": self.errors,
+            "context": self.context,
+            "previous": self.previous,
+            "attempt": None,
+            "all_attempts": self.all_attempts,
+            "follow": False,
+            "states": False,
+            "resume": {},
+        }
+
+    def most_lines(self) -> int | None:
+        """Of one task; None: there is no limit."""
+        if self.lines is None or self.since is not None:
+            return None
+        return 2 * self.lines * (1 + 2 * self.context) + _SLACK_LINES
+
+    def most_bytes(self, tasks: int) -> int | None:
+        """The limit for one host's answer; None if all lines were asked for."""
+        if self.lines is None:
+            return None
+        return min(tasks * self.lines * (1 + 2 * self.context) * _LINE_BYTES + _SLACK_BYTES, _MOST_BYTES)
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """Whole lines of one attempt's log, with their line ends, written before `time` (epoch seconds)."""
+
+    task: TaskId
+    attempt: int
+    time: float
+    data: bytes
+    truncated: bool = False
+    """The log had become shorter; these lines are from its new start."""
+    offset: int = 0
+    end: int = 0
+    """Where they begin and end in the log."""
+
+    @classmethod
+    def of(cls, message: Message) -> LogLines:
+        said = message.of(Log)
+        return cls(
+            task=TaskId.parse(said["task"]),
+            attempt=said["attempt"],
+            time=said["time"],
+            data=message.payload,
+            truncated=said["truncated"],
+            offset=said["offset"],
+            end=said["end"],
+        )
+
+
+@dataclass(frozen=True)
+class LogsRead:
+    answered: tuple[str, ...]
+    """Hosts that have told all that was asked for."""
+    errors: Mapping[str, DtctlError]
+
+
+def check_log(log: Log, tasks: Sequence[str]) -> None:
+    """Raises Wrong."""
+    check_tasks("task", [log["task"]], tasks)
+
+
+def hosts_of(record: RunRecord, tasks: Sequence[TaskId]) -> list[str]:
+    """The hosts of these tasks, in the order of the file."""
+    wanted = {record.roster[task] for task in tasks}
+    return [name for name in (*record.hosts, *record.unknown_hosts) if name in wanted]

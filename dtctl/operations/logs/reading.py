@@ -1,0 +1,105 @@
+"""What tasks have printed, read once from all their hosts, merged by time."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from dtctl.agent.records.answers import Log, RunResult
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.asking.conversation import about, final, request, said
+from dtctl.operations.asking.plausible import check_run, wrong
+from dtctl.operations.logs import LogLines, LogRequest, LogsRead, check_log, hosts_of
+from dtctl.operations.logs.merging import Merging
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.fanout import WIDTH
+from dtctl.transport.seam import Session, Transport
+from dtctl.transport.silence import PATIENCE_S
+
+MERGED_BYTES = 64 << 20
+"""How much is kept in memory of what has come and cannot be shown yet."""
+
+ANSWER_BYTES = 256 << 20
+"""The same where hosts have to be through with their answers after a while, whoever reads them slowly."""
+
+_SEARCH_S = 5 * PATIENCE_S
+"""For hosts that look through all of their logs."""
+
+
+def read_logs(
+    record: RunRecord, transport: Transport, wanted: LogRequest, show: Callable[[LogLines], None]
+) -> LogsRead:
+    """Shows what is there now, by its time (to the second). Needs a connection to every host at the same time."""
+    known, unknown = record.ways_to(hosts_of(record, wanted.tasks))
+    most_bytes = MERGED_BYTES if wanted.lines is None else ANSWER_BYTES
+    with Merging([host.name for host in known], most_bytes) as merging:
+        reading = _Reading(record, transport, wanted, merging)
+        try:
+            reading.begin(known)
+            for lines in merging.all():
+                show(lines)
+        finally:
+            reading.end()
+    answered = tuple(host.name for host in known if host.name not in reading.errors)
+    return LogsRead(answered, {**reading.errors, **unknown})
+
+
+class _Reading:
+    """A thread for each host."""
+
+    def __init__(self, record: RunRecord, transport: Transport, wanted: LogRequest, merging: Merging) -> None:
+        self.errors: dict[str, DtctlError] = {}
+        self._record = record
+        self._transport = transport
+        self._wanted = wanted
+        self._merging = merging
+        self._opening = threading.Semaphore(WIDTH)
+        self._sessions: set[Session] = set()
+
+    def begin(self, hosts: list[Host]) -> None:
+        for host in hosts:
+            threading.Thread(target=self._read, args=(host,), daemon=True, name=f"logs-{host.name}").start()
+
+    def end(self) -> None:
+        for session in list(self._sessions):
+            session.close()
+
+    def _read(self, host: Host) -> None:
+        bug: BaseException | None = None
+        try:
+            with self._opening:
+                session = self._transport.open(host)
+            self._sessions.add(session)
+            try:
+                for lines in told(self._record, session, self._wanted):
+                    self._merging.add(host.name, lines)
+            finally:
+                self._sessions.discard(session)
+                session.close()
+        except DtctlError as error:
+            self.errors[host.name] = error.with_traceback(None)  # it keeps frames alive
+        except BaseException as other:  # raised in the thread that shows
+            bug = other
+        finally:
+            self._merging.end(host.name, bug)
+
+
+def told(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[LogLines]:
+    """What one host tells. Raises TransportError for what is not about what was asked, besides what `said` raises."""
+    host = session.host.name
+    fields = wanted.fields(record, session.host)
+    session.send({**request(record, session.host, "logs"), **fields})
+    lines: Counter[str] = Counter()
+    most_bytes, most_lines = wanted.most_bytes(len(fields["tasks"])), wanted.most_lines()
+    within_s = None if most_bytes is None else _SEARCH_S if wanted.searched else 2 * PATIENCE_S
+    for message in said(session, "log", most_bytes=most_bytes, within_s=within_s):
+        if message.type == "log":
+            with about(host, "sent an invalid `log`"):
+                check_log(message.of(Log), fields["tasks"])
+                lines[message["task"]] += message.payload.count(b"\n")
+                if most_lines is not None and lines[message["task"]] > most_lines:
+                    raise wrong("lines", f"the last {wanted.lines} of each task", lines[message["task"]])
+            yield LogLines.of(message)
+    final(session, "logs", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))

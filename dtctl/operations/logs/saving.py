@@ -1,0 +1,153 @@
+"""Logs as files on this machine: one for each attempt of each task."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dtctl.errors import DtctlError, UsageError
+from dtctl.model import Host, TaskId
+from dtctl.operations.asking.conversation import about
+from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
+from dtctl.operations.logs.reading import told
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import Transport
+
+MOST_FILES = 10_000
+"""Of one host: a trainer that is restarted so often has been so by a host that lies."""
+
+
+@dataclass(frozen=True)
+class SavedLog:
+    """What one attempt has printed, as far as it was asked for."""
+
+    task: TaskId
+    attempt: int
+    path: Path
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class LogsSaved(LogsRead):
+    files: tuple[SavedLog, ...] = ()
+
+
+def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, directory: Path) -> LogsSaved:
+    """Into a directory that is made, or is empty. Of a host that does not tell all there are no files."""
+    _prepare(directory)
+
+    def work(host: Host) -> list[SavedLog]:
+        session = transport.open(host)
+        try:
+            with _Files(directory, host.name) as files:
+                files.write(told(record, session, wanted))
+                return files.keep()
+        finally:
+            session.close()
+
+    known, unknown = record.ways_to(hosts_of(record, wanted.tasks))
+    try:
+        outcomes = fan_out(known, work)
+    except BaseException:
+        for part in directory.glob(".*.part"):
+            with suppress(OSError):
+                part.unlink()
+        raise
+    order = {task: number for number, task in enumerate(wanted.tasks)}
+    files = [one for found in outcomes.results.values() for one in found]
+    return LogsSaved(
+        answered=tuple(outcomes.results),
+        errors={**outcomes.errors, **unknown},
+        files=tuple(sorted(files, key=lambda one: (order[one.task], one.attempt))),
+    )
+
+
+def _prepare(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.scandir(directory) as entries:
+            taken = next(entries, None)
+    except OSError as error:
+        raise UsageError(f"logs cannot be saved in {directory}: {error.strerror}") from error
+    if taken is not None:
+        raise UsageError(f"{directory} is not empty: {taken.name}", hint="--save makes the directory that it names")
+
+
+class _Files:
+    """Of one host. They have other names until all that was asked for is in them. A context manager."""
+
+    def __init__(self, directory: Path, host: str) -> None:
+        self._directory = directory
+        self._host = host
+        self._begun: dict[tuple[TaskId, int], int] = {}
+        """How many bytes each has."""
+        self._open: dict[TaskId, tuple[int, BinaryIO]] = {}
+        """The attempt of each task that is written."""
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What has not been kept is removed."""
+        with suppress(OSError):
+            self._close()
+        for task, attempt in self._begun:
+            with suppress(OSError):
+                self._part(task, attempt).unlink(missing_ok=True)
+
+    def write(self, told: Iterable[LogLines]) -> None:
+        for lines in told:
+            with self._saving():
+                self._file(lines).write(lines.data)
+            self._begun[lines.task, lines.attempt] += len(lines.data)
+
+    def keep(self) -> list[SavedLog]:
+        """Gives them their names."""
+        with self._saving():
+            self._close()  # what is not written yet may find no room
+            for task, attempt in self._begun:
+                self._part(task, attempt).replace(self._path(task, attempt))
+        return [SavedLog(*key, self._path(*key), self._begun[key]) for key in sorted(self._begun)]
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DtctlError(
+                f"the logs of {self._host} cannot be saved in {self._directory}: {error.strerror}",
+                hint="name another directory, or fewer lines: -n 10000",
+            ) from error
+
+    def _file(self, lines: LogLines) -> BinaryIO:
+        key = lines.task, lines.attempt
+        attempt, file = self._open.get(lines.task, (0, None))
+        if file is not None and attempt == lines.attempt:
+            return file
+        with about(self._host, "sent an invalid `log`"):
+            if key in self._begun or len(self._begun) >= MOST_FILES:
+                raise wrong("attempt", f"one of at most {MOST_FILES}, in their order", lines.attempt)
+        if file is not None:
+            file.close()
+        opened = os.open(self._part(*key), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        made = os.fdopen(opened, "wb")
+        self._begun[key] = 0
+        self._open[lines.task] = lines.attempt, made
+        return made
+
+    def _close(self) -> None:
+        while self._open:
+            self._open.popitem()[1][1].close()
+
+    def _path(self, task: TaskId, attempt: int) -> Path:
+        return self._directory / f"{task.job}-{task.index}.attempt-{attempt}.log"
+
+    def _part(self, task: TaskId, attempt: int) -> Path:
+        path = self._path(task, attempt)
+        return path.with_name(f".{path.name}.part")

@@ -1,0 +1,49 @@
+"""`dtctl logs` of a real run that has failed once: searched, its errors, as JSON, and as files."""
+
+from __future__ import annotations
+
+import json
+
+from tests.desk import Desk
+
+TRAINER = """\
+import os, sys
+for step in range(1, 21):
+    print("step", step, "loss", 1 / step, flush=True)
+if os.environ["DTCTL_ATTEMPT"] == "1":
+    raise OSError("the data is away")
+"""
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs:
+  worker: {{hosts: [node-1, node-2]}}
+trainer:
+  command: [python, stand_in.py]
+recovery: {{mode: task, backoff: 100ms}}
+"""
+ERROR = "OSError: the data is away"
+
+
+def test_what_a_run_has_printed_is_found_and_saved(home: Desk) -> None:
+    home.write_cluster(CLUSTER)
+    (home.project / "stand_in.py").write_text(TRAINER)
+    done = home.run("up", "--local", "-f", timeout_s=120)
+    assert done.returncode == 0, done.stderr
+
+    errors = home.dtctl("logs", "--errors").splitlines()
+    assert [line for line in errors if ERROR in line] == [f"worker:0 | {ERROR}", f"worker:1 | {ERROR}"]
+    assert not [line for line in errors if "step" in line]
+    found = home.dtctl("logs", "worker:1", "-g", "step 1[0-1] ", "-C", "1").splitlines()
+    assert [line.split()[1] for line in found] == ["9", "10", "11", "12"]
+
+    lines = [json.loads(line) for line in home.dtctl("logs", "-a", "-n", "all", "-o", "jsonl").splitlines()]
+    assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
+    assert {(line["task"], line["attempt"]) for line in lines} == {(f"worker:{n}", at) for n in (0, 1) for at in (1, 2)}
+    assert home.dtctl("logs", "--until", "1h") == ""
+
+    saved = home.dtctl("logs", "--save", "saved").splitlines()
+    assert saved == [f"saved/worker-{n}.attempt-{at}.log" for n in (0, 1) for at in (1, 2)]
+    assert (home.project / saved[0]).read_text().endswith(f"{ERROR}\n")
+    refused = home.run("logs", "--save", "saved")
+    assert (refused.returncode, "saved is not empty" in refused.stderr) == (2, True)

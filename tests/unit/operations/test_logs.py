@@ -1,0 +1,218 @@
+"""Logs of several hosts: merged by time with little of them in memory, and saved as files."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.errors import ConnectionLost, DtctlError, TransportError, UsageError
+from dtctl.model import TaskId
+from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.logs.merging import Merging
+from dtctl.operations.logs.reading import read_logs
+from dtctl.operations.logs.saving import save_logs
+from tests.unit.coordinated import Agents, Script, record
+from tests.unit.fakes import FakeSession, FakeTransport
+
+TASKS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
+ALL = tuple(TaskId.parse(task) for task in TASKS.values())
+END: Mapping[str, Any] = {"type": "result", "run": "digits-1"}
+
+
+class Printed(Agents):
+    """What each host's task has printed."""
+
+    def __init__(self, told: Callable[[str], Script]) -> None:
+        super().__init__()
+        self._told = told
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        return self._told(TASKS[session.host.name]) if fields["type"] == "logs" else super().__call__(session, fields)
+
+
+def log(task: str, data: bytes, time: float = 1.0, attempt: int = 1) -> dict[str, Any]:
+    usual = {"type": "log", "task": task, "attempt": attempt, "offset": 0, "end": len(data), "time": time}
+    return {**usual, "payload": data}
+
+
+def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:
+    return LogLines(TaskId.parse(task), 1, time, data)
+
+
+def test_lines_of_all_hosts_come_in_the_order_of_their_time() -> None:
+    def told(task: str) -> Script:
+        first = list(TASKS.values()).index(task)
+        return [*(log(task, b"%d\n" % number, float(number)) for number in range(first, 4000, 4)), dict(END)]
+
+    shown: list[LogLines] = []
+    found = read_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), shown.append)
+    assert [one.data for one in shown] == [b"%d\n" % number for number in range(4000)]
+    assert sorted(found.answered) == sorted(TASKS)
+
+
+def test_a_host_that_is_ahead_waits_for_the_others() -> None:
+    passed: list[float] = []
+    with Merging(["a", "b"], most_bytes=10_000) as merging:
+
+        def ahead() -> None:
+            for number in range(1000):
+                merging.add("a", lines("ps:0", float(number)))
+                passed.append(number)
+            merging.end("a")
+
+        def behind() -> None:
+            merging.add("b", lines("ps:1", 500.5))
+            going.wait(10)
+            merging.end("b")
+
+        going = threading.Event()
+        begun(ahead)
+        begun(behind)
+        told = merging.all()
+        assert next(told).time == 0.0
+        assert len(passed) < 30, "of a thousand, those that fit"
+        going.set()
+        times = [0.0, *(one.time for one in told)]
+    assert times == sorted([*map(float, range(1000)), 500.5])
+
+
+def begun(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_host_of_which_nothing_waits_may_always_add() -> None:
+    with Merging(["a", "b"], most_bytes=1) as merging:
+
+        def late() -> None:
+            merging.add("b", lines("ps:1", 1.0))
+            merging.end("b")
+
+        begun(lambda: merging.add("a", lines("ps:0", 2.0, b"x" * 1000)))
+        told = merging.all()
+        begun(late)
+        assert next(told).time == 1.0
+        assert next(told).time == 2.0
+        merging.end("a")
+        assert list(told) == []
+
+
+def test_whoever_does_not_read_to_the_end_keeps_nobody_waiting() -> None:
+    with Merging(["a"], most_bytes=1) as merging:
+
+        def many() -> None:
+            for _ in range(10):
+                merging.add("a", lines("ps:0", 1.0))
+
+        thread = begun(many)
+        next(merging.all())
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_bug_in_a_thread_is_raised_where_lines_are_shown() -> None:
+    def told(task: str) -> Script:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        read_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL), lambda one: None)
+
+
+def test_what_a_host_told_before_it_was_lost_is_shown() -> None:
+    def told(task: str) -> Script:
+        return [log(task, b"x\n"), ConnectionLost("gone") if task == "ps:1" else dict(END)]
+
+    shown: list[LogLines] = []
+    transport = FakeTransport(Printed(told), {"a": TransportError("no route to a")})
+    found = read_logs(record(), transport, LogRequest(ALL), shown.append)
+    assert sorted(str(one.task) for one in shown) == ["ps:1", "worker:0", "worker:1"]
+    assert set(found.errors) == {"a", "b"}
+    assert sorted(found.answered) == ["c", "d"]
+
+
+def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_path: Path) -> None:
+    def told(task: str) -> Script:
+        return [log(task, b"one\n"), log(task, b"two\n"), log(task, b"again\n", attempt=2), dict(END)]
+
+    directory = tmp_path / "new" / "logs"
+    found = save_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), directory)
+    names = sorted(path.name for path in directory.iterdir())
+    assert names == sorted(f"{task.replace(':', '-')}.attempt-{n}.log" for task in TASKS.values() for n in (1, 2))
+    assert (directory / "worker-1.attempt-1.log").read_bytes() == b"one\ntwo\n"
+    assert (directory / "worker-1.attempt-2.log").read_bytes() == b"again\n"
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert [(str(one.task), one.attempt, one.size_bytes) for one in found.files[:2]] == [("ps:0", 1, 8), ("ps:0", 2, 6)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        ConnectionLost("gone"),
+        log("ps:0", b"another's\n"),
+        {"type": "result", "run": "another"},
+        log("worker:1", b"late\n", attempt=1),
+    ],
+    ids=["lost", "another task", "another run", "an earlier attempt"],
+)
+def test_of_a_host_that_does_not_tell_all_nothing_is_left(tmp_path: Path, last: Any) -> None:
+    def told(task: str) -> Script:
+        own: Script = [log(task, b"one\n"), log(task, b"two\n", attempt=2)]
+        return [*own, last if task == "worker:1" else dict(END)]
+
+    found = save_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), tmp_path)
+    assert list(found.errors) == ["d"]
+    assert len(list(tmp_path.iterdir())) == 6
+    assert not list(tmp_path.glob("*worker-1*"))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_interrupted_save_leaves_no_half_file(tmp_path: Path) -> None:
+    def told(task: str) -> Script:
+        if task == "worker:1":
+            raise KeyboardInterrupt
+        return [log(task, b"one\n"), dict(END)]
+
+    with pytest.raises(KeyboardInterrupt):
+        save_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), tmp_path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_directory_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    with pytest.raises(UsageError, match="is not empty: precious"):
+        save_logs(record(), FakeTransport(Printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path)
+    with pytest.raises(UsageError, match="cannot be saved in"):
+        save_logs(record(), FakeTransport(Printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path / "precious")
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, data: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(os, "fdopen", lambda opened, mode: Full())
+    told = FakeTransport(Printed(lambda task: [log(task, b"x\n"), dict(END)]))
+    found = save_logs(record(), told, LogRequest(ALL), tmp_path)
+    assert all(isinstance(error, DtctlError) for error in found.errors.values())
+    assert "No space left on device" in found.errors["a"].summary
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("wanted", "most"), [
+    (LogRequest(ALL, lines=None), None),
+    (LogRequest(ALL, lines=5, since=1.0), None),
+    (LogRequest(ALL, lines=5), 1010),
+    (LogRequest(ALL, lines=5, grep="x", context=10), 1210),
+])  # fmt: skip
+def test_a_host_may_tell_what_was_asked_for_and_its_context(wanted: LogRequest, most: int | None) -> None:
+    assert wanted.most_lines() == most
