@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from dtctl.model import TaskId
 from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.log_stream import LogStream
 from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.logs.stream import LogStream
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 

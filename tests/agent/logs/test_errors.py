@@ -176,7 +176,17 @@ def test_an_attempt_that_was_stopped_has_no_last_words(run: Run) -> None:
     died(run, 1, signal=15)
     state = run.state()
     state["tasks"]["worker:0"]["history"] = [
-        {"attempt": 1, "started": 1.0, "ended": 2.0, "asked": True, "code": None, "signal": 15, "cause": "", "step": 1}
+        {
+            "attempt": 1,
+            "started": 1.0,
+            "ended": 2.0,
+            "asked": True,
+            "code": None,
+            "signal": 15,
+            "cause": "",
+            "step": 1,
+            "hung": False,
+        }
     ]
     run.state = lambda: state  # type: ignore[method-assign]
     assert text(run.serve(errors=True, lines=100)) == b""
