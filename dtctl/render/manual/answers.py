@@ -63,6 +63,14 @@ ANSWERS = (
         ("it was removed by `dtctl down`, by `keep` or by `ttl`", "`dtctl runs` lists those that there are"),
     ),
     trouble(
+        "no_tensorboard",
+        "no Python of the tasks on the host has TensorBoard",
+        (
+            "it is not installed in the environment that trains",
+            "`pip install tensorboard` there, or here for `dtctl tensorboard --copy`",
+        ),
+    ),
+    trouble(
         "not_a_directory",
         "a directory that is needed is not there",
         (
@@ -105,14 +113,6 @@ ANSWERS = (
         "python_too_old",
         "the host's `python3` is older than 3.8",
         ("an old system", "install a newer one and have it first in PATH"),
-    ),
-    trouble(
-        "no_tensorboard",
-        "no Python of the tasks on the host has TensorBoard",
-        (
-            "it is not installed in the environment that trains",
-            "`pip install tensorboard` there, or here for `dtctl tensorboard --copy`",
-        ),
     ),
     trouble(
         "rolled_back",
