@@ -26,8 +26,8 @@ def top(scope: Scope) -> None:
     from dtctl.operations.watching.run import watch_run
     from dtctl.render.top.running import need_screen, show
 
-    need_screen()
     record, transport = scope.record(), scope.transport
+    need_screen()
 
     def open_log(known: RunRecord, task: TaskId) -> Feed:
         return Feed(lambda: follow_log(known, transport, task, LOG_LINES)).start()
