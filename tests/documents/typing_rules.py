@@ -29,7 +29,7 @@ NOT_TYPED = {
 
 NOT_TYPED_PAGES = {
     "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
-    "docs/how-to-watch.md": "tests/nightly/test_top.py types dtctl top on a terminal, test_commands.py the others",
+    "docs/how-to-watch.md": "tests/local/test_top.py types dtctl top on a terminal, test_commands.py the others",
     "docs/how-to-choose-the-python.md": "tests/templates make an environment in a setup; it needs an index of packages",
     "docs/how-to-use-gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
     "docs/how-to-change-the-code.md": "tests/local/test_commands.py replaces a run",

@@ -56,6 +56,12 @@ def lies() -> Seen:
     return pytest(sys.executable, *BESIDE, "-m", "nightly", "tests/hostile", DTCTL_NIGHTLY="1")
 
 
+def cases() -> Seen:
+    """What a day has no time for of the commands, of agents and of logins; the screen of `dtctl top` on a terminal."""
+    folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh")
+    return pytest(sys.executable, *BESIDE, "-m", "nightly", *folders, DTCTL_NIGHTLY="1")
+
+
 def fuzz() -> Seen:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
@@ -126,6 +132,7 @@ PARTS: dict[str, Callable[[], Seen]] = {
     "fuzz": fuzz,
     "lies": lies,
     "sequences": sequences,
+    "cases": cases,
     "templates": templates,
     "faults": faults,
 }

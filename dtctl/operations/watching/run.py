@@ -17,13 +17,7 @@ from dtctl.operations.asking.coordinator import CoordinatorAway, away, why_alone
 from dtctl.operations.asking.plausible import check_run, check_state, check_view, wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.status import (
-    RunStatus,
-    request_of_status,
-    status,
-    status_of_hosts,
-    told_by_coordinator,
-)
+from dtctl.operations.status import RunStatus, request_of_status, status, status_of_hosts, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.1
