@@ -33,8 +33,7 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 class LogLimit:
     """Of all attempts of one task together. `most_bytes` None: there is no limit."""
 
-    def __init__(self, directory: str, most_bytes: Optional[int]) -> None:
-        self._directory = directory
+    def __init__(self, most_bytes: Optional[int]) -> None:
         self._most_bytes = most_bytes
         self._looked = ("", 0)
 
@@ -48,16 +47,16 @@ class LogLimit:
             if path == self._looked[0] and 0 <= size - self._looked[1] < self._most_bytes // 8:
                 return
             self._looked = path, size
-            self._keep()
+            self._keep(os.path.dirname(attempt_directory))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
                 self._most_bytes = None
                 log.note("logs.limit cannot be kept here: this file system punches no holes")
 
-    def _keep(self) -> None:
+    def _keep(self, directory: str) -> None:
         """A quarter is made free at once."""
         assert self._most_bytes is not None
-        found = [each for each in map(_extent, _logs(self._directory)) if each is not None]
+        found = [each for each in map(_extent, _logs(directory)) if each is not None]
         excess = sum(size for _, _, size in found) - self._most_bytes
         if excess <= 0:
             return

@@ -54,7 +54,7 @@ class Task:
         self.entry = entry
         self._spec = spec
         self._around = around
-        self._log_limit = LogLimit(paths.task_directory(around.run_dir, self.id), around.spec["log_limit_bytes"])
+        self._log_limit = LogLimit(around.spec["log_limit_bytes"])
         self._attempt: Optional[Attempt] = None
         self._observation: Optional[Observation] = None
         self._dump: Optional[StackDump] = None
