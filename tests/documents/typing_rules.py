@@ -36,7 +36,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/how-to-see-where-a-trainer-hangs.md": "tests/local/test_live.py asks live trainers",
     "docs/how-to-use-tensorboard.md": "tests/local/test_live.py opens a real one",
-    "docs/how-to-be-told.md": "tests/local/test_hooks.py has a run that tells its hooks",
+    "docs/checkpoints.md": "tests/local/test_checkpoints.py does what it shows",
     "docs/how-to-read-logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/report.md": "tests/local/test_report.py writes reports",

@@ -159,7 +159,7 @@ class Host:
         yield {"type": "board", "dirs": [f"/data {MARK} {self.name}"], "python": python}, b""
         while self._listen()["type"] != "abort":
             pass
-        yield {"type": "result", "run": RUN, "why": "asked", "said": ""}, b""
+        yield {"type": "result", "run": RUN, "end": "asked", "said": ""}, b""
 
     def _diagnose(self, request: Fields) -> Answer:
         machine = {"time": 2000.0, "cpus": 8, "load": 0.5, "memory_bytes": 1 << 34, "available_bytes": 1 << 33}

@@ -12,7 +12,7 @@ from tests.unit.test_structure import ROOMS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 NAMED = sorted(set(re.findall(r"`((?:dtctl|tests)/[\w./]+)`", PAGE)))
-TWO_SCREENS = 140
+TWO_SCREENS = 145
 """Lines. A page that is longer is read by nobody before work."""
 
 

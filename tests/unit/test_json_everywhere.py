@@ -88,10 +88,10 @@ def test_every_command_has_it_or_a_reason() -> None:
 def test_a_command_line_that_cannot_be_read_is_one_error_in_json(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, (error,) = typed(f"{name} --nosuch -o json", monkeypatch, capsys)
+    code, out, (error,) = typed(f"{name} --zzz -o json", monkeypatch, capsys)
     assert (code, out) == (2, "")
     assert (error["apiVersion"], error["kind"], error["exitCode"]) == ("dtctl/v1", "Error", 2)
-    assert error["error"] == "No such option: --nosuch"
+    assert error["error"] == "No such option: --zzz"
     assert error["hint"] == f"dtctl {name} -h    for help"
 
 

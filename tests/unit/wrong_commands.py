@@ -192,10 +192,10 @@ VALUES: list[Row] = [
         (f"logs --until {moment}", 2, "nor a time such as 10:30 or 2026-05-01T12:00", "--until 10m")
         for moment in ("noon", "25:00", "2026-13-01")
     ),
-    ("logs -f --until 10m", 2, "-f and --until exclude each other", ""),
-    ("logs -f --save logs", 2, "-f and --save exclude each other", ""),
-    ("logs --errors -g x", 2, "--errors and -g exclude each other", ""),
-    ("logs -p -a", 2, "-p and --all-attempts exclude each other", ""),
+    ("logs -f --until 10m", 2, "-f and --until exclude each other", "leave one of them out"),
+    ("logs -f --save logs", 2, "-f and --save exclude each other", "leave one of them out"),
+    ("logs --errors -g x", 2, "--errors and -g exclude each other", "leave one of them out"),
+    ("logs -p -a", 2, "-p and --all-attempts exclude each other", "leave one of them out"),
     ("logs -C 2", 2, "-C is about lines that are found", "add -g PATTERN, or --errors"),
     ("logs -g x -C 1001", 2, "Input should be less than or equal to 1000", of("dtctl logs")),
     ("logs -o yaml", 2, "'yaml' is not one of 'text', 'json', 'jsonl'", of("dtctl logs")),

@@ -114,7 +114,7 @@ class BoardResult(Record):
     """Why it has ended: it was `asked` to, the controller was `silent`, or it has `ended` by itself."""
 
     run: Name
-    why: OneOf["asked", "silent", "ended"]
+    end: OneOf["asked", "silent", "ended"]
     said: Usual[AtMost[str, 8192], ""]
     """The end of what it printed."""
 

@@ -126,10 +126,10 @@ class _Asked:
             stacks, said = spying.ask(program, process.pid, self._masks)
             if stacks:
                 return "py-spy", stacks, None, ""
-        stacks, missing = self._stacks.ask(process, self._masks)
-        if missing == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
-            missing = "off"
-        return ("faulthandler" if stacks else None), stacks, missing, said
+        stacks, hindrance = self._stacks.ask(process, self._masks)
+        if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
+            hindrance = "off"
+        return ("faulthandler" if stacks else None), stacks, hindrance, said
 
     def _command(self, pid: int) -> str:
         shown = self._masks.hide(processes.command(pid).encode("utf-8", "replace")).decode("utf-8", "replace")

@@ -16,8 +16,8 @@ from dtctl.transport.seam import Transport
 Key = tuple[str, str, str]
 """A directory, the name below it, and what makes it the same on all hosts that share it."""
 
-Why = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here"]
-"""Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that host
+Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here"]
+"""Choice it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that host
 has `no_tensorboard`; there are `no_files` yet; they are on several hosts, and there is no TensorBoard here
 (`not_here`)."""
 
@@ -36,7 +36,7 @@ class Place:
     """`host` None: here, on copies from `sources`. `left_out`: hosts whose event files are not shown."""
 
     host: str | None
-    why: Why
+    choice: Choice
     sources: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 

@@ -25,9 +25,9 @@ def say_place(place: Place, looked: Looked) -> None:
 
 
 def _why_there(place: Place) -> str:
-    if place.why == "no_files":
+    if place.choice == "no_files":
         return "the run has one, and no event files yet"
-    if place.why == "not_here":
+    if place.choice == "not_here":
         return (
             f"this machine has none that could show copies, so event files of {fold(place.left_out)} are not shown"
             " (pip install tensorboard here to see them)"
@@ -36,9 +36,9 @@ def _why_there(place: Place) -> str:
 
 
 def _why_here(place: Place) -> str:
-    if place.why == "asked":
+    if place.choice == "asked":
         return "you asked for copies"
-    if place.why == "no_tensorboard":
+    if place.choice == "no_tensorboard":
         return "the Python that trains has no TensorBoard"
     return f"they are on several hosts, {fold(place.sources)}"
 
@@ -52,7 +52,7 @@ def _amount(place: Place, looked: Looked) -> str:
 def show_url(url: str, place: Place, run: str | None, dirs: Sequence[str], *, json: bool) -> None:
     """Once it can be opened."""
     if json:
-        body = {"run": run, "url": url, "host": place.host, "why": place.why, "copiedFrom": list(place.sources)}
+        body = {"run": run, "url": url, "host": place.host, "why": place.choice, "copiedFrom": list(place.sources)}
         document.print_json_line({"apiVersion": document.API_VERSION, "kind": "TensorBoard", **body})
         return
     console.say(url)
@@ -63,7 +63,7 @@ def show_url(url: str, place: Place, run: str | None, dirs: Sequence[str], *, js
 
 def show_end(host: str, result: BoardResult) -> None:
     """One that was not asked for."""
-    if result["why"] == "silent":
+    if result["end"] == "silent":
         errors.note(f"TensorBoard on {host} has ended: nothing was heard from this machine for a minute")
     else:
         errors.note(f"TensorBoard on {host} has ended by itself", *lines_of(result["said"])[-5:])

@@ -139,10 +139,16 @@ def on_terminal(*, stderr: bool = False) -> bool:
     return stream is not None and stream.isatty() and not (_json and stderr)
 
 
-def can_show(characters: str) -> bool:
-    """Whether stdout has a way to write these."""
+def has_screen() -> bool:
+    """Whether a whole screen can be drawn, and keys be read."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return os.environ.get("TERM", "dumb") != "dumb" and all(one is not None and one.isatty() for one in streams)
+
+
+def can_show(characters: str, *, stderr: bool = False) -> bool:
+    """Whether the stream has a way to write these."""
     try:
-        characters.encode(sys.stdout.encoding or "ascii")
+        characters.encode((sys.stderr if stderr else sys.stdout).encoding or "ascii")
     except (UnicodeEncodeError, LookupError, AttributeError):
         return False
     return True

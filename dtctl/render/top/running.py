@@ -28,8 +28,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def need_screen() -> None:
     """Raises UsageError without a terminal, and PreflightError without Textual."""
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    if os.environ.get("TERM", "dumb") == "dumb" or not all(one is not None and one.isatty() for one in streams):
+    if not console.has_screen():
         raise UsageError(
             "dtctl top draws on a terminal, and here is none that it could draw on",
             hint="dtctl status --watch    prints the tasks again and again",
@@ -53,7 +52,7 @@ def show(
         os.environ["NO_COLOR"] = "1"  # as --color never says; Textual takes it from here
     from dtctl.render.top.app import Top
 
-    app = Top(run, loss, open_log, fine=_is_unicode(), heeds_signals=True)
+    app = Top(run, loss, open_log, fine=console.can_show("▁█⣿", stderr=True), heeds_signals=True)
     with moving(_Aside(app)):
         code = app.run(mouse=False)
     if app.failure is not None:
@@ -61,10 +60,6 @@ def show(
     if code is None and app.return_code:  # a bug, whose traceback Textual has printed
         code = ExitCode.RUN_FAILED
     return app.known.status, code
-
-
-def _is_unicode() -> bool:
-    return (sys.stderr.encoding or "").lower().replace("-", "") == "utf8"
 
 
 class _Aside:

@@ -97,7 +97,7 @@ def test_a_browsers_connections_reach_it_and_an_abort_ends_it(host: AgentHost) -
         assert got(talk, 1, "/3000000").endswith(b"x" * 3_000_000), "more than is on its way at once"
         assert len(boards(host)) == 1
         talk.send("abort")
-        assert talk.await_type("result")["why"] == "asked"
+        assert talk.await_type("result")["end"] == "asked"
         assert boards(host) == []
         assert talk.ask("runs", cluster=None)["runs"], "the conversation goes on"
 

@@ -50,12 +50,12 @@ def tensorboard(talk: Conversation, request: TensorboardRequest) -> BoardResult:
                 port = _port(talk, child, said)
                 board: Board = {"dirs": [copying.shown(one) for one in shown][:100], "python": copying.shown(python)}
                 talk.send("board", board)
-                why = Relay(talk, port, child, said.trim).serve()
+                end = Relay(talk, port, child, said.trim).serve()
             finally:
                 end_tree(child, key)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-    return {"run": run.id, "why": why, "said": said.end() if why == "ended" else ""}  # type: ignore[typeddict-item]
+    return {"run": run.id, "end": end, "said": said.end() if end == "ended" else ""}  # type: ignore[typeddict-item]
 
 
 def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:

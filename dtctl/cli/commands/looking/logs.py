@@ -120,7 +120,7 @@ def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, 
 def _refuse_together(options: dict[str, object]) -> None:
     named = [name for name, value in options.items() if value]
     if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} exclude each other")
+        raise UsageError(f"{' and '.join(named)} exclude each other", hint="leave one of them out")
 
 
 def _lines(tail: str | None, *, all_of_it: bool, follow: bool) -> int | None:

@@ -36,7 +36,7 @@ class Far:
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         self.heard.put((fields, payload))
         if fields["type"] == "abort":
-            self.tell({"type": "result", "run": "digits-1", "why": "asked", "said": ""})
+            self.tell({"type": "result", "run": "digits-1", "end": "asked", "said": ""})
 
     def tell(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         self._told.put(checked_frame(self.host.name, Message(fields, payload, len(payload))))
@@ -92,7 +92,7 @@ class Scene:
 
     def end(self) -> Any:
         if self._thread.is_alive():
-            self.far.tell({"type": "result", "run": "digits-1", "why": "ended", "said": "bye"})
+            self.far.tell({"type": "result", "run": "digits-1", "end": "ended", "said": "bye"})
         self._thread.join(20)
         assert self.far.closed
         return self.outcome

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import util
 from types import SimpleNamespace
 
 import pytest
 
 from dtctl.errors import ExitCode, PreflightError, UsageError
+from dtctl.render.terminal import console
 from dtctl.render.top import running
 
 
@@ -23,8 +23,8 @@ class Terminal:
 def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """In place of `sys`, whose own streams are pytest's."""
     streams = {name: Terminal() for name in ("stdin", "stdout", "stderr")}
-    found = SimpleNamespace(**streams, executable=sys.executable)
-    monkeypatch.setattr(running, "sys", found)
+    found = SimpleNamespace(**streams)
+    monkeypatch.setattr(console, "sys", found)
     monkeypatch.setenv("TERM", "xterm")
     return found
 
