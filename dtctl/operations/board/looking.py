@@ -17,8 +17,8 @@ Key = tuple[str, str, str]
 """A directory, the name below it, and what makes it the same on all hosts that share it."""
 
 Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here"]
-"""Choice it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that host
-has `no_tensorboard`; there are `no_files` yet; they are on several hosts, and there is no TensorBoard here
+"""Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that
+host has `no_tensorboard`; there are `no_files` yet; they are on several hosts, and there is no TensorBoard here
 (`not_here`)."""
 
 
