@@ -42,7 +42,10 @@ WAITS = (
         "no sign of progress for longer than recovery.stall",
         "the log, the steps and the checkpoints of the task",
         "{tasks} on {hosts} hangs: no sign of progress[ for {silent_s}]; dtctl ends it and starts it again",
-        ("dtctl logs {task} -p    ends with its stack", "recovery.stall in cluster.yaml if that is usual"),
+        (
+            "dtctl dump {task}    shows where it is, dtctl logs {task} -p where the attempt before was",
+            "recovery.stall in cluster.yaml if that is usual",
+        ),
         find=waits.stalled,
     ),
     Signature(
