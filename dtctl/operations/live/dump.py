@@ -11,7 +11,7 @@ from dtctl.agent.records.stacks import Dump
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Request, about, ask
-from dtctl.operations.asking.plausible import check_run, check_tasks
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
@@ -51,9 +51,11 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
         told = message.of(Dump)
         with about(host.name, "sent an invalid `dump`"):
             check_tasks("task", [told["task"]], wanted[host.name])
-        with lock:
             task = TaskId.parse(told["task"])
-            found[task] = Dumped(task, host.name, told)
+            with lock:
+                if task in found:
+                    raise wrong("task", "one that was not told of before", told["task"])
+                found[task] = Dumped(task, host.name, told)
 
     outcomes = ask(
         record,
