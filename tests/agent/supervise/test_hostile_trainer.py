@@ -27,9 +27,9 @@ def test_a_run_ends_as_it_should_whatever_its_trainer_makes_of_its_files(make_ho
     eventually((host.home / "made").exists)
     with host.open() as talk:
         talk.send("logs", **host.about({"tasks": ["worker:0", "worker:1"], "lines": 5}))
-        frames = [talk.receive(), talk.receive()]
-        assert b"cannot be read: it is a " in frames[0]["payload"]
-        assert frames[1]["payload"] == b"fine\n"
+        printed = {frame["task"]: frame["payload"] for frame in (talk.receive(), talk.receive())}
+        assert b"cannot be read: it is a " in printed["worker:0"]
+        assert printed["worker:1"] == b"fine\n"
         talk.await_type("result")
     (host.home / "go").touch()
     host.wait_state(spec, "worker:0", "succeeded")
