@@ -79,7 +79,8 @@ class Done:
     def has_to_show(self) -> bool:
         """What the other host says: `None tells something else` is about that one where the liar was believed."""
         believed = "than what is believed" in self.errors
-        return self.spoken.shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
+        shows = self.spoken.shows and not self.interrupted
+        return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
 
     def __str__(self) -> str:
         return (

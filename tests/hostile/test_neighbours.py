@@ -32,7 +32,6 @@ BY_DAY = (
     "FIFOs",
     "links to the passwords",
     "an index of a terabyte",
-    "a hundred thousand names",
     "names that speak to a terminal",
     "a file that is a FIFO every other moment",
 )
