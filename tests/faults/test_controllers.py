@@ -38,6 +38,7 @@ class Gate:
             host.exec("touch", f"{self._name}-open")
 
 
+@pytest.mark.nightly
 def test_of_two_controllers_one_wins_and_the_other_is_told_who(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
     gate = Gate(fleet, user.name)
     stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})

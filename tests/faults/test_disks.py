@@ -50,6 +50,7 @@ def test_a_full_disk_under_the_run_directory(fleet: Fleet, user: Desk, rows: lis
         eventually(lambda: not host.processes(), RECOVERY_S, "the end of all")
 
 
+@pytest.mark.nightly
 def test_a_full_disk_under_the_checkpoints(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
     """The chief's save fails and it with it; when there is room again it goes on from the last complete one."""
     host = fleet["gpu-3"]

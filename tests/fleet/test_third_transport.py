@@ -41,6 +41,7 @@ def entry(host: str, fleet: Fleet) -> str:
     return f"  {host}: {{address: {made.address}, transport: {{nsenter: {settings}}}}}\n"
 
 
+@pytest.mark.nightly
 def test_a_run_is_started_watched_and_stopped_over_it(user: Desk, fleet: Fleet) -> None:
     hosts = "hosts:\n" + "".join(entry(host.name, fleet) for host in fleet.hosts)
     file = user.write_cluster(CLUSTER, hosts=hosts)

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.desk import Desk
 from tests.waiting import eventually, read_until
 
@@ -54,6 +56,7 @@ def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> Non
     assert states.index("ps:0 on node-1 starting -> running") < states.index("worker:0 on node-1 pending -> starting")
 
 
+@pytest.mark.nightly
 def test_the_story_names_who_asked_for_what(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -96,6 +99,7 @@ def _events(home: Desk) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.nightly
 def test_restart_in_a_run_that_has_ended_says_what_to_do(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -106,6 +110,7 @@ def test_restart_in_a_run_that_has_ended_says_what_to_do(home: Desk) -> None:
     assert "dtctl up" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(home: Desk) -> None:
     file = home.write_cluster(hosts="hosts:\n  node-[1-3]:\nspares: [node-3]\n")
     home.dtctl("up", "--local")
@@ -160,6 +165,7 @@ def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> No
     assert set(home.states().values()) == {"running"}
 
 
+@pytest.mark.nightly
 def test_following_shows_every_task_and_ends_with_the_result(home: Desk) -> None:
     home.write_cluster(seconds=1.0)
     done = home.run("up", "--local", "-f")
@@ -192,6 +198,7 @@ def test_a_failing_task_is_started_again_and_past_its_budget_the_run_has_failed(
     assert home.processes() == {}
 
 
+@pytest.mark.nightly
 def test_a_task_that_fails_once_recovers(home: Desk) -> None:
     home.write_cluster(seconds=1.0, fail_attempts=1, only="worker:1")
     home.dtctl("up", "--local")
@@ -250,6 +257,7 @@ def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None
     assert (after.returncode, after.stderr) == (1, "no run of demo on node-[1-2]\n  dtctl up    starts one\n")
 
 
+@pytest.mark.nightly
 def test_two_clusters_on_one_machine_do_not_touch_each_other(home: Desk, tmp_path: Path) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -265,6 +273,7 @@ def test_two_clusters_on_one_machine_do_not_touch_each_other(home: Desk, tmp_pat
     home.dtctl("down", "--yes", cwd=other)
 
 
+@pytest.mark.nightly
 def test_ports_move_where_another_run_has_them(home: Desk, tmp_path: Path) -> None:
     home.write_cluster()
     plan = json.loads(home.dtctl("plan", "--local", "-o", "json"))
@@ -429,6 +438,7 @@ def test_the_file_of_secrets_stays_at_home(home: Desk) -> None:
     assert not list((home.home / ".dtctl").glob("bundles/*/tree/.env"))
 
 
+@pytest.mark.nightly
 def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -440,6 +450,7 @@ def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
         following.send_signal(signal.SIGINT)
 
 
+@pytest.mark.nightly
 def test_up_of_a_run_with_ended_tasks_names_them(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")

@@ -26,6 +26,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield made
 
 
+@pytest.mark.nightly
 def test_push_brings_the_code_and_starts_nothing(home: Desk) -> None:
     home.write_cluster()
     (home.project / "data.txt").write_text("42")
@@ -41,6 +42,7 @@ def test_push_brings_the_code_and_starts_nothing(home: Desk) -> None:
     assert not list((home.home / ".dtctl").glob("runs/*"))
 
 
+@pytest.mark.nightly
 def test_runs_lists_them_for_people_and_for_programs(running: Desk) -> None:
     run = running.status()["run"]
     assert run in running.dtctl("runs")
@@ -64,6 +66,7 @@ def test_the_schema_is_printed_whole(running: Desk) -> None:
     assert {"name", "hosts", "jobs", "trainer"} <= set(schema["properties"])
 
 
+@pytest.mark.nightly
 def test_status_is_shown_again_until_ctrl_c(running: Desk) -> None:
     with running.start("status", "--watch") as watching:
         read_until(watching.stdout, r"^worker:1 .*running", times=2)
@@ -72,6 +75,7 @@ def test_status_is_shown_again_until_ctrl_c(running: Desk) -> None:
     assert watching.returncode == 130
 
 
+@pytest.mark.nightly
 def test_logs_since_a_moment_leave_out_what_was_before(running: Desk) -> None:
     eventually(lambda: "worker:1 step 3\n" in running.dtctl("logs", "worker:1", "-n", "all"))
     moment = datetime.now().astimezone().isoformat()
@@ -82,6 +86,7 @@ def test_logs_since_a_moment_leave_out_what_was_before(running: Desk) -> None:
     assert bad.returncode == 2
 
 
+@pytest.mark.nightly
 def test_logs_that_match_are_shown_alone(running: Desk) -> None:
     found = eventually(lambda: running.dtctl("logs", "-n", "all", "-g", r"step [12]$", "--no-prefix"))
     assert {re.sub(r"^\S+ ", "", line) for line in found.splitlines()} <= {"step 1", "step 2"}
@@ -89,6 +94,7 @@ def test_logs_that_match_are_shown_alone(running: Desk) -> None:
     assert (bad.returncode, "is not a regular expression" in bad.stderr) == (2, True)
 
 
+@pytest.mark.nightly
 def test_logs_tell_when_each_line_was_written(running: Desk) -> None:
     text = eventually(lambda: running.dtctl("logs", "worker:1", "-t", "-n", "2"))
     for line in text.splitlines():

@@ -58,7 +58,7 @@ def lies() -> Seen:
 
 def cases() -> Seen:
     """What a day has no time for of the commands, of agents and of logins; the screen of `dtctl top` on a terminal."""
-    folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh")
+    folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh", "tests/fleet", "tests/training")
     return pytest(sys.executable, *BESIDE, "-m", "nightly", *folders, DTCTL_NIGHTLY="1")
 
 

@@ -44,7 +44,7 @@ def configure(user: Desk, sshd: Sshd, alias: str = "testhost", login: str | None
     (user.home / ".ssh" / "config").write_text(text.replace(f"User {sshd.user}", f"User {login or sshd.user}"))
 
 
-@pytest.mark.parametrize("count", [24, pytest.param(64, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [pytest.param(64, marks=pytest.mark.nightly), 12])
 def test_many_hosts_behind_one_sshd_with_its_default_limits(user: Desk, count: int) -> None:
     """The limits allow ten logins that have not ended yet, and refuse some of more."""
     with Sshd() as sshd:

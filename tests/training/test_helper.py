@@ -113,6 +113,7 @@ def test_a_tf2_loop_saves_goes_on_from_there_and_succeeds_at_its_end(trainers: N
         assert server.wait() == SAVED, server.printed()
 
 
+@pytest.mark.nightly
 def test_workers_that_mirror_each_other_stop_at_one_step_whichever_is_asked(trainers: Nursery, tmp_path: Path) -> None:
     example = Example(trainers, tmp_path, "MultiWorkerMirroredStrategy", worker=2)
 

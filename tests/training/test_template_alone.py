@@ -111,6 +111,7 @@ def test_starting_it_again_after_the_last_step_trains_no_further_step(trainers: 
     assert 300 <= result_of(chief)["step"] <= 300 + 2  # each of two workers may be in the midst of one more
 
 
+@pytest.mark.nightly
 def test_sharded_checkpoints_are_written_by_the_ps_tasks_into_the_shared_directory(
     trainers: Nursery, tmp_path: Path
 ) -> None:
