@@ -19,6 +19,8 @@ PATIENCE = {"dtctl status": _TRAINS + r"checkpoint: step \d{3}", "dtctl checkpoi
 NOT_TYPED = {
     ("README.md", "make demo"): "installs TensorFlow: `make nightly PARTS=documents` types it",
     ("README.md", "make test"): "this is it",
+    ("README.md", "dtctl top"): "fills the screen: tests/local/test_top.py has a terminal",
+    ("README.md", "dtctl tensorboard"): "serves until Ctrl-C: tests/local/test_live.py opens a real one",
     ("README.md", "python3 -m venv ~/.venvs/dtctl"): "`make nightly PARTS=documents` types it",
     ("README.md", ". ~/.venvs/dtctl/bin/activate"): "`make nightly PARTS=documents` types it",
     ("README.md", "pip install '.[train]'"): "installs TensorFlow: `make nightly PARTS=documents` types it",
