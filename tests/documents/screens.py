@@ -24,6 +24,8 @@ _MASKS = (
     (r"\b\d{2,}\b", "N"),
     (r"[─━-]{3,}", "---"),
     (r"\s+", " "),
+    (r"^((?:ps|worker):\d \S+ running) .*", r"\1 ..."),  # a task has no rate before its second step
+    (r"^goodput .*", "goodput ..."),  # where time went is another day's
 )
 
 
