@@ -33,7 +33,7 @@ JUNK = {
 }
 LOOKS = 40
 
-NOT_TOLD_BY_EVENTS = ("since", "history", "exit", "progress", "version")
+NOT_TOLD_BY_EVENTS = ("since", "history", "exit", "progress", "version", "cpu", "memory_bytes")
 
 
 class Ended(Exception):
