@@ -66,6 +66,7 @@ def test_the_story_names_who_asked_for_what(home: Desk) -> None:
     assert requests == [("up", True), ("stop worker:1", True)]
 
 
+@pytest.mark.nightly
 def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -186,6 +187,7 @@ def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None
     assert set(home.states().values()) == {"running"}
 
 
+@pytest.mark.nightly
 def test_a_failing_task_is_started_again_and_past_its_budget_the_run_has_failed(home: Desk) -> None:
     home.write_cluster(seconds=0.2, exit=3, only="worker:1")
     done = home.run("up", "--local", "-f")
@@ -216,6 +218,7 @@ def test_stop_ends_everything_and_says_how_many(home: Desk) -> None:
     assert home.outcome() == "Stopped"
 
 
+@pytest.mark.nightly
 def test_stop_of_one_task_leaves_the_others(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -427,6 +430,7 @@ def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> Non
     assert completed("status", "--run", "demo") == [run]
 
 
+@pytest.mark.nightly
 def test_the_file_of_secrets_stays_at_home(home: Desk) -> None:
     text = home.write_cluster().read_text()
     (home.project / ".env").write_text("API_KEY=very-secret\n")

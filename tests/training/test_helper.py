@@ -78,6 +78,7 @@ def first_step(trainer: Trainee) -> int:
     return last(trainer, r"^starts at step (\d+)")
 
 
+@pytest.mark.nightly
 def test_a_tf1_session_saves_at_the_step_where_it_is(trainers: Nursery, tmp_path: Path) -> None:
     example = Example(trainers, tmp_path, "TF1 session", ps=1, chief=1, worker=1)
     ps, chief = example.start("ps:0"), example.start("chief:0")
