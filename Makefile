@@ -1,4 +1,4 @@
-# make demo | test | nightly PARTS="wheel lowest" | templates | faults | check | mutants | fleet N=4 | bench | docs | screens | site | golden | clean
+# make demo | test | nightly PARTS="wheel lowest" MINUTES=20 | templates | faults | check | mutants | fleet N=4 | bench | docs | screens | site | golden | clean
 # Each target makes the virtual environment that it needs in .venv; PYTHON chooses the interpreter (3.10 or later).
 
 PYTHON ?= python3
@@ -37,7 +37,7 @@ packages: | $(VENV)
 environments: | $(VENV)
 	-@$(TIMED) "environments of other frameworks" $(PYTHON) -m tests.environments
 
-# What takes hours; docs/nightly.md has what became of it.
+# What takes hours, or less with MINUTES=20 for each run of pytest; docs/nightly.md has what became of it.
 nightly: $(VENV)/.all packages environments
 	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m tests.nightly $(PARTS)
 

@@ -13,3 +13,10 @@ def replace_table(page: Path, begin: str, end: str, head: Sequence[str], rows: I
     before, found, rest = page.read_text().partition(begin + "\n")
     assert found, f"{page} has no line {begin}"
     page.write_text(f"{before}{begin}\n\n{table}\n{end}\n{rest.partition(end + chr(10))[2]}")
+
+
+def read_table(page: Path, begin: str, end: str) -> list[tuple[str, ...]]:
+    """The rows of that table, without its head."""
+    table = page.read_text().partition(begin)[2].partition(end)[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return [tuple(cell.strip() for cell in line) for line in lines[2:]]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.ci.ledger import FAILED, PASSED, Ledger, Test
+from tests.ci.ledger import FAILED, PASSED, SKIPPED, Ledger, Test
+from tests.faults import report
 from tests.nightly import __main__ as nightly
-from tests.nightly import page
+from tests.nightly import page, running, until
 from tests.nightly.page import Row
 from tests.nightly.parts import PARTS
 from tests.nightly.pythons import lower_bounds
-from tests.nightly.running import Seen, judged
+from tests.nightly.running import ROOT, Seen, judged
+from tests.tables import read_table
 
 
 @pytest.fixture
@@ -87,6 +93,58 @@ def test_a_ledger_is_judged_by_what_failed_and_what_never_ran() -> None:
     assert not judged(Ledger(["a", "b", "c"], good.tests)).passed
 
 
+THREE = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n): assert True\n"
+
+
+@pytest.mark.parametrize("beside", [(), ("-n", "2")], ids=["one process", "beside each other"])
+def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...]
+) -> None:
+    (tmp_path / "test_three.py").write_text(THREE)
+    words = ("--rootdir", str(tmp_path), *beside, str(tmp_path))
+    monkeypatch.setattr(running, "MINUTES", 5)
+    assert running.pytest(sys.executable, *words) == Seen(True, "3 passed", whole=True)
+    monkeypatch.setattr(running, "MINUTES", -1)
+    none = running.pytest(sys.executable, *words)
+    assert none == Seen(False, "3 not begun in -1 min; no test has run", whole=False)
+
+
+def test_a_part_that_was_cut_short_says_so() -> None:
+    late = Ledger(["a", "b"], {"a": Test(PASSED), "b": Test(SKIPPED, reason=until.NO_TIME)})
+    seen = Seen.of_all({"one": judged(late), "other": Seen(True, "1 passed")})
+    assert (seen.result, Seen(True, "").result, Seen(False, "", whole=False).result) == (
+        "passed in part",
+        "passed",
+        "**failed**",
+    )
+
+
+def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def order(seed: str) -> tuple[Any, ...]:
+        monkeypatch.setenv(until.SEED, seed)
+        items: list[Any] = list(range(100))
+        with suppress(StopIteration):
+            hook = until.pytest_collection_modifyitems(items)
+            next(hook)
+            next(hook)
+        return tuple(items)
+
+    assert order("1") == order("1")
+    assert sorted(order("1")) == list(range(100))
+    assert len({order(str(seed)) for seed in range(20)}) > 10
+
+
+def test_every_folder_with_tests_of_the_night_is_in_a_part() -> None:
+    """Those of no part would run never."""
+    texts = {file: file.read_text() for file in ROOT.glob("tests/*/**/*.py") if file != Path(__file__)}
+    marked = [file for file, text in texts.items() if "mark.nightly" in text or "at_night(" in text]
+    parts = (ROOT / "tests/nightly/parts.py").read_text()
+    folders = {"/".join(file.relative_to(ROOT).parts[:2]) for file in marked}
+    assert [folder for folder in sorted(folders) if f'"{folder}"' not in parts] == []
+
+
 def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
     told = ["typer>=0.19", "PyYAML>=6.0.1; python_version < '3.13'", "PyYAML>=6.0.2; python_version >= '3.13'"]
     told += ["mypy; extra == 'dev'"]
@@ -94,3 +152,17 @@ def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
     assert list(lower_bounds(told, "3.13")) == ["typer==0.19", "PyYAML==6.0.2"]
     with pytest.raises(ValueError, match="has no lower bound"):
         list(lower_bounds(["typer"], "3.10"))
+
+
+def test_some_faults_alone_leave_the_rows_of_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "faults.md"
+    file.write_text(f"{report.BEGIN}\n\n{report.END}\n")
+    frozen, cut = (report.Row(fault, "async-ps", 1.0, None, None, 0, "Succeeded") for fault in ("frozen", "cut"))
+    report.write(file, [frozen, cut], keep=False)
+    report.write(file, [replace(cut, noticed_s=2.0)], keep=True)
+    assert [row[:3] for row in read_table(file, report.BEGIN, report.END)] == [
+        ("cut", "async-ps", "2.0 s"),
+        ("frozen", "async-ps", "1.0 s"),
+    ]
+    report.write(file, [cut], keep=False)
+    assert len(read_table(file, report.BEGIN, report.END)) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.tables import replace_table
+from tests.tables import read_table, replace_table
 
 BEGIN, END = "<!-- the table is written by `make faults` -->", "<!-- end of the table -->"
 
@@ -34,7 +34,7 @@ class Row:
     restarts: int
     outcome: str
 
-    def cells(self) -> Sequence[str]:
+    def cells(self) -> tuple[str, ...]:
         lost = "–" if self.steps_lost is None else str(self.steps_lost)
         numbers = (_seconds(self.noticed_s), _seconds(self.recovered_s), lost, str(self.restarts))
         return (self.fault, self.way, *numbers, self.outcome)
@@ -75,11 +75,13 @@ def summary(fault: str, way: str, began: float, story: Story) -> Row:
     )
 
 
-def write(path: Path, rows: Iterable[Row]) -> None:
-    """Replaces the table in the page."""
+def write(path: Path, rows: Iterable[Row], keep: bool) -> None:
+    """Replaces the table in the page. `keep`: but for the rows of faults that were not tried now."""
     head = ("fault", "way", "noticed after", "recovered after", "steps lost", "restarts", "outcome")
-    cells = sorted({row.cells() for row in rows}, key=lambda cells: (cells[1], cells[0]))
-    replace_table(path, BEGIN, END, head, cells)
+    new = [row.cells() for row in rows]
+    tried = {cells[:2] for cells in new}
+    old = [cells for cells in read_table(path, BEGIN, END) if keep and cells[:2] not in tried]
+    replace_table(path, BEGIN, END, head, sorted({*new, *old}, key=lambda cells: (cells[1], cells[0])))
 
 
 def _seconds(value: float | None) -> str:

@@ -36,7 +36,7 @@ def ran(name: str) -> bool:
         traceback.print_exc()
         seen = Seen(False, f"broke: {type(error).__name__}: {error}"[:300])
     took = f"{(time.monotonic() - began) / 60:.1f} min"
-    row = page.Row(name, "passed" if seen.passed else "**failed**", when, commit, took, seen.text)
+    row = page.Row(name, seen.result, when, commit, took, seen.text)
     page.write(PARTS, {name: row})
     print(f"== {name}: {row.result}: {seen.text}", flush=True)
     return seen.passed

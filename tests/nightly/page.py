@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.tables import replace_table
+from tests.tables import read_table, replace_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "nightly.md"
 BEGIN, END = "<!-- the table is written by `make nightly` -->", "<!-- end of the table -->"
@@ -34,10 +34,8 @@ def _short(text: str, most: int = 300) -> str:
 
 
 def rows(page: Path | None = None) -> dict[str, Row]:
-    table = (page or PAGE).read_text().partition(BEGIN)[2].partition(END)[0]
-    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    found = [Row(*(cell.strip() for cell in line)) for line in lines]
-    return {row.part: row for row in found if row.part not in (HEAD[0], "---")}
+    found = [Row(*cells) for cells in read_table(page or PAGE, BEGIN, END)]
+    return {row.part: row for row in found}
 
 
 def write(parts: Iterable[str], new: Mapping[str, Row], page: Path | None = None) -> None:

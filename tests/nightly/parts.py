@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tests.nightly import wheel
@@ -58,7 +59,7 @@ def lies() -> Seen:
 
 def cases() -> Seen:
     """What a day has no time for of the commands, of agents and of logins; the screen of `dtctl top` on a terminal."""
-    folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh", "tests/fleet", "tests/training")
+    folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh")
     return pytest(sys.executable, *BESIDE, "-m", "nightly", *folders, DTCTL_NIGHTLY="1")
 
 
@@ -66,7 +67,7 @@ def fuzz() -> Seen:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
     seen = pytest(sys.executable, *BESIDE, "--timeout=7200", *files, FUZZ=CASES)
-    return Seen(seen.passed, f"{CASES} cases each; {seen.text}")
+    return replace(seen, text=f"{CASES} cases each; {seen.text}")
 
 
 def _is_fuzzed(file: Path) -> bool:
@@ -93,7 +94,7 @@ def _lowest_on(version: str, python: str, *tests: str) -> Seen:
         constraints.write_text("\n".join(bounds) + "\n")
         with environment(python, ["-e", f"{ROOT}[dev]"], "-c", str(constraints)) as own:
             seen = pytest(own, *BESIDE, *tests)
-    return Seen(seen.passed, f"{seen.text}; {', '.join(bounds)}")
+    return replace(seen, text=f"{seen.text}; {', '.join(bounds)}")
 
 
 def agents(python: str) -> Seen:
@@ -116,7 +117,7 @@ def pythons() -> Seen:
             with environment(python, ["-e", f"{ROOT}[dev]"]) as own:
                 pieces[f"the rest on {version}"] = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
     seen = Seen.of_all(pieces)
-    return Seen(seen.passed, seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
+    return replace(seen, text=seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
 
 
 def documents() -> Seen:

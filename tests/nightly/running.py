@@ -12,9 +12,12 @@ from pathlib import Path
 
 from tests.ci import verdict
 from tests.ci.ledger import FAILED, PASSED, SKIPPED, Ledger
+from tests.nightly import until
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = os.environ.get("JOBS", "6")
+MINUTES = float(os.environ.get("MINUTES") or 0)
+"""After so many no run of pytest begins another test; 0: all have their turn."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,21 @@ class Seen:
 
     passed: bool
     text: str
+    whole: bool = True
+    """All that it consists of had its turn."""
+
+    @property
+    def result(self) -> str:
+        if not self.passed:
+            return "**failed**"
+        return "passed" if self.whole else "passed in part"
 
     @classmethod
     def of_all(cls, pieces: Mapping[str, Seen]) -> Seen:
         """Nothing at all is no success."""
         texts = [f"{name}: {seen.text}" for name, seen in pieces.items()]
-        return cls(bool(pieces) and all(seen.passed for seen in pieces.values()), "; ".join(texts))
+        passed = bool(pieces) and all(seen.passed for seen in pieces.values())
+        return cls(passed, "; ".join(texts), all(seen.whole for seen in pieces.values()))
 
 
 def pytest(python: str, *words: str, **environment: str) -> Seen:
@@ -36,6 +48,9 @@ def pytest(python: str, *words: str, **environment: str) -> Seen:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "ledger.json")
         command = [python, "-m", "pytest", "-q", "-p", "tests.ci.ledger", f"--ledger={file}", *words]
+        if MINUTES:
+            command += ["-p", "tests.nightly.until"]
+            environment |= until.settings(MINUTES)
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False)
         if not file.exists():
             return Seen(False, f"pytest ended with {done.returncode} and has not told what it did")
@@ -43,9 +58,12 @@ def pytest(python: str, *words: str, **environment: str) -> Seen:
 
 
 def judged(ledger: Ledger) -> Seen:
-    counts = ", ".join(f"{len(ledger.named(each))} {each}" for each in (PASSED, FAILED, SKIPPED) if ledger.named(each))
+    late = [name for name in ledger.named(SKIPPED) if ledger.tests[name].reason == until.NO_TIME]
+    numbers = {each: len(ledger.named(each)) for each in (PASSED, FAILED, SKIPPED)}
+    numbers |= {SKIPPED: numbers[SKIPPED] - len(late), f"not begun in {MINUTES:g} min": len(late)}
+    counts = ", ".join(f"{count} {what}" for what, count in numbers.items() if count)
     wrong = [*verdict.complaints(ledger), *(f"failed: {name}" for name in ledger.named(FAILED)[:10])]
-    return Seen(not wrong, "; ".join([counts or "nothing has run", *wrong]))
+    return Seen(not wrong, "; ".join([counts or "nothing has run", *wrong]), whole=not late)
 
 
 @contextmanager
