@@ -100,6 +100,7 @@ _AGENT_EXITS = {
     "run_ended": ExitCode.RUN_FAILED,
     "internal": ExitCode.RUN_FAILED,
     "damaged": ExitCode.RUN_FAILED,
+    "other_version": ExitCode.RUN_FAILED,
     "bad_request": ExitCode.RUN_FAILED,
     "python_too_old": ExitCode.UNREACHABLE,
 }

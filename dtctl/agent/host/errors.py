@@ -24,6 +24,12 @@ def damaged(problem: str) -> Refused:
     return Refused("damaged", "a file of the run is damaged on this host", problem, hint)
 
 
+def other_version(problem: str) -> Refused:
+    """`problem`: which file of a run is of another version, and of which."""
+    hint = "dtctl down    ends the run, and removes its files; or use the version of dtctl that began it"
+    return Refused("other_version", "the run is of another version of dtctl, which this one cannot read", problem, hint)
+
+
 def from_os_error(error: OSError, doing: str) -> Refused:
     """What an operating system error means to the person at the controller. `doing` reads as in 'write the bundle'."""
     import errno

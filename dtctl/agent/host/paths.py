@@ -140,13 +140,22 @@ class Damaged(ValueError):
     """A file of dtctl's own is damaged; the text says which, and what is wrong with it."""
 
 
+class OtherVersion(Damaged):
+    """The file is of a version of dtctl whose records differ; the text says which file, and of which version."""
+
+
 def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:
     """The record in a file, or None when there is no such file. Raises Damaged, and OSError for what cannot be read."""
     try:
         return checked(kind, json_text.parse(files.read(path, most)))
     except FileNotFoundError:
         return None
-    except (Wrong, ValueError, files.Unfit) as error:
+    except Wrong as error:
+        if error.field == "version" and isinstance(error.found, int):
+            problem = "%s is of version %d, and this dtctl reads %s" % (path, error.found, error.expected)
+            raise OtherVersion(problem) from None
+        raise Damaged("%s is damaged: %s" % (path, error)) from None
+    except (ValueError, files.Unfit) as error:
         raise Damaged("%s is damaged: %s" % (path, error)) from None
     except OSError as error:
         if error.errno not in _NO_FILE:

@@ -191,6 +191,8 @@ def _take_bool(raw: "Any") -> bool:
 
 def _whole(low: int, high: int) -> Kind:
     words = "a whole number from %d to %d" % (low, high) if high < MOST else "a whole number, %d or more" % low
+    if low == high:
+        words = "%d" % low
 
     def take(raw: "Any") -> int:
         if type(raw) is int and low <= raw <= high:

@@ -9,7 +9,7 @@ import time
 from importlib import import_module
 
 from ..host import machine, paths, programs
-from ..host.errors import Refused, damaged, from_os_error
+from ..host.errors import Refused, damaged, from_os_error, other_version
 from ..protocol.conversation import Aborted, Conversation, held
 from ..protocol.wire import Gone, Wire
 from ..records.answers import EXCHANGES
@@ -55,6 +55,8 @@ def converse(talk: Conversation) -> None:
         _refuse(talk, Refused("rolled_back", "given up at the controller's word"))
     except RunRemoved:
         _refuse(talk, Refused("no_run", "the run has been removed"))
+    except paths.OtherVersion as error:
+        _refuse(talk, other_version(str(error)))
     except paths.Damaged as error:
         _refuse(talk, damaged(str(error)))
     except OSError as error:

@@ -135,8 +135,8 @@ def knows_no_run(error: DtctlError) -> bool:
 
 
 def is_damaged(error: DtctlError) -> bool:
-    """The run's files on the host do not hold what they should: all that can be done is to remove them."""
-    return isinstance(error, AgentError) and error.code == "damaged"
+    """The run's files on the host do not hold what this dtctl can read: all that it can do is to remove them."""
+    return isinstance(error, AgentError) and error.code in ("damaged", "other_version")
 
 
 def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:

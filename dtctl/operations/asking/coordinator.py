@@ -20,6 +20,7 @@ _NOT_THERE = {
     "internal": "cannot revive its agent",
     "not_answering": "does not answer",
     "damaged": "has damaged files of the run",
+    "other_version": "has the run of another version of dtctl",
 }
 
 

@@ -30,16 +30,20 @@ class DamagedRecord(Exception):
     """The file is there, and is no record."""
 
 
+class OtherVersion(Exception):
+    """The file is the record of a version of dtctl that writes them otherwise."""
+
+
 class UnreadRecord(Exception):
     """The file cannot be read now, and may hold a record."""
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """None for a file that is not there, or of another version of dtctl. Raises DamagedRecord and UnreadRecord."""
+    """None for a file that is not there. Raises DamagedRecord, OtherVersion and UnreadRecord."""
     try:
         data = json.loads(read_regular(path, _LIMIT_BYTES))
         if data["version"] != RECORD_VERSION:
-            return None
+            raise OtherVersion(f"it is of version {int(data['version'])}, and this dtctl reads {RECORD_VERSION}")
         record = RunRecord.from_json(data)
     except FileNotFoundError:
         return None

@@ -204,10 +204,17 @@ def _host(entry: Mapping[str, Any]) -> Host:
     if "ssh" in said:  # of earlier versions, which wrote null for this machine
         settings = said.pop("ssh")
         said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
-    return Host(**{**said, "reach": _reach(**said["reach"])})
+    return Host(**_known(Host, {**said, "reach": _reach(**said["reach"])}))
 
 
 def _reach(transport: str, **settings: Any) -> Reach:
     if transport == Local.transport:
-        return Local(**settings)
-    return SshSettings(**settings) if transport == SshSettings.transport else Other(transport, **settings)
+        return Local(**_known(Local, settings))
+    if transport == SshSettings.transport:
+        return SshSettings(**_known(SshSettings, settings))
+    return Other(transport, **_known(Other, settings))
+
+
+def _known(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the fields that later versions may have added."""
+    return {field.name: said[field.name] for field in dataclasses.fields(kind) if field.name in said}

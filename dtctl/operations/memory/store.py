@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.memory.files import DamagedRecord, UnreadRecord, read_record, replace_text, write_record
+from dtctl.operations.memory.files import (
+    DamagedRecord,
+    OtherVersion,
+    UnreadRecord,
+    read_record,
+    replace_text,
+    write_record,
+)
 from dtctl.operations.memory.record import RunRecord
 from dtctl.places import check_private, make_private, read_regular, state_directory
 
@@ -123,13 +130,23 @@ class Memory:
 
     def load(self, run: str) -> RunRecord | None:
         """None when there is no record of the run here. Raises UsageError for what cannot be the id of a run."""
+        try:
+            return self._load(run)
+        except OtherVersion as reason:
+            self._report(f"{self._file(run)} is passed over: {reason}; use the version of dtctl that began the run")
+            return None
+
+    def _load(self, run: str) -> RunRecord | None:
         record = self._read(self._file(run))
         return record if record is not None and record.run == run else None
 
     def runs(self) -> tuple[RunRecord, ...]:
-        """Newest first."""
-        names = [path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)]
-        records = [record for name in names if (record := self.load(name))]
+        """Newest first; those of other versions of dtctl are theirs."""
+        records = []
+        for name in (path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)):
+            with suppress(OtherVersion):
+                if (record := self._load(name)) is not None:
+                    records.append(record)
         return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
     def newest_of(self, file: Path) -> RunRecord | None:
@@ -139,7 +156,9 @@ class Memory:
 
     def place_of(self, file: Path) -> RunRecord | None:
         """Where the file's last run was, if that was on this machine and it was taken down."""
-        return self._read(self._place_of(file))
+        with suppress(OtherVersion):
+            return self._read(self._place_of(file))
+        return None
 
     def _place_of(self, file: Path) -> Path:
         return self._places / f"{hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]}.json"
@@ -151,7 +170,7 @@ class Memory:
         return self._runs / f"{name}.json"
 
     def _read(self, path: Path) -> RunRecord | None:
-        """An invalid record is put aside, so that it is reported once."""
+        """An invalid record is put aside, so that it is reported once. Raises OtherVersion."""
         try:
             return read_record(path)
         except UnreadRecord as reason:

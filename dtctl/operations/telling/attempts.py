@@ -56,11 +56,17 @@ class Folding:
             elif one.after not in ("pending", "backoff"):
                 yield one  # it ends without having begun
             return
+        yield from self._before(key, one)
         self._open[key] = one
         if one.after == "running":
             self._running[key] = one.time
         elif one.after == "stalled":
             self._stalled[key] = one.why
+
+    def _before(self, key: tuple[str, int], one: Happening) -> Iterator[Attempted]:
+        """Earlier attempts of the task that nobody saw between their end and this one's beginning."""
+        for earlier in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
+            yield self._ended(earlier, dataclasses.replace(one, after="pending"))
 
     def rest(self) -> list[Attempted]:
         """Attempts that have not ended."""

@@ -94,6 +94,15 @@ ANSWERS = (
         ("TensorFlow takes long to start, or the host is busy", "`dtctl status` shows when they run"),
     ),
     trouble(
+        "other_version",
+        "the run was begun by a version of dtctl that writes its files otherwise",
+        (
+            "dtctl was brought up to date, or is older here than where the run was begun",
+            "use the version that began it, or end the run: `dtctl down`, which removes its files; what trainers wrote"
+            " to `dirs` stays",
+        ),
+    ),
+    trouble(
         "permission_denied",
         "the host's user may not write where it has to",
         (

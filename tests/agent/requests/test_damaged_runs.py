@@ -67,6 +67,20 @@ def test_a_damaged_file_is_named_with_what_to_type_next(host: AgentHost, name: s
     assert "dtctl down" in refused.value.frame["hint"]
 
 
+def test_a_run_of_another_version_is_not_called_damaged_and_can_be_ended(host: AgentHost) -> None:
+    spec = frozen(host)
+    file = host.run_directory(spec) / "spec.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 2, "unheard": "of"}))
+    for request in ("status", "stop", "events"):
+        with pytest.raises(AgentRefused) as refused:
+            host.ask(request)
+        assert refused.value.code == "other_version"
+        assert refused.value.frame["detail"] == f"{file} is of version 2, and this dtctl reads 3"
+        assert "dtctl down" in refused.value.frame["hint"]
+    assert host.ask("down", grace_s=0.2)["removed"] == [spec["run"]]
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
 @every_damage
 def test_down_ends_and_removes_a_damaged_run(host: AgentHost, name: str, text: str) -> None:
     spec = frozen(host)

@@ -220,7 +220,7 @@ def reached(**settings: object) -> str:
         damaged(created=float("nan")), damaged(roster=[["worker:0", "nowhere"]]), damaged(roster=[["nonsense", "a"]]),
         damaged(roster=5), damaged(hosts=[5]), damaged(hosts=[{**HOST, "name": ["a"]}]), damaged(lead="boss:7"),
         reached(transport="ssh", target=5), reached(transport="ssh", target="a", port="x"), reached(transport=5),
-        reached(transport="ssh", target="a", host_keys="off"), reached(transport="local", target="a"), reached(),
+        reached(transport="ssh", target="a", host_keys="off"), damaged(version="1"), reached(),
         reached(transport="other", settings={"a": 1}), damaged(success=["x"]),
         damaged(cluster=None), damaged(run=7), damaged(file=5), damaged(replaced=[1]),
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
@@ -271,6 +271,24 @@ def test_a_record_of_a_later_version_is_left_where_it_is(state: Path) -> None:
     (state / "runs" / "digits-1.json").write_text(damaged(version=99))
     assert Memory(told.append).runs() == ()
     assert (told, (state / "runs" / "digits-1.json").exists()) == ([], True)
+    assert Memory(told.append).current() is None
+    [line] = told
+    assert line.startswith(f"{state}/runs/digits-1.json is passed over: it is of version 99, and this dtctl reads 1; ")
+    assert (state / "runs" / "digits-1.json").read_text() == damaged(version=99)
+
+
+@pytest.mark.parametrize("reach", [Local(), SshSettings("a", "me"), Other("tunnel", {"number": "7"})])
+def test_fields_that_later_versions_have_added_to_a_record_are_passed_over(state: Path, reach: Reach) -> None:
+    known = record("digits-1")
+    known = replace(known, hosts={name: replace(host, reach=reach) for name, host in known.hosts.items()})
+    Memory().save(known)
+    file = state / "runs" / "digits-1.json"
+    data = json.loads(file.read_text())
+    data["unheard"] = "of"
+    for host in data["hosts"]:
+        host["unheard"] = host["reach"]["unheard"] = ["of"]
+    file.write_text(json.dumps(data))
+    assert Memory().load("digits-1") == known
 
 
 @pytest.mark.timeout(20)

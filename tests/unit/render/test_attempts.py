@@ -97,6 +97,15 @@ def test_one_that_never_ran_says_so() -> None:
     ]
 
 
+def test_an_attempt_whose_end_and_the_next_one_were_seen_at_once_has_ended() -> None:
+    again = moved(20, "running", "starting", 2, **because([fact("restart")]))
+    assert lines(*begun(10), again, moved(21, "starting", "running", 2), *begun(15, task="worker:1")) == [
+        "worker:1 attempt 1 on gpu-1 runs",
+        "worker:0 attempt 1 on gpu-1 ran 9s, restarted",
+        "worker:0 attempt 2 on gpu-1 runs",
+    ]
+
+
 def test_the_end_of_a_wait_is_no_attempt_and_is_told_as_it_is() -> None:
     story = [*begun(10), moved(20, "running", "backoff", **EXIT), moved(25, "backoff", "failed", **EXIT)]
     assert lines(*story)[1:] == ["worker:0 on gpu-1 backoff -> failed: exit code 1 (KeyError: 'x')"]
