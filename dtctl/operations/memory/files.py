@@ -42,8 +42,10 @@ def read_record(path: Path) -> RunRecord | None:
     """None for a file that is not there. Raises DamagedRecord, OtherVersion and UnreadRecord."""
     try:
         data = json.loads(read_regular(path, _LIMIT_BYTES))
-        if data["version"] != RECORD_VERSION:
-            raise OtherVersion(f"it is of version {int(data['version'])}, and this dtctl reads {RECORD_VERSION}")
+        if (version := data["version"]) != RECORD_VERSION:
+            if not isinstance(version, int):
+                raise ValueError("no version")
+            raise OtherVersion(f"it is of version {version}, and this dtctl reads {RECORD_VERSION}")
         record = RunRecord.from_json(data)
     except FileNotFoundError:
         return None
