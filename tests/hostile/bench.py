@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.hostile.host_answers import CREATED, RUN
 
 ROOT = Path(__file__).parents[2]
 MOST_MEMORY_MB = 400
+MOST_AT_ONCE = 100
 CLUSTER = """\
 name: demo
 ssh: {{{ssh}}}
@@ -155,6 +157,7 @@ class Bench:
         self._before = files_of(self._template.path, {})
         self._numbers = itertools.count()
         self._jobs: dict[int, tuple[Spoken, Mapping[str, int], dict[str, Any]]] = {}
+        self._waiting: deque[int] = deque()
         self._ended: list[tuple[Mapping[str, int], Done]] = []
         self._commander = _program("tests.hostile.commander", str(factor), str(width))
 
@@ -163,11 +166,18 @@ class Bench:
 
     def begin(self, pairs: Iterable[tuple[Spoken, Mapping[str, int]]]) -> None:
         """Tries commands side by side, each in a home of its own. `pairs`: host -> number of its lie, 0 for none."""
-        assert self._commander.stdin is not None
         for spoken, lies in pairs:
             number = next(self._numbers)
             self._jobs[number] = spoken, lies, self._job(number, spoken, lies)
-            self._commander.stdin.write(json.dumps(self._jobs[number][2]).encode() + b"\n")
+            self._waiting.append(number)
+        self._feed()
+
+    def _feed(self) -> None:
+        """Hands on as many as are told of in less than a pipe holds: else both sides would wait to be read."""
+        assert self._commander.stdin is not None
+        while self._waiting and len(self._jobs) - len(self._waiting) < MOST_AT_ONCE:
+            job = self._jobs[self._waiting.popleft()][2]
+            self._commander.stdin.write(json.dumps(job).encode() + b"\n")
         self._commander.stdin.flush()
 
     def ended(self, lies: Mapping[str, int]) -> list[Done]:
@@ -176,6 +186,7 @@ class Bench:
         while any(others == lies for _, others, _ in self._jobs.values()):
             told = json.loads(self._commander.stdout.readline())
             spoken, others, job = self._jobs.pop(told.pop("id"))
+            self._feed()
             self._ended.append((others, self._done(spoken, job, told)))
         return [done for others, done in self._ended if others == lies]
 
