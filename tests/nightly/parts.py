@@ -18,6 +18,7 @@ CASES = os.environ.get("FUZZ", "20000")
 """Of each test that makes up its own."""
 
 SEQUENCES = os.environ.get("SEQUENCES", "10000")
+SEQUENCES_FROM = os.environ.get("SEQUENCES_FROM", "0")
 FAULTS = os.environ.get("FAULTS", "1000")
 SEQUENCES_ON_HOSTS = "tests/faults/test_sequences.py"
 
@@ -46,10 +47,12 @@ def sequences() -> Seen:
         *BESIDE,
         "tests/unit/agent/coordinate/test_sequences.py",
         SEQUENCES=SEQUENCES,
-        SEQUENCES_FROM="0",
+        SEQUENCES_FROM=SEQUENCES_FROM,
     )
     on_hosts = pytest(sys.executable, SEQUENCES_ON_HOSTS, DTCTL_NIGHTLY="1", FAULTS=FAULTS)
-    return Seen.of_all({f"{SEQUENCES} sequences in memory": in_memory, f"{FAULTS} faults on hosts": on_hosts})
+    return Seen.of_all(
+        {f"{SEQUENCES} sequences in memory, ten a test": in_memory, f"{FAULTS} faults on hosts": on_hosts}
+    )
 
 
 def lies() -> Seen:
