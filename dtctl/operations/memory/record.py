@@ -152,7 +152,7 @@ class RunRecord:
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
         """Of this machine's own memory."""
         hosts = [_host(entry) for entry in data["hosts"]]
-        others = [_host(entry) for entry in data["others"]]
+        others = [_host(entry) for entry in data.get("others", [])]
         return cls(
             cluster=data["cluster"],
             run=data["run"],
@@ -162,9 +162,9 @@ class RunRecord:
             lead=TaskId.parse(data["lead"]),
             success=cast("SuccessRule", data["success"]),
             created=data["created"],
-            replaced=data["replaced"],
+            replaced=data.get("replaced", {}),
             others={host.name: host for host in others},
-            grace_s=data["grace_s"],
+            grace_s=data.get("grace_s", 30.0),
             file_sha256=data.get("file_sha256", ""),
             as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
             begun=data.get("begun", True),
