@@ -16,7 +16,10 @@ from tests.waiting import eventually, read_until
 
 pytestmark = pytest.mark.fleet
 
-HOSTS = "hosts:\n  gpu-[1-4]:\n"
+COUNT = 4
+"""Of the fleet's five hosts."""
+
+HOSTS = f"hosts:\n  gpu-[1-{COUNT}]:\n"
 CLUSTER = """\
 name: {name}
 {hosts}
@@ -134,7 +137,7 @@ def test_a_killed_trainer_is_started_again_on_its_host(user: Desk, fleet: Fleet)
 @pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n >= 2 else n for n in range(8)])
 def test_up_that_is_killed_at_any_moment_leaves_a_whole_run_or_none(user: Desk, fleet: Fleet, moment: int) -> None:
     write(user)
-    step = moments.of_up(moment, len(fleet.hosts))
+    step = moments.of_up(moment, COUNT)
     with user.start("up", "-v") as starting:
         step.wait_for(starting)
         starting.send_signal(signal.SIGKILL if moment % 2 else signal.SIGINT)
