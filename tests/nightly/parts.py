@@ -27,6 +27,8 @@ OF_THEIR_TIME = ("click<8.5",)
 """What the oldest dependencies depend on in turn. Typer 0.19 uses what click 8.5 warns of, and warnings are errors."""
 
 BESIDE = ("-n", JOBS, "--dist", "loadgroup")
+PATIENT = "--timeout=7200"
+"""Of one test: what takes a second by day takes hours here, or waits for thousands of commands of others."""
 
 
 def templates() -> Seen:
@@ -57,7 +59,7 @@ def sequences() -> Seen:
 
 def lies() -> Seen:
     """Every lie of a host on every command that it reaches."""
-    return pytest(sys.executable, *BESIDE, "-m", "nightly", "tests/hostile", DTCTL_NIGHTLY="1")
+    return pytest(sys.executable, *BESIDE, PATIENT, "-m", "nightly", "tests/hostile", DTCTL_NIGHTLY="1")
 
 
 def cases() -> Seen:
@@ -69,7 +71,7 @@ def cases() -> Seen:
 def fuzz() -> Seen:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
-    seen = pytest(sys.executable, *BESIDE, "--timeout=7200", *files, FUZZ=CASES)
+    seen = pytest(sys.executable, *BESIDE, PATIENT, *files, FUZZ=CASES)
     return replace(seen, text=f"{CASES} cases each; {seen.text}")
 
 
