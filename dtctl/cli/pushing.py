@@ -1,0 +1,44 @@
+"""What `dtctl checkpoints push` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dtctl.cli.scope import Scope
+
+AGAIN = "dtctl checkpoints push    the same once more goes on from there"
+
+
+def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str) -> None:
+    """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
+    from dtctl.operations.checkpointing import pushing
+    from dtctl.operations.checkpointing.own import find, read
+    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.starting.prepare import controller_name, make_local, make_plan
+    from dtctl.render import checkpoints as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import checkpoints as machine
+    from dtctl.render.machine import document
+    from dtctl.render.progress import UpProgress
+
+    cluster = scope.cluster()
+    plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    where = pushing.targets(plan, into)
+    prefix = find(Path(word))
+    shown.show_reading(prefix)
+    own = read(prefix)
+    if own.unread:
+        errors.note(f"not all of it was checked: {own.unread}")
+    with (
+        scope.left(
+            "what has arrived is kept beside its place, without its name", "the same once more goes on from there"
+        ),
+        UpProgress([one.host for one in where], quiet=output == "json") as progress,
+    ):
+        pushed = pushing.push(record_of(plan), scope.transport, own, where, controller_name(), progress)
+    if output == "json":
+        document.print_json("CheckpointPush", machine.pushed(pushed))
+    else:
+        shown.show_pushed(pushed)
