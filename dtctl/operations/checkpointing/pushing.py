@@ -234,11 +234,11 @@ def _shared(every: Sequence[_Delivery]) -> dict[str, list[str]]:
 
 
 def _refuse_live(record: RunRecord, outcomes: Outcomes[None]) -> None:
-    for host, error in outcomes.errors.items():
+    for error in outcomes.errors.values():
         if isinstance(error, AgentError) and error.code == "run_live":
             raise PreflightError(
                 f"{error.summary}: its trainers would save beside the checkpoint, and go on from their own",
-                detail=f"as {host} says; nothing was sent",
+                detail="nothing was sent",
                 hint="dtctl stop    ends it; then type the same again",
             )
 

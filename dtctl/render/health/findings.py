@@ -46,6 +46,12 @@ def problem_lines(status: RunStatus) -> list[str]:
     return head + more
 
 
+def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
+    """The tasks of which `problem_lines` tells how they have ended."""
+    found = in_short(status)
+    return frozenset(found[0].seen.tasks if found and found[0].seen.end is not None else ())
+
+
 def paragraph(found: Finding, *, told: bool = False) -> list[str]:
     """`told`: how its tasks have ended stands above already."""
     what, means = happened(found.seen), filled(found.signature.means, words(found))

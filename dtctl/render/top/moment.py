@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.streams import Away
 from dtctl.operations.status import RunStatus
+from dtctl.render.health.findings import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line
 
 Line = list[tuple[str, str]]
@@ -26,6 +28,16 @@ class Moment:
     """Nothing more will happen."""
     broken: Mapping[str, Away] = field(default_factory=dict)
     """Hosts whose conversation is broken."""
+
+    @functools.cached_property
+    def problem(self) -> tuple[str, ...]:
+        """What `dtctl status` tells to be wrong, in its lines."""
+        return tuple(problem_lines(self.status))
+
+    @functools.cached_property
+    def ended_in_problem(self) -> frozenset[TaskId]:
+        """The tasks whose end stands there."""
+        return ended_in_problem(self.status)
 
     @property
     def status_now(self) -> RunStatus:
