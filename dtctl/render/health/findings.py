@@ -47,9 +47,10 @@ def problem_lines(status: RunStatus) -> list[str]:
 
 
 def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
-    """The tasks of which `problem_lines` tells how they have ended."""
+    """The tasks of which `problem_lines` tells how they have ended; not those of which the head of a status does."""
     found = in_short(status)
-    return frozenset(found[0].seen.tasks if found and found[0].seen.end is not None else ())
+    told = found and found[0].seen.end is not None and not found[0].first
+    return frozenset(found[0].seen.tasks if told else ())
 
 
 def paragraph(found: Finding, *, told: bool = False) -> list[str]:
