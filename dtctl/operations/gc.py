@@ -14,8 +14,10 @@ from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
-_PATIENCE_S = 600.0
-"""Orphans are given time to end, and large directories take time to remove."""
+_QUIET_S = 120.0
+"""Orphans are given time to end, and a large directory takes time to remove; hosts tell of each step in between."""
+_PATIENCE_S = 3600.0
+"""In all: there may be much to remove, but not for ever."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ def collect(
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
     fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written}
-    outcomes = ask(record, transport, Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S))
+    heard = {"progress": lambda host, message: None}
+    request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, heard, _QUIET_S)
+    outcomes = ask(record, transport, request)
     told = outcomes.results.items()
     return GcResult(
         {host: _remains(answer) for host, answer in told},

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import DeadRun, GcResult, Orphan, Written
+    from ..records.answers import DeadRun, GcResult, Orphan, Progress, Written
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
+
+TELL_S = 1.0
 
 HALF_MADE_S = 3600.0
 """A run directory is made within milliseconds; one without a spec after this long will never get one."""
@@ -45,6 +47,7 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
         sweep.remove_damaged_runs()
     with talk.at("files"):
         sweep.remove_files()
+    sweep.tell_progress()
     with talk.at("bundles"):
         sweep.remove_bundles()
     with talk.at("working directories"):
@@ -74,6 +77,7 @@ class _Sweep:
         self._talk = talk
         self._cluster = cluster
         self._written = written
+        self._next_told = 0.0
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
 
@@ -109,8 +113,18 @@ class _Sweep:
             "size_bytes": size_bytes,
         }
         self._add(self.result["runs"], told, MOST_RUNS)
+        self.tell_progress()
         self.result["freed_bytes"] += size_bytes
         self._gone.add(directory)
+
+    def tell_progress(self) -> None:
+        """That it gets on, between steps that may take long: where a file system hangs, no more of it comes."""
+        now = time.monotonic()
+        if now < self._next_told:
+            return
+        self._next_told = now + TELL_S
+        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
+        self._talk.send("progress", progress)
 
     def _add(self, told: List[T], one: T, most: int) -> None:
         if len(told) < most:
@@ -144,7 +158,7 @@ class _Sweep:
         found = dict(store.unneeded(self._talk.root, used))
         sizes = {base: paths.used_bytes(base) for base in found}
         if not self.dry_run:
-            store.prune(self._talk.root, used, self._goes)
+            store.prune(self._talk.root, used, self._goes, self.tell_progress)
         for base, written in found.items():
             if written is not None:
                 if self._is_asked_about(written):
@@ -156,6 +170,7 @@ class _Sweep:
     def clear_working_directories(self) -> None:
         """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
         for cluster in working.clusters(self._talk.root):
+            self.tell_progress()
             if self._cluster in (None, cluster):
                 freed, written = old_runs.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
                 self.result["freed_bytes"] += freed
@@ -186,6 +201,7 @@ class _Sweep:
             self._idle_clusters(),
         ):
             self._remove(path)
+            self.tell_progress()
 
     def _idle_clusters(self) -> Iterator[str]:
         """Directories, and before them the files, of clusters that have no run here. Setups are remembered."""

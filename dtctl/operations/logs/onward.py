@@ -12,7 +12,7 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus, status
 from dtctl.transport.seam import Transport
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """For a run that is about to begin where another was stopped for it: its hosts end the old one first."""
 
 _LOOK_EVERY_S = 1.0
