@@ -32,9 +32,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     if own.unread:
         errors.note(f"not all of it was checked: {own.unread}")
     with (
-        scope.left(
-            "what has arrived is kept beside its place, without its name", "the same once more goes on from there"
-        ),
+        scope.left("what has arrived is kept beside its place, without its name", AGAIN),
         UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
         pushed = pushing.push(record_of(plan), scope.transport, own, where, controller_name(), progress)

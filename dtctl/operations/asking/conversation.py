@@ -168,7 +168,7 @@ def said(
             if deadline is not None and message.type != "result" and time.monotonic() > deadline:
                 raise TimeoutError  # so much comes that there is always a frame to be had
         except TimeoutError:
-            quiet = quiet_s is not None and (left_s is None or quiet_s < left_s)
+            quiet = quiet_s is not None and (deadline is None or time.monotonic() < deadline)
             raise TransportError(
                 f"{host} told of no progress for {quiet_s:g} s"
                 if quiet

@@ -34,7 +34,7 @@ def logs(
         typer.Option(
             "-f",
             "--follow",
-            help="Go on until the run ends; in one that replaces it, too.",
+            help="Go on until the run ends, and in one that replaces it; its result is the exit code.",
         ),
     ] = False,
     tail: Annotated[
