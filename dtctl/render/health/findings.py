@@ -53,6 +53,12 @@ def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
     return frozenset(found[0].seen.tasks if told else ())
 
 
+def advice_lines(status: RunStatus) -> list[str]:
+    """What the run has failed of and what to type, below the end of its log; nothing where that tells all."""
+    first = next((found for found in in_short(status) if found.first and found.is_known), None)
+    return paragraph(first, told=True) if first is not None else []
+
+
 def paragraph(found: Finding, *, told: bool = False) -> list[str]:
     """`told`: how its tasks have ended stands above already."""
     what, means = happened(found.seen), filled(found.signature.means, words(found))

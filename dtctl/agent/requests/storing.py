@@ -6,18 +6,18 @@ import os
 import time
 from contextlib import suppress
 
-from ...checkpoints import storing
-from ...host import outputs, paths
-from ...host.errors import Refused, from_os_error
-from ...protocol.conversation import Aborted, word
-from ...run import environment
-from .. import cluster_lock, runs
+from ..checkpoints import storing
+from ..host import outputs, paths
+from ..host.errors import Refused, from_os_error
+from ..protocol.conversation import Aborted, word
+from ..run import environment
+from . import cluster_lock, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...protocol.conversation import Conversation
-    from ...records.checkpoints import Landing, Stored, StoreResult
-    from ...records.requests import StoreRequest
+    from ..protocol.conversation import Conversation
+    from ..records.checkpoints import Landing, Stored, StoreResult
+    from ..records.requests import StoreRequest
 
 
 def store(talk: Conversation, request: StoreRequest) -> StoreResult:
