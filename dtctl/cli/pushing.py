@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.errors import UsageError
+
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
 
@@ -23,6 +25,8 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
+    if scope.run is not None:
+        raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
     plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
     where = pushing.targets(plan, into)

@@ -1,6 +1,6 @@
 """A checkpoint that a controller sends: it arrives beside its place, and comes into it whole.
 
-DIR/.NAME.part/id         a random name, by which hosts that share the directory are known
+DIR/.NAME.part/id-PUSH    a random name, by which hosts that share the directory are known
 DIR/.NAME.part/arrived    what each file is to be (SHA-256), so that another push can go on
 DIR/.NAME.part/placing    while files come into their place: those that are not here any more are there
 DIR/.NAME.part/...        what has arrived so far, for this user alone
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     Alive = Callable[[], None]
 
-_ID, _ARRIVED, _PLACING = "id", "arrived", "placing"
+_ID, _ARRIVED, _PLACING = "id-", "arrived", "placing"
+_TOKEN_S = 5.0
 _MOST_NOTE_BYTES = 4 << 20
 _BLOCK = 1 << 20
 
@@ -48,6 +49,7 @@ class Arrival:
         self.name = request["name"]
         self.files: Mapping[str, FileSent] = {one["name"]: one for one in request["files"]}
         self._alive = alive
+        self._id = _ID + request["push"]
         self._place = _open(directory, request["below"])
         self.there = self._is_there()
         self._parts = self._open_parts()
@@ -108,6 +110,14 @@ class Arrival:
             os.fsync(self._place)
         OpenDirectory(self._place, time.monotonic() + 60.0).name_newest(self.name, now)
         os.fsync(self._place)
+        self._clear()
+
+    def leave(self) -> None:
+        """What is given up before a byte has come leaves nothing."""
+        if not any(self._sizes.values()):
+            self._clear()
+
+    def _clear(self) -> None:
         with suppress(OSError):
             for name in os.listdir(self._parts):
                 os.unlink(name, dir_fd=self._parts)
@@ -161,12 +171,20 @@ class Arrival:
         return opened
 
     def _own_token(self) -> str:
-        """Whoever comes first to a directory that hosts share gives it its name."""
+        """Of this push: whoever comes first to a directory that hosts share gives it its name."""
         token = os.urandom(16).hex()
-        with suppress(FileExistsError), open(_made(_ID, self._parts), "w") as file:
-            file.write(token)
-        found = files.read(_ID, 64, self._parts).decode("ascii", "replace")
-        return found if len(found) == len(token) and not set(found) - set("0123456789abcdef") else token
+        try:
+            with open(_made(self._id, self._parts), "w") as file:
+                file.write(token)
+            return token
+        except FileExistsError:
+            until = time.monotonic() + _TOKEN_S
+            while time.monotonic() < until:  # whoever makes it may not have written it yet
+                found = files.read(self._id, 64, self._parts).decode("ascii", "replace")
+                if len(found) == len(token) and not set(found) - set("0123456789abcdef"):
+                    return found
+                time.sleep(0.05)
+            return token
 
     def _take_back(self) -> None:
         """The last steps of an earlier push were cut short: what it had given its name arrives once more."""
@@ -184,7 +202,8 @@ class Arrival:
         before = self._note()
         wanted = {name: one["sha256"] for name, one in self.files.items()}
         for name in os.listdir(self._parts):
-            if is_part(self.name, name) and before.get(name) != wanted.get(name):
+            outdated = is_part(self.name, name) and before.get(name) != wanted.get(name)
+            if outdated or (name.startswith(_ID) and name != self._id):
                 os.unlink(name, dir_fd=self._parts)
         self._write_note(wanted)
         sizes = {}

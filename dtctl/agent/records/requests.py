@@ -204,6 +204,8 @@ class StoreRequest(Request):
     """A directory in it, which is made if need be."""
     name: Form[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
     files: AtMost[List[FileSent], MOST_STORED]
+    push: Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    """A random name of this attempt, the same for all hosts."""
     by: Usual[By, ""]
 
 

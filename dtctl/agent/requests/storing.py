@@ -15,8 +15,10 @@ from . import cluster_lock, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import List
+
     from ..protocol.conversation import Conversation
-    from ..records.checkpoints import Landing, Stored, StoreResult
+    from ..records.checkpoints import Landing, OutputMark, Stored, StoreResult
     from ..records.requests import StoreRequest
 
 
@@ -47,14 +49,26 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
     with talk.at("checkpoint"):
         owners = outputs.found(talk.root, [directory])
         arrival = storing.Arrival(directory, request, lambda: None)
-        arrival.refuse_without_room()
-        landing: Landing = {
-            "dir": arrival.directory,
-            "token": arrival.token,
-            "there": arrival.there,
-            "have": arrival.have(),
-            "owners": owners,
-        }
+    try:
+        _take(talk, arrival, owners)
+    except (Refused, Aborted):
+        arrival.leave()
+        raise
+    arrival.finish(time.time())
+    below = request["below"]
+    return {"dir": directory, "prefix": os.path.join(below, arrival.name) if below else arrival.name}
+
+
+def _take(talk: Conversation, arrival: storing.Arrival, owners: List[OutputMark]) -> None:
+    """Returns when all has arrived and the controller says that it has everywhere."""
+    arrival.refuse_without_room()
+    landing: Landing = {
+        "dir": arrival.directory,
+        "token": arrival.token,
+        "there": arrival.there,
+        "have": arrival.have(),
+        "owners": owners,
+    }
     talk.send("landing", landing)
     if talk.expect("start", "abort") == "abort":
         raise Aborted()
@@ -65,9 +79,6 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
     talk.send("stored", stored)
     if talk.expect("keep", "abort") == "abort":
         raise Aborted()
-    arrival.finish(time.time())
-    below = request["below"]
-    return {"dir": directory, "prefix": os.path.join(below, arrival.name) if below else arrival.name}
 
 
 def _receive(talk: Conversation, arrival: storing.Arrival) -> None:

@@ -6,54 +6,23 @@ all of them hold what was sent, it gets its name everywhere, at the lead's host 
 
 from __future__ import annotations
 
-import os
-import time
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dtctl.agent.records.checkpoints import Landing, StoreResult
-from dtctl.bundle.sender import raise_agents_reason
-from dtctl.errors import AgentError, ConnectionLost, PreflightError
-from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request
-from dtctl.operations.asking.plausible import wrong
+from dtctl.errors import AgentError, DtctlError, PreflightError
+from dtctl.operations.asking.conversation import Report
+from dtctl.operations.checkpointing.delivering import Delivery, Placed, Target
 from dtctl.operations.checkpointing.own import OwnCheckpoint
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.ownership import strangers
-from dtctl.places import open_regular
 from dtctl.plan.directories import on_host
 from dtctl.plan.restoring import restoring_hosts
 from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, fan_out
-from dtctl.transport.frames import untrue
-from dtctl.transport.seam import Session, Transport
-
-PART_BYTES = 1 << 20
-_REPORT_EVERY_S = 0.05
-
-
-@dataclass(frozen=True)
-class Target:
-    """A directory on a host, with marks, and one in it."""
-
-    host: str
-    directory: str
-    below: str | None
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where it is now. Hosts that share the directory are in `others`."""
-
-    host: str
-    directory: str
-    prefix: str
-    sent_bytes: int
-    """Less than all where an earlier push had begun; none where it was there already."""
-    others: tuple[str, ...] = ()
+from dtctl.transport.seam import Transport
 
 
 @dataclass(frozen=True)
@@ -93,135 +62,35 @@ def push(
 ) -> Pushed:
     """Raises DtctlError; what has arrived by then is kept for the next push, and nothing of it has its final name."""
     with ExitStack() as stack:
-        deliveries = {one.host: _Delivery(record, own, one, by, report) for one in where}
+        push = secrets.token_hex(16)
+        deliveries = {one.host: Delivery(record, own, one, (push, by), report) for one in where}
         for one in deliveries.values():
             stack.callback(one.close)
         every = list(deliveries.values())
 
-        def all_do(doing: str, those: Sequence[_Delivery], work: Callable[[_Delivery], None]) -> None:
+        def all_do(doing: str, those: Sequence[Delivery], work: Callable[[Delivery], None]) -> None:
             outcomes = fan_out(those, work, name=lambda one: one.host, cancel=stack.close)
             _refuse_live(record, outcomes)
             outcomes.or_raise(doing)
 
-        all_do("store the checkpoint", every, lambda one: one.open(transport))
-        _refuse_directories_of_others(record, deliveries, by)
+        try:
+            all_do("store the checkpoint", every, lambda one: one.open(transport))
+            _refuse_directories_of_others(record, deliveries, by)
+        except DtctlError:
+            fan_out(every, Delivery.give_up, name=lambda one: one.host)
+            raise
         shared = _shared(every)
         for one in every:
             if one.host not in shared:
                 one.close()
         senders = [deliveries[host] for host in shared]
-        all_do("store the checkpoint", senders, _Delivery.send)
-        all_do("give the checkpoint its name", senders[1:], _Delivery.keep)
+        all_do("store the checkpoint", senders, Delivery.send)
+        all_do("give the checkpoint its name", senders[1:], Delivery.keep)
         senders[0].keep()
         return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
 
 
-class _Delivery:
-    """One host's part."""
-
-    def __init__(self, record: RunRecord, own: OwnCheckpoint, target: Target, by: str, report: Report) -> None:
-        self.host = target.host
-        self._record = record
-        self._own = own
-        self._target = target
-        self._by = by
-        self._report = report
-        self._session: Session | None = None
-        self._result: StoreResult | None = None
-        self._sent_bytes = 0
-        self.landing: Landing | None = None
-
-    @property
-    def session(self) -> Session:
-        assert self._session is not None
-        return self._session
-
-    @property
-    def landed(self) -> Landing:
-        assert self.landing is not None
-        return self.landing
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-
-    def open(self, transport: Transport) -> None:
-        self._report(Progress(self.host, "connect"))
-        host: Host = self._record.way_to(self.host)
-        self._session = transport.open(host)
-        self.session.send({**request(self._record, host, "store"), **self._wanted()})
-        message = self.session.receive()
-        if message.type != "landing":
-            raise untrue(self.host, f"sent a `{message.type}` instead of a `landing`")
-        with about(self.host, "sent an invalid `landing`"):
-            self.landing = self._checked(message.of(Landing))
-
-    def _wanted(self) -> dict[str, Any]:
-        files = [{"name": one.path.name, "size": one.size, "sha256": one.sha256} for one in self._own.files]
-        target = self._target
-        return {"dir": target.directory, "below": target.below, "name": self._own.name, "files": files, "by": self._by}
-
-    def _checked(self, landing: Landing) -> Landing:
-        sizes = {one.path.name: one.size for one in self._own.files}
-        for one in landing["have"]:
-            if one["size"] > sizes.get(one["name"], -1):
-                raise wrong("have", "no more than what is sent", one)
-        return landing
-
-    def send(self) -> None:
-        """What the host lacks; returns when it has read all of it again, and found it right."""
-        self.session.send({"type": "start"})
-        had = {one["name"]: one["size"] for one in self.landed["have"]}
-        if not self.landed["there"]:
-            try:
-                self._send_files(had)
-            except ConnectionLost:
-                raise_agents_reason(self.session)
-                raise
-        self._report(Progress(self.host, "verify"))
-        message = self.session.receive()
-        if message.type != "stored":
-            raise untrue(self.host, f"sent a `{message.type}` instead of a `stored`")
-
-    def _send_files(self, had: Mapping[str, int]) -> None:
-        total = self._own.size_bytes
-        done, next_report = sum(had.values()), 0.0
-        for one in self._own.files:
-            offset = had.get(one.path.name, 0)
-            with os.fdopen(open_regular(one.path, follow=False), "rb") as file:
-                file.seek(offset)
-                while offset < one.size:
-                    data = file.read(min(PART_BYTES, one.size - offset))
-                    if not data:
-                        raise PreflightError(f"{one.path} became shorter while it was sent", hint="type the same again")
-                    self.session.send({"type": "part", "name": one.path.name, "offset": offset}, data)
-                    offset += len(data)
-                    done += len(data)
-                    self._sent_bytes += len(data)
-                    if time.monotonic() >= next_report:
-                        next_report = time.monotonic() + _REPORT_EVERY_S
-                        self._report(Progress(self.host, "send", done, total))
-
-    def keep(self) -> None:
-        self.session.send({"type": "keep"})
-        message = self.session.receive()
-        if message.type != "result":
-            raise untrue(self.host, f"sent a `{message.type}` instead of a `result`")
-        self._result = final(self.session, "store", message, StoreResult, self._check)
-        self._report(Progress(self.host, "prepared"))
-
-    def _check(self, answer: StoreResult) -> None:
-        below = self._target.below
-        prefix = f"{below}/{self._own.name}" if below else self._own.name
-        if answer["prefix"] != prefix:
-            raise wrong("prefix", prefix, answer["prefix"])
-
-    def placed(self, others: Sequence[str]) -> Placed:
-        assert self._result is not None
-        return Placed(self.host, self._result["dir"], self._result["prefix"], self._sent_bytes, tuple(others))
-
-
-def _shared(every: Sequence[_Delivery]) -> dict[str, list[str]]:
+def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
     """The hosts that are sent the files, and for each those that see the same directory."""
     first: dict[str, str] = {}
     found: dict[str, list[str]] = {}
@@ -243,7 +112,7 @@ def _refuse_live(record: RunRecord, outcomes: Outcomes[None]) -> None:
             )
 
 
-def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, _Delivery], by: str) -> None:
+def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, Delivery], by: str) -> None:
     told = {host: one.landed["owners"] for host, one in deliveries.items()}
     lines = strangers(told, record.cluster, by, record.file or Path())
     if lines:

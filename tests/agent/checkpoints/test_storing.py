@@ -30,7 +30,7 @@ def told(name: str, data: bytes) -> dict[str, object]:
 
 def wanted(content: dict[str, bytes] = FILES, **fields: Any) -> Any:
     of = {"name": NAME, "files": [told(name, data) for name, data in content.items()], **fields}
-    return checked(StoreRequest, {"type": "store", "cluster": "c", "host": "a", "dir": "/x", **of})
+    return checked(StoreRequest, {"type": "store", "cluster": "c", "host": "a", "dir": "/x", "push": "0" * 32, **of})
 
 
 Begin = Callable[..., storing.Arrival]
@@ -139,6 +139,33 @@ def test_where_its_last_steps_were_cut_short_the_next_one_ends_them(
     assert again.complete
     stored(again)
     assert seen(place) == {*FILES, "checkpoint"}
+
+
+def test_what_is_given_up_before_a_byte_has_come_leaves_nothing(begin: Begin, place: Path) -> None:
+    begin().leave()
+    assert seen(place) == set()
+    arrival = begin()
+    arrival.put(SHARD, 0, b"x")
+    arrival.leave()
+    assert seen(place) == {f".{NAME}.part"}
+
+
+def test_hosts_that_share_the_directory_are_known_by_a_name_of_each_push(begin: Begin, place: Path) -> None:
+    first, second = begin(), begin()
+    assert first.token == second.token
+    assert begin(push="1" * 32).token != first.token
+    [name] = [path.name for path in (place / f".{NAME}.part").glob("id-*")]
+    assert name == f"id-{'1' * 32}", "that of an earlier push may have been copied with the directory"
+
+
+def test_who_has_not_written_the_name_yet_is_waited_for(
+    begin: Begin, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / f".{NAME}.part").mkdir(parents=True, mode=0o700)
+    name = place / f".{NAME}.part" / f"id-{'0' * 32}"
+    name.write_text("")
+    monkeypatch.setattr(storing.time, "sleep", lambda _: name.write_text("a" * 32))
+    assert begin().token == "a" * 32
 
 
 def test_the_very_same_is_there_already(begin: Begin, place: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.operations.asking.conversation import silent
+from dtctl.operations.checkpointing.delivering import Target
 from dtctl.operations.checkpointing.own import OwnCheckpoint, find, read
-from dtctl.operations.checkpointing.pushing import Pushed, Target, push, targets
+from dtctl.operations.checkpointing.pushing import Pushed, push, targets
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record
@@ -209,6 +210,7 @@ def test_a_live_run_is_named_with_what_to_type_and_nothing_is_sent(own: OwnCheck
         pushed(agents, own)
     assert "dtctl stop" in error.value.hint
     assert not agents.bytes
+    assert {host for host, kind in agents.heard if kind == "abort"} <= {"a", "b"}, "so that nothing is left there"
 
 
 def test_where_one_host_fails_it_has_its_name_on_none(own: OwnCheckpoint) -> None:
@@ -222,7 +224,7 @@ def test_where_one_host_is_away_nothing_is_sent(own: OwnCheckpoint) -> None:
     agents = Stores()
     with pytest.raises(DtctlError, match="cannot store the checkpoint on 1 of 3 hosts"):
         pushed(agents, own, unreachable={"b": TransportError("no route to b")})
-    assert {kind for _, kind in agents.heard} == {"store"}
+    assert {kind for _, kind in agents.heard} == {"store", "abort"}
 
 
 def test_a_directory_that_another_cluster_has_written_to_is_left_alone(own: OwnCheckpoint) -> None:
