@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import reading, storing, verifying
+from dtctl.agent.checkpoints import mending, reading, storing, verifying
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.host.files import Unfit
 from dtctl.agent.records.kinds import Wrong, checked
@@ -131,7 +131,7 @@ def test_where_its_last_steps_were_cut_short_the_next_one_ends_them(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", cut)
-        patched.setattr(storing.OpenDirectory, "name_newest", cut)
+        patched.setattr(mending.OpenDirectory, "name_newest", cut)
         with pytest.raises(KeyboardInterrupt):
             arrival.finish(2e9)
     assert ((place / f"{NAME}.index").exists()) is (cut_after == len(FILES)), "no half of one has an index"
@@ -164,7 +164,7 @@ def test_who_has_not_written_the_name_yet_is_waited_for(
     (place / f".{NAME}.part").mkdir(parents=True, mode=0o700)
     name = place / f".{NAME}.part" / f"id-{'0' * 32}"
     name.write_text("")
-    monkeypatch.setattr(storing.time, "sleep", lambda _: name.write_text("a" * 32))
+    monkeypatch.setattr("time.sleep", lambda _: name.write_text("a" * 32))
     assert begin().token == "a" * 32
 
 
