@@ -183,7 +183,9 @@ class Host:
     def _store(self, request: Fields) -> Answer:
         landing = {"dir": request["dir"], "token": hashlib.md5(self.name.encode()).hexdigest(), "there": False}
         yield {"type": "landing", **landing, "have": [], "owners": []}, b""
-        self._listen()
+        if self._listen()["type"] == "abort":
+            yield _error("rolled_back", "given up at the controller's word"), b""
+            return
         left = sum(one["size"] for one in request["files"])
         while left > 0:
             left -= self._listen().get("bytes", 1)

@@ -13,17 +13,20 @@ from dtctl.agent.records.checkpoints import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.checkpointing.own import OwnCheckpoint
 from dtctl.operations.memory.record import RunRecord
 from dtctl.places import open_regular
 from dtctl.transport.frames import untrue
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.silence import PATIENCE_S
 
 PART_BYTES = 1 << 20
 _REPORT_EVERY_S = 0.05
 _GIVEN_UP_S = 5.0
+_SLOWEST_BYTES_S = 10 << 20
+"""At which a host's disk is still waited for."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,7 @@ class Delivery:
         host: Host = self._record.way_to(self.host)
         self._session = transport.open(host)
         self.session.send({**request(self._record, host, "store"), **self._wanted()})
-        message = self.session.receive()
-        if message.type != "landing":
-            raise untrue(self.host, f"sent a `{message.type}` instead of a `landing`")
+        message = self._heard("landing")
         with about(self.host, "sent an invalid `landing`"):
             self.landing = self._checked(message.of(Landing))
 
@@ -127,9 +128,15 @@ class Delivery:
                 raise_agents_reason(self.session)
                 raise
         self._report(Progress(self.host, "verify"))
-        message = self.session.receive()
-        if message.type != "stored":
-            raise untrue(self.host, f"sent a `{message.type}` instead of a `stored`")
+        self._heard("stored")
+
+    def _heard(self, kind: str) -> Message:
+        """The next frame, which has to be of this kind; the host may have to read all of the checkpoint before."""
+        within_s = round(PATIENCE_S + self._own.size_bytes / _SLOWEST_BYTES_S)
+        message = next(said(self.session, kind, within_s=within_s))
+        if message.type != kind:
+            raise untrue(self.host, f"sent a `{message.type}` instead of a `{kind}`")
+        return message
 
     def _send_files(self, had: Mapping[str, int]) -> None:
         total = self._own.size_bytes
@@ -152,9 +159,7 @@ class Delivery:
 
     def keep(self) -> None:
         self.session.send({"type": "keep"})
-        message = self.session.receive()
-        if message.type != "result":
-            raise untrue(self.host, f"sent a `{message.type}` instead of a `result`")
+        message = self._heard("result")
         self._result = final(self.session, "store", message, StoreResult, self._check)
         self._report(Progress(self.host, "prepared"))
 
