@@ -17,6 +17,22 @@ Line = list[tuple[str, str]]
 """Text and style of each piece, safe for a screen."""
 
 
+class Problem:
+    """What `dtctl status` tells to be wrong; looked for once, when it is first asked for."""
+
+    def __init__(self, status: RunStatus) -> None:
+        self._status = status
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        return problem_lines(self._status)
+
+    @functools.cached_property
+    def ended(self) -> frozenset[TaskId]:
+        """The tasks whose end stands there."""
+        return ended_in_problem(self._status)
+
+
 @dataclass(frozen=True)
 class Moment:
     """What is known of the run."""
@@ -29,15 +45,12 @@ class Moment:
     broken: Mapping[str, Away] = field(default_factory=dict)
     """Hosts whose conversation is broken."""
 
-    @functools.cached_property
-    def problem(self) -> tuple[str, ...]:
-        """What `dtctl status` tells to be wrong, in its lines."""
-        return tuple(problem_lines(self.status))
+    found: Problem | None = None
+    """Of this status, where there has been a moment of it before."""
 
     @functools.cached_property
-    def ended_in_problem(self) -> frozenset[TaskId]:
-        """The tasks whose end stands there."""
-        return ended_in_problem(self.status)
+    def problem(self) -> Problem:
+        return self.found or Problem(self.status)
 
     @property
     def status_now(self) -> RunStatus:

@@ -39,7 +39,7 @@ def _contacts(moment: Moment) -> Iterator[Line]:
 def _cause(moment: Moment) -> Iterator[Line]:
     """The first failure of a run that has failed: the others followed from it."""
     status, cause = moment.status, moment.status.verdict.cause
-    if cause is None or not _has_failed(moment) or cause in moment.ended_in_problem:
+    if cause is None or not _has_failed(moment) or cause in moment.problem.ended:
         return
     why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
     yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
@@ -50,14 +50,14 @@ def _has_failed(moment: Moment) -> bool:
 
 
 def _problem(moment: Moment) -> Iterator[Line]:
-    for number, text in enumerate(moment.problem):
+    for number, text in enumerate(moment.problem.lines):
         yield [(safe(text), "" if number else "bold red")]
 
 
 def _tasks(moment: Moment) -> Iterator[Line]:
     """Tasks that tell the same in one line."""
     status = moment.status
-    said = moment.ended_in_problem | ({status.verdict.cause} if _has_failed(moment) else set())
+    said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
     alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
     for task in status.tasks.values():
         if task.state in _WRONG and task.id not in said:
@@ -82,7 +82,7 @@ def _run(moment: Moment) -> Iterator[Line]:
         yield _line("yellow", "waiting", told.missing)
     if told.lost_hosts:
         yield _line("magenta", f"{fold(told.lost_hosts)} away", "their agents do not answer the coordinator")
-    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.ended_in_problem}
+    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
     for incident in [one for one in told.incidents if one.recovered is None and one.closed is None][-2:]:
         if incident.task in named:
             continue  # its line says the same
