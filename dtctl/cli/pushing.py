@@ -29,6 +29,9 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
     plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    record, last = record_of(plan), scope.memory.newest_of(cluster.file)
+    if last is not None and last.is_local and not record.is_local:
+        errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = pushing.targets(plan, into)
     prefix = find(Path(word))
     shown.show_reading(prefix)
@@ -39,7 +42,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
         scope.left("what has arrived is kept beside its place, without its name", AGAIN),
         UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
-        pushed = pushing.push(record_of(plan), scope.transport, own, where, controller_name(), progress)
+        pushed = pushing.push(record, scope.transport, own, where, controller_name(), progress)
     if output == "json":
         document.print_json("CheckpointPush", machine.pushed(pushed))
     else:
