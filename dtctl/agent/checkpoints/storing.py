@@ -13,7 +13,6 @@ directory, and nothing but regular files is opened.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -23,11 +22,12 @@ from ..host import files
 from ..host.errors import Refused
 from ..records import json_text
 from ..records.checkpoints import is_part
+from . import below
 from .mending import OpenDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping, Optional
+    from typing import Callable, Dict, List, Mapping
 
     from ..records.checkpoints import Arrived, FileSent
     from ..records.requests import StoreRequest
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _ID, _ARRIVED, _PLACING = "id-", "arrived", "placing"
 _TOKEN_S = 5.0
 _MOST_NOTE_BYTES = 4 << 20
-_BLOCK = 1 << 20
 
 
 class Arrival:
@@ -50,7 +49,7 @@ class Arrival:
         self.files: Mapping[str, FileSent] = {one["name"]: one for one in request["files"]}
         self._alive = alive
         self._id = _ID + request["push"]
-        self._place = _open(directory, request["below"])
+        self._place = below.opened(directory, request["below"])
         self.there = self._is_there()
         self._parts = self._open_parts()
         self.token = self._own_token()
@@ -92,7 +91,7 @@ class Arrival:
             opened = files.descriptor(name, os.O_RDWR | os.O_CREAT, self._parts)
             try:
                 os.fsync(opened)
-                same = _sha256(opened, self._alive) == one["sha256"]
+                same = below.sha256(opened, self._alive) == one["sha256"]
             finally:
                 os.close(opened)
             if not same:
@@ -129,7 +128,7 @@ class Arrival:
 
     def _is_there(self) -> bool:
         """This very checkpoint. Raises Refused for another one of its name."""
-        if not _exists(self.name + ".index", self._place):
+        if not below.exists(self.name + ".index", self._place):
             return False
         try:
             for name, one in self.files.items():
@@ -142,7 +141,7 @@ class Arrival:
     def _is_same(self, name: str, one: FileSent) -> bool:
         opened = files.descriptor(name, at=self._place)
         try:
-            return os.fstat(opened).st_size == one["size"] and _sha256(opened, self._alive) == one["sha256"]
+            return os.fstat(opened).st_size == one["size"] and below.sha256(opened, self._alive) == one["sha256"]
         finally:
             os.close(opened)
 
@@ -156,7 +155,7 @@ class Arrival:
 
     def _refuse_other(self) -> None:
         for name in self.files:
-            if _exists(name, self._place):
+            if below.exists(name, self._place):
                 raise self._taken(name)
 
     def _open_parts(self) -> int:
@@ -174,7 +173,7 @@ class Arrival:
         """Of this push: whoever comes first to a directory that hosts share gives it its name."""
         token = os.urandom(16).hex()
         try:
-            with open(_made(self._id, self._parts), "w") as file:
+            with open(below.made(self._id, self._parts), "w") as file:
                 file.write(token)
             return token
         except FileExistsError:
@@ -190,9 +189,9 @@ class Arrival:
         """The last steps of an earlier push were cut short: what it had given its name arrives once more."""
         if self.there:
             return
-        if _exists(_PLACING, self._parts):
+        if below.exists(_PLACING, self._parts):
             for name in self._note():
-                if is_part(self.name, name) and not _exists(name, self._parts) and _exists(name, self._place):
+                if is_part(self.name, name) and not below.exists(name, self._parts) and below.exists(name, self._place):
                     os.rename(name, name, src_dir_fd=self._place, dst_dir_fd=self._parts)
             os.unlink(_PLACING, dir_fd=self._parts)
         self._refuse_other()
@@ -208,7 +207,7 @@ class Arrival:
         self._write_note(wanted)
         sizes = {}
         for name, one in self.files.items():
-            size = _size(name, self._parts)
+            size = below.size_of(name, self._parts)
             if size > one["size"]:
                 os.unlink(name, dir_fd=self._parts)
             sizes[name] = size if size <= one["size"] else 0
@@ -216,7 +215,7 @@ class Arrival:
 
     def _note_placing(self) -> None:
         with suppress(FileExistsError):
-            os.close(_made(_PLACING, self._parts))
+            os.close(below.made(_PLACING, self._parts))
         os.fsync(self._parts)
 
     def _note(self) -> Dict[str, str]:
@@ -230,49 +229,6 @@ class Arrival:
         new = _ARRIVED + ".new"
         with suppress(FileNotFoundError):
             os.unlink(new, dir_fd=self._parts)
-        with open(_made(new, self._parts), "w") as file:
+        with open(below.made(new, self._parts), "w") as file:
             json.dump(wanted, file)
         os.replace(new, _ARRIVED, src_dir_fd=self._parts, dst_dir_fd=self._parts)
-
-
-def _open(directory: str, below: Optional[str]) -> int:
-    """The configured directory may be reached through any link; what is in it may not."""
-    base = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if below is None:
-        return base
-    try:
-        with suppress(FileExistsError):
-            os.mkdir(below, dir_fd=base)
-        return files.directory(below, base)
-    finally:
-        os.close(base)
-
-
-def _made(name: str, at: int) -> int:
-    """The descriptor of a new file. Raises FileExistsError."""
-    return files.descriptor(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, at)
-
-
-def _exists(name: str, at: int) -> bool:
-    with suppress(FileNotFoundError):
-        os.stat(name, dir_fd=at, follow_symlinks=False)
-        return True
-    return False
-
-
-def _size(name: str, at: int) -> int:
-    try:
-        return files.look(name, at).st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _sha256(opened: int, alive: Alive) -> str:
-    digest, offset = hashlib.sha256(), 0
-    while True:
-        data = files.read_at(opened, offset, _BLOCK)
-        if not data:
-            return digest.hexdigest()
-        digest.update(data)
-        offset += len(data)
-        alive()
