@@ -105,6 +105,30 @@ WORDS: list[Row] = [
     ("events -n 0", 2, "-n is 0, expected a whole number of 1 or more", "write, for example, -n 20"),
     ("events -n -3", 2, "-n is -3, expected a whole number of 1 or more", "write, for example, -n 20"),
     ("events -n x", 2, "-n is 'x', expected a whole number of 1 or more", "write, for example, -n 20"),
+    ("help", 2, "dtctl has no command 'help'", "dtctl -h    shows what it takes"),
+    ("help logs", 2, "dtctl has no command 'help'", "dtctl logs -h    shows what it takes"),
+    ("ps", 2, "dtctl has no command 'ps'", "did you mean this? dtctl status"),
+    ("kill worker:1", 2, "dtctl has no command 'kill'", "did you mean this? dtctl stop worker:1"),
+    ("tail worker:0", 2, "dtctl has no command 'tail'", "did you mean this? dtctl logs -f worker:0"),
+    ("version", 2, "dtctl has no command 'version'", "did you mean this? dtctl --version"),
+    ("rm -y", 2, "dtctl has no command 'rm'", "did you mean this? dtctl down -y"),
+    ("cluster.yaml", 2, "'cluster.yaml' is a file, and no command", "did you mean this? dtctl up cluster.yaml"),
+    ("worker:1", 2, "'worker:1' is a task, and no command", "did you mean this? dtctl logs worker:1"),
+    ("@node-1", 2, "'@node-1' is a task, and no command", "did you mean this? dtctl logs @node-1"),
+    ("-f logs", 2, "-f is an option of commands", "for example, dtctl logs -f"),
+    ("--local up", 2, "--local is an option of commands", "for example, dtctl up --local"),
+    ("-y", 2, "-y is an option of commands", "for example, dtctl down -y"),
+    ("STATUS", 2, "dtctl has no command 'STATUS'", "did you mean 'status'?"),
+    ("status --json", 2, "dtctl status has no option --json", "did you mean '-o json'?"),
+    ("logs --grpe loss", 2, "dtctl logs has no option --grpe", "did you mean '--grep'?"),
+    ("up --dry", 2, "dtctl up has no option --dry", "did you mean '--dry-run'?"),
+    ("up --force", 2, "dtctl up has no option --force", of("dtctl up")),
+    ("up -f cluster.yaml worker:1", 2, "dtctl up does not take 'worker:1'", "commands that take tasks: plan, logs"),
+    ("events -n=5", 2, "-n is '=5', expected a whole number of 1 or more", "write, for example, -n 20"),
+    ("up --ports-from 2.400", 2, "--ports-from is '2.400', expected a whole number from 1 to 65535", "--ports-from 20"),
+    ("up --ports-from 80000", 2, "--ports-from is 80000, expected a whole number from 1 to 65535", "--ports-from 20"),
+    ("logs -g", 2, "-g needs a value", "write -g"),
+    ("status -u", 2, "-u needs a value", "write -u NAME"),
 ]
 """The command line itself."""
 
@@ -244,6 +268,10 @@ AWAY: list[Row] = [
         "stop --run demo-20260101-000000-aaaa",
         "logs @node-1 -n 3",
         "trust node-1",
+        "replace node-2 -y",
+        "diagnose",
+        "dump",
+        "metrics",
     )
 ]
 """Hosts where nobody answers."""
