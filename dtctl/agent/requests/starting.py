@@ -15,7 +15,7 @@ from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Tuple
+    from typing import Container, Dict, List, Set, Tuple
 
     from ..protocol.conversation import Conversation
     from ..records.answers import PortsResult, Progress, TakenPort
@@ -73,6 +73,11 @@ def choose_ports(talk: Conversation, request: PortsRequest) -> PortsResult:
     if request["coordinator"] and led is None:
         led = _chosen(talk, reserved)
     return {"tasks": chosen, "coordinator": led if request["coordinator"] else None}
+
+
+def live_runs(talk: Conversation) -> Set[str]:
+    """Of all clusters, by their ids."""
+    return {run.id for run in runs.every(talk) if not _is_over(run)}
 
 
 def _is_over(run: Run) -> bool:
