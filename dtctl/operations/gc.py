@@ -71,11 +71,18 @@ class GcResult:
 
 
 def collect(
-    record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool, written: bool = False
+    record: RunRecord,
+    transport: Transport,
+    *,
+    dry_run: bool,
+    every_cluster: bool,
+    written: bool = False,
+    over: bool = False,
 ) -> GcResult:
     """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks.
 
-    `written`: with what trainers wrote into the working directories of clusters that have no run there any more.
+    `written`: with what trainers wrote into the working directories of clusters that have no run there any more;
+    `over`: with every run that is over, the newest too.
     """
 
     def check(host: Host, answer: records.GcResult) -> None:
@@ -85,7 +92,7 @@ def collect(
             if not every_cluster and one["cluster"] != record.cluster:
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
-    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written}
+    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
     outcomes = ask(record, transport, Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S))
     told = outcomes.results.items()
     return GcResult(
