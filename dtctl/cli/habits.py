@@ -77,7 +77,7 @@ def no_command(words: Sequence[str], commands: Collection[str]) -> UsageError:
     from dtctl.errors import UsageError
 
     word, *others = words
-    summary = f"dtctl has no command {word!r}"
+    summary = f"there is no command {word!r}"
     if word == "help":
         return UsageError(summary, hint=f"dtctl {' '.join([*others[:1], '-h'])}    shows what it takes")
     if word in COMMANDS:
