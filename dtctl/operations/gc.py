@@ -9,7 +9,7 @@ from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -88,6 +88,8 @@ def collect(
     def check(host: Host, answer: records.GcResult) -> None:
         if answer["dry_run"] != dry_run:
             raise wrong("dry_run", str(dry_run).lower(), answer["dry_run"])
+        for run in answer["runs"] if over else ():
+            check_run(record.cluster, None, run["run"], "runs")
         for one in (*answer["written"], *answer["kept"]):
             if not every_cluster and one["cluster"] != record.cluster:
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
