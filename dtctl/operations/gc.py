@@ -9,7 +9,7 @@ from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
@@ -73,21 +73,30 @@ class GcResult:
 
 
 def collect(
-    record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool, written: bool = False
+    record: RunRecord,
+    transport: Transport,
+    *,
+    dry_run: bool,
+    every_cluster: bool,
+    written: bool = False,
+    over: bool = False,
 ) -> GcResult:
     """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks.
 
-    `written`: with what trainers wrote into the working directories of clusters that have no run there any more.
+    `written`: with what trainers wrote into the working directories of clusters that have no run there any more;
+    `over`: with every run that is over, the newest too.
     """
 
     def check(host: Host, answer: records.GcResult) -> None:
         if answer["dry_run"] != dry_run:
             raise wrong("dry_run", str(dry_run).lower(), answer["dry_run"])
+        for run in answer["runs"] if over else ():
+            check_run(record.cluster, None, run["run"], "runs")
         for one in (*answer["written"], *answer["kept"]):
             if not every_cluster and one["cluster"] != record.cluster:
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
-    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written}
+    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
     heard = {"progress": lambda host, message: None}
     request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, heard, _QUIET_S)
     outcomes = ask(record, transport, request)

@@ -42,7 +42,7 @@ HEARD = {
     "exec": "output, exec result",
     "stop": "stop result, status result",
     "restart": "restart result, status result",
-    "down": "stop result, status result, down result",
+    "down": "stop result, status result, down result, gc result",
     "gc": "gc result",
     "push": "need, push result",
     "up": _MADE_READY,

@@ -278,6 +278,8 @@ class GcRequest(Record):
     all: Usual[bool, False]
     written: Usual[bool, False]
     """With what trainers wrote in the working directories of clusters that have no run any more."""
+    over: Usual[bool, False]
+    """Every run that is over goes, the newest too."""
 
 
 class Word(Record):

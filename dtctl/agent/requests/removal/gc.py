@@ -40,7 +40,7 @@ HALF_MADE_S = 3600.0
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
     """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
     cluster = None if request["all"] else request["cluster"]
-    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"])
+    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"], request["over"])
     with talk.at("processes of dead runs"):
         sweep.end_strays()
     with talk.at("runs"):
@@ -59,9 +59,12 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
 
 
 class _Sweep:
-    """Removes, or with `dry_run` only tells. `cluster` None: of all; `written`: what trainers wrote goes, too."""
+    """Removes, or with `dry_run` only tells. `cluster` None: of all.
 
-    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool) -> None:
+    `written`: what trainers wrote goes, too; `over`: and every run that is over, the newest too.
+    """
+
+    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool, over: bool) -> None:
         self.dry_run = dry_run
         self.result: GcResult = {
             "dry_run": dry_run,
@@ -79,6 +82,7 @@ class _Sweep:
         self._cluster = cluster
         self._written = written
         self._next_told = 0.0
+        self._over = over
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
 
@@ -90,7 +94,7 @@ class _Sweep:
             self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
 
     def remove_runs(self) -> None:
-        for run, reason in old_runs.expired_here(self._talk, self._cluster, time.time()):
+        for run, reason in old_runs.expired_here(self._talk, self._cluster, time.time(), self._over):
             size = paths.used_bytes(run.files.directory)
             if self.dry_run or self._remove_run(run):
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
