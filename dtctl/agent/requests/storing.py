@@ -11,7 +11,7 @@ from ..host import outputs, paths
 from ..host.errors import Refused, from_os_error
 from ..protocol.conversation import Aborted, word
 from ..run import environment
-from . import cluster_lock, runs
+from . import cluster_lock, runs, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def refuse_live(talk: Conversation, cluster: str) -> None:
 def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
     [directory] = environment.Marks(None).words([request["dir"]])
     with talk.at("checkpoint"):
-        owners = outputs.found(talk.root, [directory])
+        owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
         arrival = storing.Arrival(directory, request, lambda: None)
     try:
         _take(talk, arrival, owners)
