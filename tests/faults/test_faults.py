@@ -14,6 +14,7 @@ from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.faults.scene import Scene
 from tests.faults.ways import TARGET, stand_in
 from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
@@ -54,5 +55,6 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
     assert scene.lost_checkpoints(before) == []
     if scenario.outcome == "Succeeded":
         assert scene.newest_step() >= TARGET
-    assert not any(host.processes() for host in scene.fleet.hosts)
+    # Agents end a moment after they have told their last.
+    eventually(lambda: not any(host.processes() for host in scene.fleet.hosts), what="nothing to be left on any host")
     return row
