@@ -145,6 +145,8 @@ class Entry(Because):
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Usual[Optional[Count], None]
     """Resident, of the same processes."""
+    idle_since: Usual[Optional[Epoch], None]
+    """Since when they have done nothing at all: no processor, no bytes, no output but complaints of others."""
     complaint: Usual[Optional[Complaint], None]
     """The newest in its log since the last step."""
     left: Usual[AtMost[List[Left], MOST_LEFT], []]

@@ -71,6 +71,10 @@ class TaskStatus:
     cpu: float | None = None
     """Processors that it kept busy lately."""
     memory_bytes: int | None = None
+    idle_since: float | None = None
+    """Since when it has done nothing at all."""
+    first_step_s: float = 0.0
+    """The longest that it took for its first step; 0: it has told none."""
     complaint: Complaint | None = None
     """What its log says since its last step, of others or of itself."""
 
@@ -116,6 +120,8 @@ class TaskStatus:
             ),
             cpu=entry["cpu"],
             memory_bytes=entry["memory_bytes"],
+            idle_since=entry["idle_since"],
+            first_step_s=entry["first_step_s"],
             complaint=entry["complaint"],
         )
 

@@ -16,7 +16,7 @@ PYTHON = "PYTHON"
 
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
-HUNG = ("stalled", "frozen", "still_silent")
+HUNG = ("stalled", "frozen", "still_silent", "never_began")
 """Kinds of reasons by which dtctl itself ends a task."""
 
 PROVEN_S = 60.0

@@ -16,7 +16,7 @@ from dtctl.agent.records.spec import TaskSpec, comes_back_alone
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
 from dtctl.agent.supervise import task as supervised
-from dtctl.agent.supervise.observation import judged
+from dtctl.agent.supervise.observation import judged, note_work
 from dtctl.agent.supervise.task import Task
 from dtctl.agent.supervise.watchdog import Signs
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask, _Around
@@ -77,6 +77,8 @@ class Trainee(SimTask):
         self.slow_s = 0.0
         self.hangs_next = ""
         """The next attempt hangs before it `starts` to listen, or when it `listens`."""
+        self.busy_s = 0.0
+        """What an attempt computes before it can train, as compilers and loaders do."""
 
     def around(self) -> _Around:
         return Watched(self, self.trial.spec)
@@ -128,6 +130,8 @@ class Observed:
         self._next_look = now + LOOK_S
         stepped = self.sees_progress(now, wall)
         entry = self._task.entry
+        starts = not entry["ready"] or now - self._process.began < self._task.busy_s
+        note_work(entry, stepped or (self._process.mode == "ok" and starts), wall)
         excused = self._task.trial.is_excused(self._task.place["host"])
         self._around.first_steps = self._task.trial.first_steps.get(self._task.place["host"], {})
         signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused)
@@ -299,8 +303,10 @@ class Trial(World):
         return len(hosts) == 1 or not hosts & (self.cut | self.crashed)
 
     def _works(self, task: str) -> bool:
-        process = self.process(task)
-        return process is not None and process.mode == "ok" and self.listens(process)
+        process, busy_s = self.process(task), self.tasks[task].busy_s  # type: ignore[attr-defined]
+        if process is None or process.mode != "ok" or not self.listens(process):
+            return False
+        return self.now - process.began >= busy_s
 
     def _trainers(self) -> list[str]:
         """The lead first."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.vitals import Gpu, Machine
 from dtctl.agent.vitals import machine_load, packages, reaching
@@ -31,11 +33,47 @@ def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
     assert usage.memory_bytes > 1 << 20
 
 
+STAT = "7 (python) %s 1 7 7 0 -1 4 0 0 0 0 %d 0 0 0 20 0 1 0 99 1000 10"
+IDLE: dict[str, object] = {"state": "S", "ticks": 0, "io": "rchar: 0\nwchar: 0", "received": 0}
+
+
+@pytest.mark.parametrize(
+    ("later", "works"),
+    [
+        ({}, False),
+        ({"ticks": 9, "received": 80_000}, False),
+        ({"ticks": 10}, True),
+        ({"state": "R"}, True),
+        ({"state": "D"}, True),
+        ({"io": "rchar: 80000\nwchar: 2000"}, True),
+        ({"received": 82_000}, True),
+    ],
+    ids=["nothing", "heartbeats", "a processor", "waits for a processor", "waits for a disk", "reads", "receives"],
+)
+def test_who_computes_reads_or_receives_works(
+    monkeypatch: pytest.MonkeyPatch, later: dict[str, object], works: bool
+) -> None:
+    now = {**IDLE}
+    net = "Inter-| Receive\n face |bytes\n    lo: 999999999 1\n  eth0: %d 1\n"
+    files: dict[str, Callable[[], str]] = {
+        "stat": lambda: STAT % (now["state"], now["ticks"]),
+        "io": lambda: str(now["io"]),
+        "net/dev": lambda: net % now["received"],
+    }
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: files[name]() if name in files else "")
+    usage = Usage(7)
+    usage.look(100.0)
+    assert usage.works is None
+    now.update(later)
+    usage.look(105.0)
+    assert usage.works is works
+
+
 def test_of_a_process_that_has_ended_nothing_is_known() -> None:
     usage = Usage(2**22 - 1)
     usage.look(1.0)
     usage.look(2.0)
-    assert (usage.cpu, usage.memory_bytes) == (None, None)
+    assert (usage.cpu, usage.memory_bytes, usage.works) == (None, None, None)
 
 
 def test_a_sample_of_the_machine_holds() -> None:
