@@ -2,7 +2,7 @@
 
 from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
 from .reasons import Because, Why
-from .vitals import Complaint, Machine, Processors
+from .vitals import Complaint, Machine, Processors, Share
 from .words import By, Count, Epoch, Line, Name, Pid, Reason, Seconds, SignalNumber, Tail, TaskName, TaskState, Want
 
 HISTORY = 50
@@ -145,6 +145,8 @@ class Entry(Because):
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Usual[Optional[Count], None]
     """Resident, of the same processes."""
+    throttled: Usual[Optional[Share], None]
+    """In which share of the time lately their control group had used up what it may; null: nothing limits it."""
     idle_since: Usual[Optional[Epoch], None]
     """Since when they have done nothing at all: no processor, no bytes, no output but complaints of others."""
     complaint: Usual[Optional[Complaint], None]

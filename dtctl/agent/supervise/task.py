@@ -246,7 +246,7 @@ class Task:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
-        self.entry.update({"cpu": None, "memory_bytes": None, "idle_since": None})
+        self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
 
     def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float) -> None:
         self._forget_attempt()
@@ -261,7 +261,7 @@ class Task:
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
         self.entry.update({"rate": None, "loss": None, "cpu": None, "memory_bytes": None, "complaint": None})
-        self.entry["idle_since"] = None
+        self.entry.update({"throttled": None, "idle_since": None})
         self._move("starting", why, wall)
         self._attempt = Attempt(self._directory, now)
         try:

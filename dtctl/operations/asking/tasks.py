@@ -71,6 +71,8 @@ class TaskStatus:
     cpu: float | None = None
     """Processors that it kept busy lately."""
     memory_bytes: int | None = None
+    throttled: float | None = None
+    """In which share of the time its control group has used up the processors that it may."""
     idle_since: float | None = None
     """Since when it has done nothing at all."""
     first_step_s: float = 0.0
@@ -120,6 +122,7 @@ class TaskStatus:
             ),
             cpu=entry["cpu"],
             memory_bytes=entry["memory_bytes"],
+            throttled=entry["throttled"],
             idle_since=entry["idle_since"],
             first_step_s=entry["first_step_s"],
             complaint=entry["complaint"],

@@ -129,6 +129,7 @@ _FAMILIES: Mapping[str, str] = {
     "straggler": "slow",
     "behind": "slow",
     "host_slow": "slow",
+    "throttled": "slow",
     "diverged": "nan",
     "diverging": "nan",
 }

@@ -63,6 +63,19 @@ HOSTS = (
         find=beginnings.not_begun,
     ),
     Signature(
+        "throttled",
+        Level.SLOWS,
+        "a limit of processor time holds back one task and not most others of its job",
+        "cpu.stat of the task's control groups",
+        "{tasks} on {hosts} may not use more than {used} processors: a limit of its control group holds it back "
+        "{throttled_share} of the time",
+        (
+            "dtctl exec {at} -- cat /proc/{pid}/cgroup    names the group: its limit is cpu.max, or cpu.cfs_quota_us",
+            "dtctl replace {host}    moves its tasks",
+        ),
+        find=hosts.throttled,
+    ),
+    Signature(
         "straggler",
         Level.SLOWS,
         "a worker is far slower than the others of its job",

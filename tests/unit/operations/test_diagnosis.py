@@ -436,6 +436,11 @@ BY_FACTS = [
         "load 9 on 4 CPUs; stress of eve (pid 9) takes 3.9 of them; waits for processors 80 % of the time",
     ),
     (
+        "throttled",
+        facts(*WORKERS[:3], dataclasses.replace(WORKERS[3], throttled=0.9, cpu=0.202)),
+        "worker:3 on gpu-3 may not use more than 0.2 processors: a limit of its control group holds it back 90 % of",
+    ),
+    (
         "versions_differ",
         facts(
             *WORKERS[:2],
@@ -603,3 +608,7 @@ def test_a_start_that_may_be_slow_is_no_problem(tasks: list[TaskStatus]) -> None
 
 def test_that_nobody_begins_is_not_told_beside_its_cause() -> None:
     assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]
+
+
+def test_a_limit_that_holds_back_most_of_a_job_is_how_it_is_run() -> None:
+    assert names(facts(*(dataclasses.replace(one, throttled=0.9) for one in WORKERS))) == []

@@ -13,9 +13,10 @@ import pytest
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.vitals import Gpu, Machine
-from dtctl.agent.vitals import machine_load, packages, reaching
+from dtctl.agent.vitals import machine_load, packages, quota, reaching
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
 from dtctl.agent.vitals.neighbours import Others, gpus_told
+from dtctl.agent.vitals.quota import Quota
 from dtctl.agent.vitals.usage import Usage
 
 
@@ -161,3 +162,32 @@ def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
     table = "0, NVIDIA A100-SXM4-40GB, 535.104.05, 98, 39000, 40960\n1, Tesla T4, 535.1, [N/A], 0, 15360\nNo devices\n"
     found = [checked(Gpu, one) for one in gpus_told(table)]
     assert [(one["index"], one["busy"], one["used_bytes"] >> 20) for one in found] == [(0, 0.98, 39000), (1, None, 0)]
+
+
+V1 = "4:memory:/box\n1:cpu,cpuacct:/slice/job\n0::/\n"
+
+
+@pytest.mark.parametrize(("told", "group"), [(V1, "cpu,cpuacct/slice"), ("0::/slice/job\n", "slice")])
+def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, group: str
+) -> None:
+    (tmp_path / group / "job").mkdir(parents=True)
+    (tmp_path / group / "job" / "cpu.stat").write_text("nr_periods 0\nnr_throttled 0\n")
+    stat = tmp_path / group / "cpu.stat"
+    stat.write_text("usage_usec 5\nnr_periods 100\nnr_throttled 90\n")
+    monkeypatch.setattr(quota, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: told if name == "cgroup" else "")
+    looks = Quota(7)
+    assert looks.look() is None
+    stat.write_text("usage_usec 9\nnr_periods 150\nnr_throttled 110\n")
+    assert looks.look() == 0.4
+    assert looks.look() is None
+    stat.unlink()
+    assert looks.look() is None
+
+
+@pytest.mark.parametrize("told", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
+def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: told)
+    looks = Quota(7)
+    assert (looks.look(), looks.look()) == (None, None)
