@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.agent.records.reasons import headline
 from tests.unit.agent.coordinate.sequences import PLACES
-from tests.unit.agent.coordinate.training import Trial, simulate_training
+from tests.unit.agent.coordinate.training import Trainee, Trial, simulate_training
 
 RECOVERY = {"max_restarts": 100, "max_run_restarts": 100, "backoff_min_s": 0.5, "backoff_max_s": 4.0}
 
@@ -21,6 +21,12 @@ def trained(strategy: str = "async-ps", seconds: float = 20.0, **recovery: objec
     trial.until(trial.is_whole)
     trial.run_for(seconds)
     return trial
+
+
+def hang_before_the_first_step(trial: Trial, name: str) -> None:
+    """It listens, and its first attempt comes no further."""
+    task: Trainee = trial.tasks[name]  # type: ignore[assignment]
+    task.busy_s, task.hangs_next = 3.0, "listens"
 
 
 def test_a_worker_that_hangs_at_its_very_first_start_is_found_by_its_peers() -> None:
@@ -53,7 +59,7 @@ def test_what_only_the_lead_says_tells_nothing_of_its_workers() -> None:
 def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the_leads_steps() -> None:
     places = {"ps:0": "a", "chief:0": "c", "worker:0": "d"}
     trial = Trial("async-ps", places, 1, recovery=RECOVERY)
-    trial.tasks["worker:0"].hangs_next = "listens"  # type: ignore[attr-defined]
+    hang_before_the_first_step(trial, "worker:0")
     trial.until(lambda: trial.attempts["worker:0"] == 2, 400)
     assert trial.attempts["chief:0"] == trial.attempts["ps:0"] == 1
     trial.until(trial.is_whole)
@@ -75,7 +81,7 @@ def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobo
     trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
     hanging = trial.spec["lead"] if task == "the lead" else task
     trial.checkpoint = None
-    trial.tasks[hanging].hangs_next = "listens"  # type: ignore[attr-defined]
+    hang_before_the_first_step(trial, hanging)
     trial.until(trial.is_whole, 700)
     trainers = {name: count for name, count in trial.attempts.items() if not name.startswith("ps")}
     assert set(trainers.values()) == {2}
@@ -103,7 +109,7 @@ def test_who_never_does_anything_is_restarted_once_and_not_again() -> None:
 @pytest.mark.parametrize("recovery", [{"stall_s": 0.0}, {"first_step_s": 0.0}, {"first_step_s": 5000.0}])
 def test_a_limit_that_the_user_has_set_for_the_first_step_holds(recovery: dict[str, float]) -> None:
     trial = Trial("collective", PLACES["collective"], 1, recovery={**RECOVERY, **recovery})
-    trial.tasks["worker:1"].hangs_next = "listens"  # type: ignore[attr-defined]
+    hang_before_the_first_step(trial, "worker:1")
     trial.run_for(2000)
     assert set(trial.attempts.values()) == {1}
 
@@ -111,7 +117,7 @@ def test_a_limit_that_the_user_has_set_for_the_first_step_holds(recovery: dict[s
 def test_a_program_that_serves_nobody_may_wait_for_anything() -> None:
     trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
     trial.spec["tasks"][0]["ready"] = "started"
-    trial.tasks["worker:1"].hangs_next = "listens"  # type: ignore[attr-defined]
+    hang_before_the_first_step(trial, "worker:1")
     trial.run_for(2000)
     assert set(trial.attempts.values()) == {1}
 

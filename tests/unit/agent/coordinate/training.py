@@ -48,6 +48,7 @@ class Process(SimAttempt):
         self.holds = False
         """Of a ps: the variables are there."""
         self.told: int | None = None
+        self.trained_at = 0.0
         self.waited = False
         """It could not reach somebody since its last step."""
         self.ends_at: tuple[float, Ending] | None = None
@@ -131,7 +132,8 @@ class Observed:
         stepped = self.sees_progress(now, wall)
         entry = self._task.entry
         starts = not entry["ready"] or now - self._process.began < self._task.busy_s
-        note_work(entry, stepped or (self._process.mode == "ok" and starts), wall)
+        trains = now - self._process.trained_at <= LOOK_S
+        note_work(entry, trains or (self._process.mode == "ok" and starts), wall)
         excused = self._task.trial.is_excused(self._task.place["host"])
         self._around.first_steps = self._task.trial.first_steps.get(self._task.place["host"], {})
         signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused)
@@ -319,6 +321,10 @@ class Trial(World):
     def _ids(self, tasks: Iterable[str]) -> object:
         return tuple(id(self.process(task)) if self.process(task) is not None else 0 for task in tasks)
 
+    def _trains(self, process: Process) -> None:
+        process.trained_at = self.now
+        self._tell(process)
+
     def _tell(self, process: Process) -> None:
         process.told = self.trained
         process.waited = False
@@ -383,7 +389,7 @@ class Trial(World):
         if connected and held:
             self.trained += 1
             for task in connected:
-                self._tell(self.process(task))  # type: ignore[arg-type]
+                self._trains(self.process(task))  # type: ignore[arg-type]
             if self.spec["lead"] in connected:
                 self._save(self.spec["lead"])
         elif connected:
@@ -401,7 +407,7 @@ class Trial(World):
         if len(connected) == len(trainers):
             self.trained += 1
             for task in trainers:
-                self._tell(self.process(task))  # type: ignore[arg-type]
+                self._trains(self.process(task))  # type: ignore[arg-type]
             self._save(self.spec["lead"])
 
     def _train_driven(self) -> None:
@@ -412,7 +418,7 @@ class Trial(World):
         before = process.session
         if self._session(lead) and any(self._works(task) for task in self._trainers()[1:]):
             self.trained += 1
-            self._tell(process)
+            self._trains(process)
             self._save(lead)
         elif before is not None and process.session is None:
             self._fails(lead, 1)
@@ -437,7 +443,7 @@ class Trial(World):
         elif together and all(self._works(task) for task in trainers):
             self.trained += 1
             for task in trainers:
-                self._tell(self.process(task))  # type: ignore[arg-type]
+                self._trains(self.process(task))  # type: ignore[arg-type]
             self._save(lead)
 
 
