@@ -70,7 +70,7 @@ def _look(output: Path, kept: Path) -> Look:
     reader.look_until_all_is_read(600.0)
     reader.keep()
     told = reader.told(lambda _: True, MOST_POINTS)
-    points = sum(len(series["steps"]) for folder in told for series in folder["series"].values())
+    points = sum(len(series["steps"]) for folder in told for series in folder["series"])
     return Look(_read_bytes() - reads, _cpu_s() - began, points)
 
 

@@ -124,6 +124,8 @@ class Entry(Because):
     """Of the intent that it follows."""
     pid: Usual[Optional[Pid], None]
     start_time: Usual[Optional[Count], None]
+    program: Usual[Line, ""]
+    """What its newest attempt was started with: a Python, as a rule."""
     since: Usual[Optional[Epoch], None]
     next_start: Usual[Optional[Epoch], None]
     ready: Usual[bool, False]

@@ -24,6 +24,7 @@ from contextlib import suppress
 from ..host import paths, processes
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
+from ..records.words import brief
 from ..run import exits, policy
 from . import autopsy, keeper
 from .attempt import Attempt
@@ -147,6 +148,8 @@ class Task:
         trainer = attempt.trainer
         if trainer is not None:
             self.entry.update({"pid": trainer["pid"], "start_time": trainer["start_time"]})
+        if attempt.start is not None and attempt.start["argv"]:
+            self.entry["program"] = brief(attempt.start["argv"][0])
         self._move("running", [], wall)  # starting -> running
 
     def _observe(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:

@@ -44,6 +44,8 @@ class TaskStatus:
     attempt: int = 0
     restarts: int = 0
     pid: int | None = None
+    program: str = ""
+    """What it was started with."""
     since: float | None = None
     next_start: float | None = None
     why: tuple[Fact, ...] = ()
@@ -91,6 +93,7 @@ class TaskStatus:
             attempt=entry["attempt"],
             restarts=entry["restarts"],
             pid=entry["pid"],
+            program=entry["program"],
             since=entry["since"],
             next_start=entry["next_start"],
             why=tuple(why_of(entry)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from dtctl.operations.status import RunStatus
 
 PYTHON = "PYTHON"
 """In commands, for the Python of a task that nobody has told; `dtctl plan` shows it."""
+
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
 
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
@@ -67,7 +70,8 @@ class Facts:
 
     def python(self, task: TaskStatus) -> str:
         told = self.vitals(task)
-        return told["python"] or PYTHON if told is not None else PYTHON
+        program = (told["python"] if told is not None else "") or task.program
+        return program if _PYTHON.search(program) else PYTHON
 
     def unreached(self, host: str, task: TaskId) -> Unreached | None:
         """What is in the way from a host to a task's address, where that was tried."""
