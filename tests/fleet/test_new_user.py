@@ -52,11 +52,13 @@ class Fault:
     strikes: Callable[[Scene], AbstractContextManager[object]] | None = None
     after_training: bool = False
     """The user has trained before, and changed the trainer since."""
+    workers: int = 1
+    """Besides one ps; each task is an import of TensorFlow."""
 
 
 @contextmanager
 def too_much_memory(scene: Scene) -> Iterator[None]:
-    faults.out_of_memory(scene.host("worker:2"), scene.pid("worker:2"))
+    faults.out_of_memory(scene.host("worker:0"), scene.pid("worker:0"))
     yield
 
 
@@ -88,14 +90,14 @@ FAULTS = [
     Fault(
         "firewall that drops",
         "firewall",
-        rf"ps:0 listens on \S+:{PORT}, but gpu-\[2-4\] cannot connect to it",
+        rf"ps:0 listens on \S+:{PORT}, but gpu-2 cannot connect to it",
         rf"open port {PORT} of gpu-1",
         around=lambda scene: faults.closed_port(scene.fleet["gpu-1"], PORT, "DROP"),
     ),
     Fault(
         "firewall that rejects",
         "refused",
-        r"ps:0 listens on \S+, but gpu-\[2-4\] is refused there: a firewall rejects it",
+        r"ps:0 listens on \S+, but gpu-2 is refused there: a firewall rejects it",
         rf"open port {PORT} of gpu-1",
         around=lambda scene: faults.closed_port(scene.fleet["gpu-1"], PORT, "REJECT"),
     ),
@@ -110,7 +112,7 @@ FAULTS = [
     Fault(
         "the kernel is out of memory",
         "killed_for_memory",
-        r"worker:2 on gpu-4 was killed by SIGKILL[^\n]*\n.* gpu-4 ran out of memory",
+        r"worker:0 on gpu-2 was killed by SIGKILL[^\n]*\n.* gpu-2 ran out of memory",
         r"a smaller batch in trainer\.args",
         strikes=too_much_memory,
     ),
@@ -134,6 +136,7 @@ FAULTS = [
         r"worker:2 on gpu-4 may not use more than [\d.]+ processors: a limit of its control group",
         r"dtctl replace gpu-4",
         strikes=lambda scene: faults.slowed(scene.host("worker:2"), scene.pid("worker:2"), 0.02),
+        workers=3,
     ),
     Fault(
         "frozen ps",
@@ -172,7 +175,7 @@ FAULTS = [
 def test_cause_and_remedy_are_seen_by_a_new_user(user: Desk, fleet: Fleet, fault: Fault) -> None:
     scene = Scene(fleet, user, START_S)
     with fault.around(scene):
-        write(user, fleet, dict(fault.args))
+        write(user, fleet, fault)
         if fault.after_training:
             scene.user.dtctl("up", timeout_s=120)
             eventually(lambda: saved(fleet), START_S, "a checkpoint")
@@ -193,8 +196,8 @@ def struck(scene: Scene, fault: Fault) -> Iterator[None]:
     if fault.strikes is None:
         yield
         return
-    trains = lambda: all(scene.task(f"worker:{index}")["step"] for index in range(3)) and saved(scene.fleet)  # noqa: E731
-    scene.wait_until(trains, "the run to train")
+    workers = [f"worker:{index}" for index in range(fault.workers)]
+    scene.wait_until(lambda: all(scene.task(name)["step"] for name in workers) and saved(scene.fleet), "training")
     with fault.strikes(scene):
         yield
 
@@ -235,18 +238,21 @@ def change(file: Path, changes: tuple[tuple[str, str], ...]) -> None:
     file.write_text(text)
 
 
-def write(user: Desk, fleet: Fleet, args: dict[str, object]) -> None:
-    """A project on the desk: a ps and three workers, at most ten steps a second each."""
+def write(user: Desk, fleet: Fleet, fault: Fault) -> None:
+    """A project on the desk: a ps and workers, each on a host of its own, at most ten steps a second each."""
     for file in (TEMPLATE, PACED):
         shutil.copy(file, user.project / file.name)
     write_helper(user.project)
     usual = {"output_dir": "{output_dir}", "train_steps": 1_000_000, "save_secs": 3, "log_steps": 10}
     keys = {
-        "jobs": {"ps": {"hosts": "gpu-1", "port": PORT}, "worker": {"hosts": "gpu-[2-4]", "port": PORT}},
+        "jobs": {
+            "ps": {"hosts": "gpu-1", "port": PORT},
+            "worker": {"hosts": [f"gpu-{index + 2}" for index in range(fault.workers)], "port": PORT},
+        },
         "trainer": {
             "command": ["python", PACED.name],
             "python": sys.executable,
-            "args": {**usual, **args},
+            "args": {**usual, **dict(fault.args)},
             "env": {"ENOUGH": "/nowhere", "TF_CPP_MIN_LOG_LEVEL": "0", "TF_ENABLE_ONEDNN_OPTS": "0"},
         },
         "dirs": {"output": "output"},
