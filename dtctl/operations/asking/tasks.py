@@ -44,8 +44,6 @@ class TaskStatus:
     attempt: int = 0
     restarts: int = 0
     pid: int | None = None
-    program: str = ""
-    """What it was started with."""
     since: float | None = None
     next_start: float | None = None
     why: tuple[Fact, ...] = ()
@@ -81,6 +79,8 @@ class TaskStatus:
     """The longest that it took for its first step; 0: it has told none."""
     complaint: Complaint | None = None
     """What its log says since its last step, of others or of itself."""
+    program: str = ""
+    """What it was started with."""
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:

@@ -178,7 +178,7 @@ def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, 
 
     run.log(b"first\n")
     writer = BytesIO()
-    monkeypatch.setattr(serving.time, "sleep", lambda _: run.log(next(left)))
+    monkeypatch.setattr(time, "sleep", lambda _: run.log(next(left)))
     serving.serve(str(run.directory), asked(follow=True), Wire(BytesIO(), writer), states, lambda: run.gone)
     assert sent() == [b"first\n", *lines]
     assert looks == [0, 1 + len(lines)]

@@ -67,8 +67,8 @@ def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the
 
 def test_one_that_works_for_long_before_its_first_step_is_left_alone_whatever_the_lead_tells() -> None:
     trial = Trial("async-ps", {"ps:0": "a", "chief:0": "c", "worker:0": "d"}, 1, recovery=RECOVERY)
-    trial.tasks["worker:0"].busy_s = 2000.0  # type: ignore[attr-defined]
-    trial.run_for(2010)
+    trial.tasks["worker:0"].busy_s = 800.0  # type: ignore[attr-defined]
+    trial.run_for(810)
     assert set(trial.attempts.values()) == {1}
     assert trial.tasks["worker:0"].entry["step"] is not None
 
@@ -92,16 +92,16 @@ def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobo
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective", "async-ps"])
 def test_a_start_in_which_anybody_works_is_waited_for_as_long_as_it_takes(strategy: str) -> None:
     trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
-    trial.tasks[trial.spec["lead"]].busy_s = 3600.0  # type: ignore[attr-defined]
-    trial.run_for(3600)
+    trial.tasks[trial.spec["lead"]].busy_s = 1200.0  # type: ignore[attr-defined]
+    trial.run_for(1200)
     trial.until(trial.is_whole, 60)
     assert set(trial.attempts.values()) == {1}
 
 
 def test_who_never_does_anything_is_restarted_once_and_not_again() -> None:
     trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
-    trial._train = lambda: None  # type: ignore[method-assign]
-    trial.run_for(4000)
+    trial._train = lambda: None
+    trial.run_for(1500)
     assert set(trial.attempts.values()) == {2}
     assert trial.condition == "Running"
 
@@ -110,7 +110,7 @@ def test_who_never_does_anything_is_restarted_once_and_not_again() -> None:
 def test_a_limit_that_the_user_has_set_for_the_first_step_holds(recovery: dict[str, float]) -> None:
     trial = Trial("collective", PLACES["collective"], 1, recovery={**RECOVERY, **recovery})
     hang_before_the_first_step(trial, "worker:1")
-    trial.run_for(2000)
+    trial.run_for(800)
     assert set(trial.attempts.values()) == {1}
 
 
@@ -118,7 +118,7 @@ def test_a_program_that_serves_nobody_may_wait_for_anything() -> None:
     trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
     trial.spec["tasks"][0]["ready"] = "started"
     hang_before_the_first_step(trial, "worker:1")
-    trial.run_for(2000)
+    trial.run_for(800)
     assert set(trial.attempts.values()) == {1}
 
 

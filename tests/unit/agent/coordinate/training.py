@@ -308,7 +308,7 @@ class Trial(World):
         process, busy_s = self.process(task), self.tasks[task].busy_s  # type: ignore[attr-defined]
         if process is None or process.mode != "ok" or not self.listens(process):
             return False
-        return self.now - process.began >= busy_s
+        return bool(self.now - process.began >= busy_s)
 
     def _trainers(self) -> list[str]:
         """The lead first."""
