@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from dtctl.agent.records.vitals import Machine
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskState
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import ENDED, Facts
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
@@ -163,8 +163,3 @@ def throttled(facts: Facts) -> Iterator[Seen]:
             for task in held:
                 fields = {"throttled_share": task.throttled, "used": f"{task.cpu or 0.0:.2g}", "pid": task.pid}
                 yield Seen((task.id,), (task.host,), fields)
-
-
-def behind_tasks(facts: Facts) -> set[TaskId]:
-    """All that are far slower than their peers."""
-    return {task for seen in (*stragglers(facts), *behind(facts)) for task in seen.tasks}
