@@ -104,7 +104,7 @@ FAULTS = [
     Fault(
         "firewall that rejects",
         "refused",
-        r"ps:0 listens on \S+, but gpu-2 is refused there: a firewall rejects it",
+        r"ps:0 listens on \S+, but gpu-2 is refused there: a firewall rejects it\n",
         rf"open port {PORT} of gpu-1",
         around=lambda fleet: faults.closed_port(fleet["gpu-1"], PORT, "REJECT"),
     ),
@@ -113,7 +113,7 @@ FAULTS = [
         "disk_full",
         r"a disk of gpu-2 is full",
         r"dtctl gc ",
-        around=lambda fleet: faults.small_disk(fleet["gpu-2"], OUTPUT, 2),
+        around=lambda fleet: faults.small_disk(fleet["gpu-2"], OUTPUT, 16),
         strikes=full_disk,
     ),
     Fault(
@@ -185,7 +185,7 @@ def test_cause_and_remedy_are_seen_by_a_new_user(user: Desk, fleet: Fleet, fault
         write(user, fleet, fault)
         if fault.after_training:
             user.dtctl("up", timeout_s=120)
-            eventually(lambda: saved(fleet), START_S, "a checkpoint")
+            eventually(lambda: saved(user), START_S, "a checkpoint")
             user.dtctl("stop", timeout_s=120)
         change(user.project / "train.py", fault.changes)
         user.dtctl("up", "--replace", code=None, timeout_s=120)
@@ -204,7 +204,7 @@ def struck(user: Desk, fleet: Fleet, fault: Fault) -> Iterator[None]:
         yield
         return
     workers = [f"worker:{index}" for index in range(fault.workers)]
-    eventually(lambda: all(user.task(name)["step"] for name in workers) and saved(fleet), START_S, "training")
+    eventually(lambda: all(user.task(name)["step"] for name in workers) and saved(user), START_S, "training")
     with fault.strikes(user, fleet):
         yield
 
@@ -233,8 +233,8 @@ def write_down(name: str, screen: str) -> None:
         (Path(directory) / f"{name.replace(' ', '-')}.txt").write_text(screen)
 
 
-def saved(fleet: Fleet) -> bool:
-    return any((fleet["gpu-2"].home / OUTPUT).glob("model.ckpt-*.index"))
+def saved(user: Desk) -> bool:
+    return "checkpoint: step" in user.dtctl("status", code=None)
 
 
 def change(file: Path, changes: tuple[tuple[str, str], ...]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
+from dtctl.agent.run.policy import gist
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.status import RunStatus
@@ -121,7 +122,7 @@ def _in_a_row(task: TaskStatus) -> int:
     ends = [past for past in reversed(task.history) if not past.asked]
     same = 0
     for past in ends:
-        if (past.code, past.signal, past.cause) != (ends[0].code, ends[0].signal, ends[0].cause):
+        if (past.code, past.signal, gist(past.cause)) != (ends[0].code, ends[0].signal, gist(ends[0].cause)):
             break
         same += 1
     return max(1, same)
