@@ -109,6 +109,8 @@ class Past(Record):
     """What its log tells of its end."""
     step: Usual[Optional[Count], None]
     """The last that it told."""
+    short_of_memory: Usual[bool, False]
+    """The kernel of its host ended processes for want of memory meanwhile."""
     hung: Usual[bool, False]
     """It was ended because it did nothing any more."""
 

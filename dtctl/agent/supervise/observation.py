@@ -6,7 +6,6 @@ import os
 
 from ..checkpoints.evidence import CheckpointSigns
 from ..host import processes
-from ..vitals.quota import Quota
 from ..vitals.usage import Usage
 from .complaints import complaint_after
 from .progress import LogProgress, Rate
@@ -50,7 +49,6 @@ class Observation:
         self._trainer = attempt.trainer
         self._masks = masks
         self._usage = Usage(attempt.trainer["pid"]) if attempt.trainer is not None else None
-        self._quota = Quota(attempt.trainer["pid"]) if attempt.trainer is not None else None
         self._next_usage = 0.0
         self._spoke = False
         """Since the last sample, and not only of others."""
@@ -106,12 +104,12 @@ class Observation:
 
     def _sample(self, now: float, wall: float) -> None:
         """How busy it is: what changes by little is no news, and is told with the next."""
-        if self._usage is None or self._quota is None or now < self._next_usage:
+        if self._usage is None or now < self._next_usage:
             return
         self._next_usage = now + USAGE_S
         self._usage.look(now)
         self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
-        self._entry["throttled"] = self._quota.look()
+        self._entry["throttled"] = self._usage.throttled
         note_work(self._entry, self._usage.works or self._spoke, wall)
         self._spoke = False
 

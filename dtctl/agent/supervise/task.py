@@ -224,6 +224,7 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause.text,
             "step": entry["step"],
+            "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
             "hung": entry["state"] == "stalled",
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]

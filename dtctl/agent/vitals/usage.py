@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..host import processes
+from .quota import Quota
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class Usage:
     def __init__(self, trainer: int) -> None:
         self.cpu: Optional[float] = None
         self.works: Optional[bool] = None
+        self.throttled: Optional[float] = None
+        """In which share of the time between them its control group had used up what it may; None: nothing limits it."""
+        self._quota = Quota(trainer)
         self.memory_bytes: Optional[int] = None
         """Resident; what processes share counts for each of them."""
         self._trainer = trainer
@@ -56,6 +60,7 @@ class Usage:
             fast = abs(moved - self._moved) > IDLE_BYTES_A_SECOND * (now - self._looked)
             self.works = queues or fast or self.cpu >= IDLE_CPU if self.cpu is not None else None
         self.memory_bytes = memory_bytes if ticks else None
+        self.throttled = self._quota.look() if ticks else None
         self._looked, self._ticks, self._moved = now, ticks, moved
 
 

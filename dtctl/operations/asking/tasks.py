@@ -24,6 +24,8 @@ class Exit:
     """What its log tells of its end."""
     step: int | None = None
     """The last that it told."""
+    short_of_memory: bool = False
+    """The kernel ended processes for want of memory meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class TaskStatus:
                     asked=past["asked"],
                     cause=past["cause"],
                     step=past["step"],
+                    short_of_memory=past["short_of_memory"],
                 )
                 for past in entry["history"]
             ),

@@ -103,7 +103,7 @@ class Facts:
     def _fails_again(self, task: TaskStatus, past: Exit) -> bool:
         """Whether one that was started again is likely to end as it has before. One that hung has left no cause."""
         young = task.state is not TaskState.RUNNING or self.age(task.since) < PROVEN_S
-        told = bool(past.cause) or _in_a_row(task) > 1
+        told = bool(past.cause) or past.short_of_memory or _in_a_row(task) > 1
         return task.state in LIVING and task.step is None and young and told and bool(past.code or past.signal)
 
     def complaint(self, task: TaskStatus) -> str:

@@ -521,6 +521,12 @@ def test_a_task_that_fails_again_and_again_is_told_while_it_runs() -> None:
     assert names(facts(running("ps:0", attempt=4, history=past, since=900.0))) == []
 
 
+def test_a_task_that_the_kernel_killed_for_memory_is_told_until_it_trains_again() -> None:
+    past = Exit(1, 900.0, 989.0, None, 9, asked=False, short_of_memory=True)
+    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) == ["killed_for_memory"]
+    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0, step=1, step_time=999.0))) == []
+
+
 def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
     for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
         task = ended("worker:0", "", **KILLED)
