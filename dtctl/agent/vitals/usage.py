@@ -31,7 +31,7 @@ class Usage:
         self.cpu: Optional[float] = None
         self.works: Optional[bool] = None
         self.throttled: Optional[float] = None
-        """In which share of the time between them its control group had used up what it may; None: nothing limits it."""
+        """In which share of the time its control group had used up what it may; None: nothing limits it."""
         self._quota = Quota(trainer)
         self.memory_bytes: Optional[int] = None
         """Resident; what processes share counts for each of them."""
