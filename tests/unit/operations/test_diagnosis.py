@@ -16,7 +16,7 @@ from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.diagnosis.table import IN_LOGS, SIGNATURES
 from dtctl.render.health.findings import advice_lines, paragraph
-from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SERVER
+from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
 from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -28,6 +28,7 @@ REFUSED = (
 PYTHON = {"python": "/opt/venv/bin/python"}
 
 LOGS = [
+    ("disk_full", SAVE, "a disk of gpu-a is full", "dtctl gc"),
     (
         "module_missing",
         FRAMES + "ModuleNotFoundError: No module named 'sklearn.svm'\n",
