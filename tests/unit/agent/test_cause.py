@@ -57,7 +57,7 @@ tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution 
 Detected at node 'save/SaveV2' defined at (most recent call last):
     File "/home/train/x/train.py", line 80, in main
 Node: 'save/SaveV2'
-/out/m.ckpt.data-00000-of-00001.tempstate13274697384326082980; No space left on device
+/out/m.ckpt.data-00000-of-00001.tempstate1327469738; No space left on device
 \t [[{{node save/SaveV2}}]]
 Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to \
 RunOptions for current allocation info.
@@ -153,7 +153,7 @@ DIED = [
     (FRAMES + VAGUE + NODE * 59 + "OOM when allocating 1 GB\n", "InternalError: OOM when allocating 1 GB"),
     (
         SAVE,
-        "ResourceExhaustedError: /out/m.ckpt.data-00000-of-00001.tempstate13274697384326082980; No space left on device",
+        "ResourceExhaustedError: /out/m.ckpt.data-00000-of-00001.tempstate1327469738; No space left on device",
     ),
     (FRAMES + VAGUE + NODE * 60 + "OOM when allocating 1 GB\n", "InternalError: Graph execution error:"),
     ("step 3\nFATAL Flags parsing error:\n", "FATAL Flags parsing error:"),
