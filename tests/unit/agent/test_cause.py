@@ -57,6 +57,7 @@ tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution 
 Detected at node 'save/SaveV2' defined at (most recent call last):
     File "/home/train/x/train.py", line 80, in main
 Node: 'save/SaveV2'
+From /job:worker/replica:0/task:0:
 /out/m.ckpt.data-00000-of-00001.tempstate1327469738; No space left on device
 \t [[{{node save/SaveV2}}]]
 Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to \
