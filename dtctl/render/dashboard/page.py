@@ -1,7 +1,7 @@
 """The report's page as one that stays up to date: the same sections, each of which is told again when it has changed.
 
 The curves are drawn here, as in a report. A charting library in the browser would draw the same lines from numbers
-that it alone can read; these are told in words as well, are there without a script, and bring no licence of others along.
+that it alone can read; these are told in words too, are there without a script, and bring along no licence of others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MOST_PROBLEMS = 3
 MOST_ROWS = 60
 """Of the table of tasks; where there are more, those that do alike share one."""
 
-_HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", **HEADINGS}
+_HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", "curves": HEADINGS["curves"], **HEADINGS}
+"""What changes most stands first."""
 _KINDS = {"STATE": "nowrap", "TASK": "nowrap", "HOST": "nowrap", "NOTE": "wide"}
 _SELDOM = ("STEP", "RATE", "OUTPUT", "CPU", "MEMORY", "NOTE")
 """Columns that are left out where no task has anything in them."""
@@ -53,7 +54,7 @@ def parts(report: Report) -> dict[str, str]:
         "news": joined(_news(report)),
         "problems": _problems(report),
         "tasks": _tasks(report),
-        **contents(report),
+        **contents(report, headed=True),
     }
 
 
@@ -168,10 +169,18 @@ def _problems(report: Report) -> Html:
     shown = []
     for one in found[:MOST_PROBLEMS]:
         lines = filter(None, (happened(one.seen), worded(one.signature.means, words(one))))
-        remedy = [tag("p", line, class_="remedy") for line in remedies(one)]
+        remedy = [tag("p", _command(line)) for line in remedies(one)]
         shown.append(tag("div", [tag("p", line) for line in lines], remedy, class_="problem"))
     left = len(found) - len(shown)
     return joined(shown, tag("p", f"{count(left, 'more problem')}: dtctl diagnose") if left > 0 else None)
+
+
+def _command(line: str) -> Html:
+    """What to type, apart from what it does."""
+    typed, _, does = line.partition("    ")
+    return (
+        joined(tag("code", typed), f" {does.strip()}" if does else None) if typed.startswith("dtctl ") else joined(line)
+    )
 
 
 def _tasks(report: Report) -> Html:

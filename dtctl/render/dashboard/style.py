@@ -28,7 +28,7 @@ button:focus-visible { outline: 3px solid var(--start); outline-offset: 2px; }
 .problem { border-left: 4px solid var(--bad); padding-left: 0.75rem; margin: 1rem 0; }
 .problem p { margin: 0.15rem 0; }
 .problem p:first-child { font-weight: 600; }
-.problem .remedy { white-space: pre-wrap; }
+.problem code { background: var(--panel); padding: 0.1rem 0.3rem; border-radius: 3px; }
 .curves figcaption { font-variant-numeric: tabular-nums; }
 """
 )

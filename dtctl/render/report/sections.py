@@ -41,10 +41,10 @@ def sections(report: Report) -> list[Section]:
     return [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
 
 
-def contents(report: Report) -> dict[str, Html]:
-    """By the names of the anchors, in order."""
+def contents(report: Report, *, headed: bool = False) -> dict[str, Html]:
+    """By the names of the anchors, in order. `headed`: the outcome stands above them already."""
     return {
-        "result": _result(report),
+        "result": _result(report, headed=headed),
         "goodput": _goodput(report),
         "timeline": _timeline(report),
         "curves": curves.figures(report) or _no_curves(report),
@@ -75,7 +75,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
     return [(name, value) for name, value in told if value]
 
 
-def _result(report: Report) -> Html:
+def _result(report: Report, *, headed: bool) -> Html:
     status = report.status
     verdict = status.verdict
     outcome = tag("span", verdict.outcome.value, class_=f"outcome {verdict.outcome.value}")
@@ -85,7 +85,7 @@ def _result(report: Report) -> Html:
     why = sentence(verdict.why)
     lines = restarts_lines(status, MOST_INCIDENTS)
     return joined(
-        tag("p", outcome, f": {why}" if why else "", class_="cause" if verdict.cause else None),
+        tag("p", outcome, f": {why}" if why else "", class_="cause" if verdict.cause else None) if not headed else None,
         figures,
         _cause(report),
         [tag("p", f"warning: {text}") for text in (status.coordination.warnings if status.coordination else ())],
