@@ -15,6 +15,7 @@ from dtctl.operations.report.tree import Report
 EVERY_S = 2.0
 SHARE = 0.2
 """Of the time, for looking and drawing: where that takes long, it is done less often."""
+LONGEST_S = 30.0
 
 _TICK_S = 0.5
 
@@ -39,7 +40,7 @@ def looks(
     """
     over, took = is_over(first.status), 0.0
     while alive():
-        if not _is_time(board, max(EVERY_S, took / SHARE - took)) or over:
+        if not _is_time(board, min(LONGEST_S, max(EVERY_S, took / SHARE - took))) or over:
             continue
         began = time.monotonic()
         told = _look(following)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -57,17 +57,18 @@ def test_of_the_story_only_what_is_new_is_asked_for() -> None:
 
 
 def test_scalars_are_read_now_and_then_and_once_more_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = itertools.count(100.0, 0.5)
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(now))
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     agents = Told(told())
     with Following(record(), FakeTransport(agents), {}) as following:
-        for _ in range(5):
+        for at, times in ((100.0, 1), (102.0, 1), (109.0, 1), (110.0, 2), (112.0, 2)):
+            now[0] = at
             assert following.look().scalars.series
-        assert agents.asked_of("metrics").count("c") == 1
+            assert agents.asked_of("metrics").count("c") == times
         agents.view = told("Succeeded", "all is done", tasks={task: entry("succeeded", code=0) for task in TASKS})
         following.look()
         following.look()
-        assert agents.asked_of("metrics").count("c") == 2
+        assert agents.asked_of("metrics").count("c") == 3
 
 
 TASKS = ("ps:0", "ps:1", "worker:0", "worker:1")

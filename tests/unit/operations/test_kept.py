@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.operations.asking import kept as module
 from dtctl.operations.asking.kept import Kept
 from dtctl.operations.status import status
 from tests.unit.coordinated import Agents, record, told
@@ -62,7 +62,7 @@ def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> 
 
 def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     away = {"c": TransportError("cannot reach c")}
     transport = FakeTransport(Agents(told()), away)
     with Kept(transport) as kept:

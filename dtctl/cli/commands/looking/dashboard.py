@@ -47,6 +47,7 @@ def dashboard(
             exit_without_run(report)
         run, board, door = report.status.record.run, Board(), Door()
         board.put({**parts(report), **unknown(None)})
+        scope.remember_end(report.status)
         stack.enter_context(hang_up_interrupts())
         stack.enter_context(scope.left("the dashboard has ended, and the run goes on"))
         server = stack.enter_context(Server(here, _pages(), board, door))
