@@ -1,4 +1,4 @@
-"""The dashboard in Chromium, of a real run: it moves by itself, keeps what a reader has chosen, and nothing complains."""
+"""The dashboard in Chromium, of a real run: it moves by itself, and keeps what a reader has chosen."""
 
 from __future__ import annotations
 
