@@ -28,9 +28,8 @@ ORDER = (
         "stop",
         "down",
         "runs",
-        "gc",
     ),
-    *("push", "execute", "ssh", "schema"),
+    *("gc", "push", "execute", "ssh", "schema"),
 )
 """Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
 
