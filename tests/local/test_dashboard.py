@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,26 +34,30 @@ class Page:
         self.place = text.partition("url=")[2].partition('"')[0]
 
     def get(self, path: str) -> tuple[int, dict[str, str], str]:
-        answer = self._asked(path)
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
+        with self._asked(path) as answer:
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
 
-    def _asked(self, path: str) -> http.client.HTTPResponse:
+    @contextmanager
+    def _asked(self, path: str) -> Iterator[http.client.HTTPResponse]:
         connection = http.client.HTTPConnection(str(self._at.hostname), self._at.port, timeout=60)
-        connection.request("GET", path, headers={"Cookie": self._cookie} if self._cookie else {})
-        return connection.getresponse()
+        with closing(connection):
+            connection.request("GET", path, headers={"Cookie": self._cookie} if self._cookie else {})
+            with connection.getresponse() as answer:
+                yield answer
 
-    def told(self) -> Iterator[tuple[str, dict[str, str]]]:
+    def told(self) -> Generator[tuple[str, dict[str, str]], None, None]:
         """Events with their parts, until the end of the dashboard."""
-        kind, answer = "", self._asked(f"{self.place}news")
-        assert answer.status == 200
-        for line in answer:
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            if name == "event":
-                kind = value
-            elif name == "data":
-                yield kind, json.loads(value) if value else {}
-            if kind == "over":
-                return
+        with self._asked(f"{self.place}news") as answer:
+            assert answer.status == 200
+            kind = ""
+            for line in answer:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data":
+                    yield kind, json.loads(value) if value else {}
+                    if kind == "over":
+                        return
 
 
 @contextmanager
