@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from played import WITHIN_S, dtctl, played
 
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 IMAGES = ROOT / "docs" / "images"
-COLUMNS = 116
-WIDE, NARROW = (1200, 900), (390, 844)
+COLUMNS = 130
+SIZES = {
+    "report": (1280, 1000),
+    "dashboard": (1280, 1580),
+    "dashboard-dark": (1280, 960),
+    "dashboard-narrow": (390, 844),
+}
 MOST_BYTES = 150_000
 _COLORS = 128
 _LOSSES = 2
@@ -41,14 +46,10 @@ def draw() -> None:
         _draw_status()
         file = home / "report.html"
         dtctl("report", "-O", str(file))
-        _shoot(browser, file.as_uri(), "report", WIDE, "light")
+        _shoot(browser, file.as_uri(), "report")
         with _dashboard() as addresses:
-            for name, size, scheme in (
-                ("dashboard", WIDE, "light"),
-                ("dashboard-dark", WIDE, "dark"),
-                ("dashboard-narrow", NARROW, "light"),
-            ):
-                _shoot(browser, next(addresses), name, size, scheme)
+            for name in ("dashboard", "dashboard-dark", "dashboard-narrow"):
+                _shoot(browser, next(addresses), name)
         browser.close()
 
 
@@ -60,7 +61,7 @@ def _wait() -> None:
         if any(task["state"] == "backoff" and task["attempt"] >= _LOSSES for task in tasks):
             return
         assert time.monotonic() < deadline, "the run is not worth a picture"
-        time.sleep(0.5)
+        time.sleep(2.0)
 
 
 def _draw_status() -> None:
@@ -71,7 +72,7 @@ def _draw_status() -> None:
     printed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, env=_wide_terminal()).stdout
     console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
     for line in ("$ dtctl status", *printed.splitlines()):
-        console.print(Text.from_ansi(line), overflow="ellipsis", no_wrap=True)
+        console.print(Text.from_ansi(line), overflow="fold", soft_wrap=False)
     svg = console.export_svg(title="dtctl status", unique_id="status", font_aspect_ratio=0.61)
     _write("status.svg", "\n".join(line.rstrip() for line in svg.splitlines()).encode() + b"\n")
 
@@ -92,8 +93,10 @@ def _dashboard() -> Iterator[Iterator[str]]:
             process.terminate()
 
 
-def _shoot(browser: Browser, address: str, name: str, size: tuple[int, int], scheme: Any) -> None:
-    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+def _shoot(browser: Browser, address: str, name: str) -> None:
+    width, height = SIZES[name]
+    scheme: Literal["dark", "light"] = "dark" if name.endswith("-dark") else "light"
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     page.goto(address)
     if "token=" in address:
         page.wait_for_selector("#link[data-state=live]")

@@ -38,7 +38,7 @@ while True:
     if events and step % 5 == 0:
         events.write(event_files.scalar(step, "loss", loss))
     if index == "3" and step == 220:
-        raise ConnectionError("worker:3 was told to break")
+        raise OSError(28, "No space left on device", "out/worker-3.npz")
 """
 
 CLUSTER = """\
