@@ -78,8 +78,9 @@ bench: $(VENV)/.all
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
-# The screens that README and the quick start show, from commands typed on two hosts (root), and the picture.
-screens: $(VENV)/.all packages
+# The screens that README and the quick start show, from commands typed on two hosts (root), and the pictures.
+screens: $(VENV)/.all
+	tests/hosts/install-packages chromium
 	PYTHONPATH=. $(BIN)/python docs/screens.py
 
 site: $(VENV)/.dev
