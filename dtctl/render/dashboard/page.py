@@ -164,15 +164,23 @@ def _news(report: Report) -> str:
 
 
 def _problems(report: Report) -> Html:
-    """What is wrong, the most important first: what is so, what it means, what to type."""
+    """Who gives no answer; then what is wrong, the most important first: what is so, what it means, what to type."""
     found = problems_of(report.status)
-    shown = []
+    shown = [_unheard(report)] if report.errors else []
     for one in found[:MOST_PROBLEMS]:
         lines = filter(None, (happened(one.seen), worded(one.signature.means, words(one))))
         remedy = [tag("p", _command(line)) for line in remedies(one)]
         shown.append(tag("div", [tag("p", line) for line in lines], remedy, class_="problem"))
-    left = len(found) - len(shown)
+    left = len(found) - MOST_PROBLEMS
     return joined(shown, tag("p", f"{count(left, 'more problem')}: dtctl diagnose") if left > 0 else None)
+
+
+def _unheard(report: Report) -> Html:
+    told = list(report.errors.items())
+    lines = [tag("p", f"{host} gives no answer: {error.summary}") for host, error in told[:MOST_PROBLEMS]]
+    left = len(told) - len(lines)
+    more = tag("p", tag("a", f"{count(left, 'more host')}", href="#gaps")) if left > 0 else None
+    return tag("div", lines, more, class_="problem")
 
 
 def _command(line: str) -> Html:
