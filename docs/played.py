@@ -53,7 +53,7 @@ trainer:
   dialect: none
   args: {train_steps: 2000}
 dirs: {output: out}
-recovery: {max_restarts: 5, backoff: 20s..40s}
+recovery: {max_restarts: 5, backoff: 40s..90s}
 """
 
 
