@@ -43,7 +43,7 @@ def read_record(path: Path) -> RunRecord | None:
     try:
         data = json.loads(read_regular(path, _LIMIT_BYTES))
         if (version := data["version"]) != RECORD_VERSION:
-            if not isinstance(version, int):
+            if type(version) is not int:
                 raise ValueError("no version")
             raise OtherVersion(f"it is of version {version}, and this dtctl reads {RECORD_VERSION}")
         record = RunRecord.from_json(data)
