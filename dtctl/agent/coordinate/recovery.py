@@ -103,7 +103,7 @@ class Recovery:
             for past in self._view.entry(task)["history"]:
                 if past["attempt"] > noted.get(task, 0):
                     noted[task] = past["attempt"]
-                    if not past["asked"] and past["code"] != 0:
+                    if not (past["asked"] or past["early"]) and past["code"] != 0:
                         found.append((past["ended"], task, past))
         found.sort(key=lambda one: (one[0], one[1]))
         for _, task, past in found:

@@ -10,7 +10,7 @@ from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
 from ..records.spec import coordinators_port
-from ..run import environment
+from ..run import environment, policy
 from . import runs
 
 TYPE_CHECKING = False
@@ -112,6 +112,8 @@ def _chosen(talk: Conversation, reserved: Container[int]) -> int:
 def wait(talk: Conversation, run: Run) -> State:
     """The state in which every task has begun, or has failed to. Tells the controller what the start is waiting for.
 
+    Those that others need have begun when they are ready: until then most mistakes of a program show.
+
     Raises as Conversation.pause, and Refused when the time is over.
     """
     teller = _Teller(talk)
@@ -130,9 +132,18 @@ def wait(talk: Conversation, run: Run) -> State:
 
 
 def has_begun(state: State, spec: Spec) -> bool:
-    """No task is still to start. Those that the coordinator holds count no more once another here has failed."""
+    """No task is still to start. Those that wait for others count no more once another here has failed."""
     states = [task["state"] for task in state["tasks"].values()]
-    return "starting" not in states and ("failed" in states or "pending" not in states)
+    if "starting" in states or "failed" in states:
+        return "starting" not in states
+    needed = {task for stage in spec["stages"] for index in stage["after"] for task in spec["stages"][index]["tasks"]}
+    return not any(_is_to_come(entry, task in needed) for task, entry in state["tasks"].items())
+
+
+def _is_to_come(entry: Entry, is_needed: bool) -> bool:
+    if entry["state"] == "pending" or (entry["state"] == "backoff" and policy.was_early(entry)):
+        return True
+    return is_needed and not (entry["ready"] or entry["state"] in policy.FINAL)
 
 
 def standing(state: State, spec: Spec) -> Dict[str, Doing]:

@@ -77,6 +77,8 @@ def after_exit(
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
         return Decision("failed", _permanent(what, ending), restarts)  # running -> failed
+    if was_early(entry):
+        return Decision("backoff", [*what, fact("early")], restarts)  # running -> backoff: until its peers are ready
     alike = alike_in_a_row(entry["history"])
     if alike >= recovery["repeat"] > 0 and not verdict.always:
         return Decision("failed", [*what, fact("same_way", count=alike)], restarts)  # running -> failed
@@ -88,6 +90,11 @@ def after_exit(
         return Decision("failed", _past_budget(what, restarts), restarts)  # running -> failed
     restarts += 1
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
+
+
+def was_early(entry: Entry) -> bool:
+    """Its last attempt has failed before those that it needs were ready."""
+    return bool(entry["history"]) and entry["history"][-1]["early"]
 
 
 def _killed(verdict: Verdict) -> List[Fact]:
@@ -107,7 +114,7 @@ def could_not_restore(why: Sequence[Fact]) -> bool:
 
 def alike_in_a_row(history: Sequence[Past]) -> int:
     """How many of the last attempts ended alike, by the causes that their logs told, and none with a new step."""
-    own = [past for past in history if not past["asked"]]
+    own = [past for past in history if not (past["asked"] or past["early"])]
     if not own or not own[-1]["cause"]:
         return 0
     alike = 0

@@ -101,7 +101,7 @@ def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
     before, after = event["from"], event["to"]
     if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
         entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
-    entry["restarts"] += after == "backoff"
+    entry["restarts"] += after == "backoff" and not _is_early(event)
     entry.update({"state": after, "attempt": event["attempt"], "since": event["time"]})
     explain(entry, why_of(event))
 
@@ -120,7 +120,12 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
         "cause": next((one["text"] for one in why_of(event) if one["kind"] == "cause"), ""),
         "step": None,
         "hung": event["from"] == "stalled",
+        "early": _is_early(event),
     }
+
+
+def _is_early(event: Event) -> bool:
+    return any(one["kind"] == "early" for one in why_of(event))
 
 
 def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:

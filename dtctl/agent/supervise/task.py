@@ -7,7 +7,8 @@ Every transition there is:
     running  -> stalled     it is frozen, or makes no progress: its stack is asked for, then it is killed
     running  -> succeeded   exit code 0 that nobody asked for
     running  -> backoff     another exit that nobody asked for, and that may be tried again
-    backoff  -> starting    after the delay; without one, when the coordinator asks for another generation
+    backoff  -> starting    after the delay; without one, when the coordinator asks for another generation, or
+                            when it was early, and those that it needs are ready
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
     backoff  -> failed      the run's outcome is decided, or nothing of it is to go on
     pending  -> stopped     the run's outcome is decided
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
 READY_LOOK_S = 0.5
+EARLY_S = 5.0
+"""What a task dies of so soon after those that it needs were ready may have happened before."""
 
 
 class Task:
@@ -60,6 +63,8 @@ class Task:
         self._dump: Optional[StackDump] = None
         self._start_at: Optional[float] = None
         """When the back-off ends."""
+        self._early_until = 0.0
+        """Before that the attempt's failure is early."""
         self._adopt(now, wall)
 
     @property
@@ -100,13 +105,20 @@ class Task:
                 self._hold(why, intent, intent["restarts"], wall)
             else:
                 self._begin(why, intent, intent["restarts"], now, wall)
-        elif want == "run" and (state == "pending" or (self._start_at is not None and now >= self._start_at)):
+        elif want == "run" and (state == "pending" or self._waited_enough(intent, now)):
             why = why_of(intent) if state == "pending" else []
             self._begin(why, intent, self.entry["restarts"], now, wall)
         elif want == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
 
+    def _waited_enough(self, intent: Intent, now: float) -> bool:
+        if policy.was_early(self.entry):
+            return not intent["early"]
+        return self._start_at is not None and now >= self._start_at
+
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
+        if intent["early"]:
+            self._early_until = now + EARLY_S
         attempt.look(now, wall)
         self._log_limit.look(attempt.directory)
         state = self.entry["state"]
@@ -222,6 +234,7 @@ class Task:
             "cause": verdict.cause.text,
             "step": entry["step"],
             "hung": entry["state"] == "stalled",
+            "early": now < self._early_until and ending["code"] != 0 and not entry["asked"] and entry["step"] is None,
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
@@ -255,6 +268,7 @@ class Task:
 
     def _begin(self, why: List[Fact], intent: Intent, restarts: int, now: float, wall: float) -> None:
         self._forget_attempt()
+        self._early_until = 0.0
         number = self.entry["attempt"] + 1
         with suppress(OSError):  # too many files, say: then the next number will do
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)

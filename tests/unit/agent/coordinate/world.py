@@ -38,8 +38,8 @@ def role_of(task: str) -> str:
     return job if job in ("ps", "worker", "evaluator") else "other"
 
 
-def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
-    """`places`: task -> host. The lead is chief:0, or worker:0 without one."""
+def spec_of(strategy: str, places: Mapping[str, str], *, held: bool = False, **fields: Any) -> Spec:
+    """`places`: task -> host. The lead is chief:0, or worker:0 without one. `held`: jobs wait, as by depends_on."""
     lead = "chief:0" if "chief:0" in places else "worker:0"
     roles = {task: "worker" if task == "worker:0" != lead else role_of(task) for task in places}
     collective = strategy == "collective"
@@ -72,7 +72,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
             for task, host in places.items()
         ],
         "stages": [
-            {"name": str(index), "tasks": tasks, "after": [] if collective else after[index]}
+            {"name": str(index), "tasks": tasks, "after": [] if collective else after[index], "held": held}
             for index, tasks in enumerate(stages)
         ],
         "lead": lead,
