@@ -46,7 +46,7 @@ LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
 READY_LOOK_S = 0.5
 EARLY_S = 5.0
-"""What a task dies of so soon after those that it needs were ready may have happened before."""
+"""So long after those that it needs are ready a program may end that has not found them."""
 
 
 class Task:
@@ -64,7 +64,7 @@ class Task:
         self._start_at: Optional[float] = None
         """When the back-off ends."""
         self._early_until = 0.0
-        """Before that the attempt's failure is early."""
+        """Until then the attempt may end for want of others, though they are ready."""
         self._adopt(now, wall)
 
     @property
@@ -234,12 +234,17 @@ class Task:
             "cause": verdict.cause.text,
             "step": entry["step"],
             "hung": entry["state"] == "stalled",
-            "early": now < self._early_until and ending["code"] != 0 and not entry["asked"] and entry["step"] is None,
+            "early": self._is_early(ending, verdict, intent, now),
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
         self._follow_decision(decision, intent, now, wall)
+
+    def _is_early(self, ending: Ending, verdict: exits.Verdict, intent: Intent, now: float) -> bool:
+        if ending["code"] == 0 or self.entry["asked"] or self.entry["step"] is not None:
+            return False
+        return intent["early"] or (now < self._early_until and verdict.cause.is_of_others)
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.supervise import autopsy
 from tests.unit.agent.coordinate.world import World, async_ps
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
@@ -101,7 +102,10 @@ def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and
     assert (world.data["restarts"], world.data["incidents"], world.decisions) == (0, [], [])
 
 
-def test_what_fails_just_after_its_peers_are_ready_has_failed_early_once() -> None:
+def test_what_could_not_find_its_peers_and_ends_when_they_are_ready_has_failed_early_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(autopsy, "end_of", lambda *_: "ConnectionRefusedError: [Errno 111]")
     world = World("async-ps", PLACES)
     world.until(lambda: any(world.attempts.values()))
     world.until(lambda: not any(intent["early"] for intent in world.data["intents"].values()))
