@@ -150,8 +150,10 @@ def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:
 
 
 def back_off(restarts: int, recovery: RecoverySpec, jitter: float) -> float:
-    """Seconds before restart number `restarts` (from 1): doubling, limited, and up to a tenth longer."""
-    doublings = min(restarts - 1, 60)  # the limit is reached long before; floats end
+    """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer."""
+    if restarts <= 1:
+        return 0.0
+    doublings = min(restarts - 2, 60)  # the limit is reached long before; floats end
     delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"])
     return delay * (1 + jitter / 10)
 

@@ -102,7 +102,7 @@ def test_a_ps_of_the_ps_strategy_takes_its_chief_along_which_starts_at_once_and_
 def test_a_collective_restarts_as_a_gang_for_one_price() -> None:
     world = collective()
     world.die("worker:1")
-    world.run_for(1.25)
+    world.tick()
     for name in ("worker:0", "worker:2"):
         if world.states[name] == "running":
             world.die(name, code=1)
@@ -141,7 +141,7 @@ def test_delays_grow_and_past_the_budget_the_run_has_failed() -> None:
         world.until(lambda attempt=attempt: world.attempts["ps:0"] == attempt)  # type: ignore[misc]
         delays.append(world.now - began)
         world.until(lambda: recovered(world))
-    assert 1.0 <= delays[0] < 2.0 <= delays[1] < 3.5
+    assert delays[0] < 1.0 <= delays[1] < 2.0
     world.die("ps:0")
     world.until(lambda: world.data["phase"] == "ended")
     assert world.data["condition"]["reason"] == "ps:0 failed: killed by SIGKILL, after 2 restarts"
