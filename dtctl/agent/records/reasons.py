@@ -183,7 +183,11 @@ SENTENCES = {
 }
 """Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
 
-_MADE_FROM = {"span": "seconds", "later": "seconds", **dict.fromkeys(("s", "es", "was", "it"), "count"), "rest": None, "because": None}
+_MADE_FROM = {
+    **dict.fromkeys(("span", "later"), "seconds"),
+    **dict.fromkeys(("s", "es", "was", "it"), "count"),
+    **dict.fromkeys(("rest", "because")),
+}
 """Words of sentences that are no fields."""
 
 
