@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.measuring import CannotRun, heading, show
 from tests.desk import Desk, desk
 from tests.environments import environment
+from tests.hosts import private_network
 
 ROUNDS = 3
 PATIENCE_S = 600.0
@@ -74,6 +75,7 @@ class Took:
 
 def run(rounds: int | None = None) -> None:
     rounds = rounds or ROUNDS
+    private_network.enter()  # where every port is free, if that can be had
     wanted = os.environ.get("DTCTL_WAYS", "").split()
     chosen = [way for way in WAYS if not wanted or way.name in wanted]
     heading("first_step", f"medians of {rounds} alternating runs on {os.cpu_count()} cores, and their ratios'")
@@ -141,9 +143,14 @@ class _Logs:
 
         deadline = time.monotonic() + PATIENCE_S
         while not all_train():
-            assert time.monotonic() < deadline, {task: self.text(task)[-2000:] for task in tasks}
+            if time.monotonic() > deadline or self.has_ended():
+                raise RuntimeError("\n".join(self.text(task)[-2000:] for task in tasks))
             time.sleep(0.05)
         return time.monotonic() - begin
+
+    def has_ended(self) -> bool:
+        """Somebody has, and nobody starts it again."""
+        return False
 
     def _trains(self, task: str, times: int, *, tells: bool) -> bool:
         begins = list(_BEGINS.finditer(self.text(task)))
@@ -190,6 +197,9 @@ class _LogsByHand(_Logs):
                 start_new_session=True,
             )
 
+    def has_ended(self) -> bool:
+        return any(process.poll() is not None for process in self._running.values())
+
     def kill(self, task: str) -> None:
         self._running[task].kill()
         self._running[task].wait()
@@ -208,9 +218,9 @@ def _by_hand(way: Way, processes: Mapping[str, Process], directory: Path) -> Too
         start_s = logs.wait(way.trainers, 1, begin)
         time.sleep(5.0)
         again = way.restarted or tuple(processes)
-        begin = time.monotonic()
         for task in again:
             logs.kill(task)
+        begin = time.monotonic()
         for task in again:
             logs.start(task, processes[task])
         return Took(start_s, logs.wait(way.again or way.trainers, 2, begin))

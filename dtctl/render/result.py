@@ -71,9 +71,10 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
             hint="\n".join(map(one_line, moved)),
         )
-    for task in result.started.values():
-        if task.state is TaskState.FAILED:
-            show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
+    failed = {str(task.id): task for task in result.started.values() if task.state is TaskState.FAILED}
+    for why, names in _alike({name: sentence(task.why) for name, task in failed.items()}).items():
+        hosts = fold(failed[name].host for name in names)
+        show_warning(f"{fold(names)} on {hosts} could not start: {why}")
 
 
 def show_unseen(unseen: Unseen) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Loss = Union[Past, Incident]
     """What was lost: an attempt, or what an incident has restarted in vain."""
 
-GANG_GRACE_S = 5.0
+GANG_GRACE_S = 1.0
 """A task that is restarted with a lost peer has nothing left to save: usually it hangs on that peer."""
 
 PS_END_LIMIT_S = 10.0
