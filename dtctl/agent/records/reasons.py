@@ -78,7 +78,7 @@ SENTENCES = {
     "cause": " (%(text)s)",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
-    "early": "; those that it needs were not ready: it starts again when they are",
+    "early": "; those that it needs were not ready",
     "same_way": "; it has failed the same way %(count)d times in a row and come no further (recovery.repeat)",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",

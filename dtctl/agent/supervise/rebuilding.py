@@ -8,7 +8,7 @@ from ..host import paths
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
-from ..run import exits
+from ..run import exits, policy
 from ..run.runfiles import first_state
 
 TYPE_CHECKING = False
@@ -133,7 +133,7 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
     if entry["state"] in _LIVE:
         entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
         return
-    if entry["state"] == "backoff" and task["own"]:
+    if entry["state"] == "backoff" and task["own"] and not policy.was_early(entry):
         entry["next_start"] = wall
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":

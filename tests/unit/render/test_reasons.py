@@ -65,7 +65,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         "exit code 1; the host ran out of memory meanwhile, and its kernel killed 1 process",
     ),
     ("permanent", {}, "exit code 1, which is not tried again"),
-    ("early", {}, "exit code 1; those that it needs were not ready: it starts again when they are"),
+    ("early", {}, "exit code 1; those that it needs were not ready"),
     (
         "same_way",
         {"count": 3},

@@ -92,9 +92,7 @@ def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and
     world.die("worker:1", "chief:0", code=1)
     world.run_for(10)
     assert (world.states["worker:1"], world.states["chief:0"]) == ("backoff", "backoff")
-    assert world.tasks["worker:1"].entry["reason"] == (
-        "exit code 1; those that it needs were not ready: it starts again when they are"
-    )
+    assert world.tasks["worker:1"].entry["reason"] == "exit code 1; those that it needs were not ready"
     assert world.data["missing"] == "ps:0 runs but does not listen on a:2222 yet"
     world.run_for(20)
     assert set(world.states.values()) == {"running"}
