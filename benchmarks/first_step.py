@@ -85,8 +85,8 @@ def run(rounds: int | None = None) -> None:
         except Exception as error:
             raise CannotRun(f"{way.template}: {error}") from error
         pairs = [_pair(way, python) for _ in range(rounds)]
-        for what, seconds in (("up", lambda took: took.start_s), (f"{way.lost} killed", lambda took: took.loss_s)):
-            _show(f"{way.name}: {what}", [(seconds(ours), seconds(by_hand)) for ours, by_hand in pairs])
+        _show(f"{way.name}: up", [(ours.start_s, by_hand.start_s) for ours, by_hand in pairs])
+        _show(f"{way.name}: {way.lost} killed", [(ours.loss_s, by_hand.loss_s) for ours, by_hand in pairs])
 
 
 def _show(what: str, pairs: list[tuple[float, float]]) -> None:

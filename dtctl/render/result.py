@@ -72,9 +72,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             hint="\n".join(map(one_line, moved)),
         )
     failed = {str(task.id): task for task in result.started.values() if task.state is TaskState.FAILED}
-    for why, names in _alike({name: sentence(task.why) for name, task in failed.items()}).items():
-        hosts = fold(failed[name].host for name in names)
-        show_warning(f"{fold(names)} on {hosts} could not start: {why}")
+    for reason, names in _alike({name: sentence(task.why) for name, task in failed.items()}).items():
+        show_warning(f"{fold(names)} on {fold(failed[name].host for name in names)} could not start: {reason}")
 
 
 def show_unseen(unseen: Unseen) -> None:

@@ -186,6 +186,7 @@ def test_an_attempt_that_was_stopped_has_no_last_words(run: Run) -> None:
             "cause": "",
             "step": 1,
             "hung": False,
+            "early": False,
         }
     ]
     run.state = lambda: state  # type: ignore[method-assign]
