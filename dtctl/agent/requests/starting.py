@@ -15,7 +15,7 @@ from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Tuple
+    from typing import Container, Dict, List, Set, Tuple
 
     from ..protocol.conversation import Conversation
     from ..records.answers import PortsResult, Progress, TakenPort
@@ -136,8 +136,13 @@ def has_begun(state: State, spec: Spec) -> bool:
     states = [task["state"] for task in state["tasks"].values()]
     if "starting" in states or "failed" in states:
         return "starting" not in states
-    needed = {task for stage in spec["stages"] for index in stage["after"] for task in spec["stages"][index]["tasks"]}
+    needed = _needed(spec)
     return not any(_is_to_come(entry, task in needed) for task, entry in state["tasks"].items())
+
+
+def _needed(spec: Spec) -> Set[str]:
+    """Tasks that others need to be ready."""
+    return {task for stage in spec["stages"] for index in stage["after"] for task in spec["stages"][index]["tasks"]}
 
 
 def _is_to_come(entry: Entry, is_needed: bool) -> bool:
@@ -148,13 +153,14 @@ def _is_to_come(entry: Entry, is_needed: bool) -> bool:
 
 def standing(state: State, spec: Spec) -> Dict[str, Doing]:
     """What the tasks of this host do while the start goes on."""
-    return {task["id"]: _doing(state["tasks"][task["id"]], task) for task in spec["tasks"]}
+    needed = _needed(spec)
+    return {task["id"]: _doing(state["tasks"][task["id"]], task, task["id"] in needed) for task in spec["tasks"]}
 
 
-def _doing(entry: Entry, task: TaskSpec) -> Doing:
+def _doing(entry: Entry, task: TaskSpec, is_needed: bool) -> Doing:
     if entry["state"] == "pending":
         return "held"
-    if entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
+    if is_needed and entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
         return "waits_to_listen"
     return entry["state"]
 
