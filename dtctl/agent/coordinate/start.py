@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Collection, Dict, List
 
     from ..records.reasons import Fact
+    from ..records.run_state import Intent
     from .view import View
 
 REACH_LIMIT_S = 60.0
@@ -62,8 +63,12 @@ def awaited(view: View) -> List[str]:
     wanted = {other for unready in _unready(view).values() for other in unready}
     begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
     wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
-    told = [task for task in view.tasks if view.intents[task]["want"] == "run" and not view.intents[task]["early"]]
-    return [task for task in told if task in wanted]
+    return [task for task in view.tasks if task in wanted and _runs(view.intents[task])]
+
+
+def _runs(intent: Intent) -> bool:
+    """It was told to, and waits for nobody."""
+    return intent["want"] == "run" and not intent["early"]
 
 
 def missing(view: View) -> List[Fact]:
