@@ -119,10 +119,10 @@ def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() ->
 
 
 def test_the_grace_of_a_gang_is_no_longer_than_the_users() -> None:
-    run = Run("sync-ps", grace_s=2.0)
+    run = Run("sync-ps", grace_s=0.5)
     run.dies("ps:0")
     run.step()
-    assert {intent["grace_s"] for intent in run.view.intents.values()} == {2.0}
+    assert {intent["grace_s"] for intent in run.view.intents.values()} == {0.5}
 
 
 def test_a_gang_leaves_out_who_was_stopped_and_evaluators() -> None:
