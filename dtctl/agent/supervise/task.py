@@ -93,7 +93,8 @@ class Task:
         want, state = intent["want"], self.entry["state"]
         if self.final and not policy.replaced(intent, self.entry["generation"]):
             return
-        if state == "backoff" and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
+        has_failed = state == "backoff" and not policy.was_early(self.entry)
+        if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
             self._forget_attempt()
             self._move("failed", why_of(self.entry), wall)  # backoff -> failed
         elif want in ("stop", "finish"):

@@ -103,14 +103,13 @@ def up(
             document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
         else:
             result.show_started(outcome, launch.plan)
-    broken = any(task.state.value == "failed" for task in outcome.started.values())
     if follow:
         import dataclasses
 
         record = dataclasses.replace(launch.record, run=outcome.run)
         hooks, fresh = hooks_here(cluster.hooks.values()), bool(outcome.started)
         return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh)
-    if broken:
+    if outcome.broken:
         raise typer.Exit(ExitCode.RUN_FAILED)
     if output == "text" and not quiet:
         result.show_next_steps()

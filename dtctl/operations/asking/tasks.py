@@ -24,6 +24,8 @@ class Exit:
     """What its log tells of its end."""
     step: int | None = None
     """The last that it told."""
+    early: bool = False
+    """Those that it needs were not ready: it was not its own failure."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class TaskStatus:
                     asked=past["asked"],
                     cause=past["cause"],
                     step=past["step"],
+                    early=past["early"],
                 )
                 for past in entry["history"]
             ),

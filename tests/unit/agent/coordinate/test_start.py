@@ -68,10 +68,12 @@ def test_a_host_that_never_reaches_the_coordinator_fails_the_start_within_a_minu
 def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
     world = World("async-ps", PLACES, start_timeout_s=120.0)
     world.tasks["ps:0"].ready_s = 1e9
+    world.run_for(5)
+    world.die("worker:1", code=1)
     world.until(lambda: world.data["phase"] == "ended", 200)
     assert world.data["condition"]["cause"] == "ps:0"
     assert world.data["condition"]["reason"] == "not ready after 120 s: ps:0 runs but does not listen on a:2222 yet"
-    assert world.states["ps:0"] == "stopped"
+    assert (world.states["ps:0"], world.states["worker:1"]) == ("stopped", "stopped")
 
 
 def test_a_run_whose_controller_is_lost_during_the_start_is_taken_back_everywhere() -> None:
