@@ -23,7 +23,7 @@ from tests.hosts import private_network
 ROUNDS = 3
 PATIENCE_S = 600.0
 ENDLESS = "trainer.args.train_steps=100000000"
-TWO_WORKERS = "jobs.worker.hosts=[node-1, node-2]"
+TWO_OF_EACH = ("jobs.worker.hosts=[node-1, node-2]", "jobs.ps.hosts=[node-1, node-2]")
 OFTEN = ("trainer.args.save_secs=2", "trainer.args.log_steps=1")
 
 _BEGINS = re.compile(r"^\w+ \d+ starts at step \d+", re.MULTILINE)
@@ -49,12 +49,12 @@ CHIEF = ("chief:0",)
 EVERY_STEPS = ("trainer.args.save_steps=50", "trainer.args.log_steps=1")
 WAYS = (
     Way("async-ps", "ps-async", "worker:1", ("worker:1",), again=("worker:1",)),
-    Way("sync-ps", "ps-sync", "ps:1", (), settings=(*OFTEN, TWO_WORKERS, "trainer.args.replicas_to_aggregate=2")),
+    Way("sync-ps", "ps-sync", "ps:1", (), settings=(*OFTEN, *TWO_OF_EACH, "trainer.args.replicas_to_aggregate=2")),
     Way("in-graph", "in-graph", "worker:1", ("worker:1",), CHIEF),
     Way("ps-strategy", "ps-strategy", "ps:1", ("ps:1", "chief:0"), CHIEF),
     Way("mirrored", "multi-worker-mirrored", "worker:1", (), settings=EVERY_STEPS),
     Way("ddp", "pytorch-ddp", "worker:1", (), environment="torch"),
-    Way("kvstore", "mxnet-kvstore", "worker:1", (), settings=EVERY_STEPS, environment="mxnet-1.9"),
+    Way("kvstore", "mxnet-kvstore", "worker:1", (), environment="mxnet-1.9"),
 )
 
 
