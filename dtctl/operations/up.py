@@ -13,6 +13,7 @@ from dtctl.agent.records.reasons import headline
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.conversation import Report
+from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.memory.record import RunRecord
@@ -22,6 +23,8 @@ from dtctl.operations.starting.ownership import refuse_outputs_of_others
 from dtctl.operations.starting.ports import refuse_taken_ports
 from dtctl.operations.starting.start import Start, Starting, statuses
 from dtctl.operations.stop import StopResult
+from dtctl.operations.stopping import OnStopping
+from dtctl.operations.stopping import unseen as nobody
 from dtctl.transport.seam import Transport
 
 
@@ -74,6 +77,8 @@ def up(
     *,
     previous: RunRecord | None = None,
     at_zero: Callable[[Unseen], None] = lambda unseen: None,
+    before: Before | None = None,
+    stopping: OnStopping = nobody,
 ) -> UpResult:
     """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
 
@@ -82,7 +87,8 @@ def up(
     begun, and as one that has started before any host is told to keep it; where it was taken back for certain it is
     forgotten. When all is prepared, `at_zero` is called with a checkpoint of an earlier run that this one does
     not see (`previous`: the last of this file), and `consent` with the runs that are to be ended: what they raise takes
-    everything back. Raises Interrupted for Ctrl-C, with what is certain about what it has left.
+    everything back. `before` hears of each of those what of it is still there, and `stopping` of tasks that take long
+    to end. Raises Interrupted for Ctrl-C, with what is certain about what it has left.
     """
     starting = Starting(launch, transport, report)
     unbegun = _error_of(memory.begin, launch.record)
@@ -90,7 +96,7 @@ def up(
         raise _without_trace(unbegun)
     try:
         with starting:
-            outcome = _up(starting, memory, consent, unbegun, previous, at_zero)
+            outcome = _up(starting, memory, consent, unbegun, previous, at_zero, before, stopping)
     except BaseException as error:
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
@@ -110,6 +116,8 @@ def _up(
     unbegun: DtctlError | None,
     previous: RunRecord | None,
     at_zero: Callable[[Unseen], None],
+    before: Before | None,
+    stopping: OnStopping,
 ) -> UpResult:
     launch, record = starting.launch, starting.launch.record
     assert record.run is not None
@@ -127,7 +135,7 @@ def _up(
     if (out_of_sight := unseen(prepared, record, previous)) is not None:
         at_zero(out_of_sight)
     consent(old)
-    replaced = {run: starting.replace(run) for run in old}
+    replaced = {run: starting.replace(run, before, stopping) for run in old}
     started = starting.start_everywhere()
     with uninterrupted():
         unsaved = _error_of(memory.save, record)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import announce_replaced
+from dtctl.cli.announcing import announced
 from dtctl.cli.interrupts import left
 from dtctl.cli.options import (
     ClusterFile,
@@ -80,11 +80,19 @@ def up(
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
 
             def consent(runs: Collection[str]) -> None:
-                announce_replaced(scope, launch.record, runs, say=output == "text")
+                for run in runs:
+                    scope.refuse_others(launch.record, run)
 
-            previous = scope.memory.newest_of(cluster.file)
             outcome = start(
-                launch, scope.transport, progress, scope.memory, consent, previous=previous, at_zero=_show_unseen
+                launch,
+                scope.transport,
+                progress,
+                scope.memory,
+                consent,
+                previous=scope.memory.newest_of(cluster.file),
+                at_zero=_show_unseen,
+                before=announced(scope, launch.record, "stopping", say=output == "text"),
+                stopping=progress.ending,
             )
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
