@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import coordinator, event_files, hosts, idle, lines, looking, overhead, push, startup, ways
+from benchmarks import coordinator, event_files, first_step, hosts, idle, lines, looking, overhead, push, startup, ways
 from benchmarks.measuring import CannotRun
 
 BENCHMARKS = {
     "startup": startup.run,
     "hosts": hosts.run,
     "push": push.run,
+    "first_step": first_step.run,
     "overhead": overhead.run,
     "idle": idle.run,
     "coordinator": coordinator.run,

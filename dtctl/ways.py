@@ -1,4 +1,4 @@
-"""The ways of training, and what follows from each: who waits for whom, and what a loss restarts. Pure.
+"""The ways of training, and what follows from each: who needs whom, and what a loss restarts. Pure.
 
 Why each is as it is: docs/recovery.md.
 """
@@ -115,7 +115,7 @@ def settle_s(cluster: Cluster) -> float:
 
 
 def parties(cluster: Cluster) -> Mapping[str, tuple[TaskId, ...]]:
-    """The tasks that start together: the lead, by its own name, and by the name of each job its other tasks."""
+    """The tasks that need the same: the lead, by its own name, and by the name of each job its other tasks."""
     lead = cluster.lead
     others = {job: tuple(task for task in cluster.tasks() if task.job == job and task != lead) for job in cluster.jobs}
     return {str(lead): (lead,), **{job: tasks for job, tasks in others.items() if tasks}}

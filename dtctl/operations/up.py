@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dtctl.agent.records import answers
+from dtctl.agent.records.reasons import headline
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.model import TaskId
+from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.conversation import Report
 from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.tasks import TaskStatus
@@ -51,6 +52,12 @@ class UpResult:
     """Why there is no record of the run on this machine."""
     unseen: Unseen | None = None
     """What an earlier run has saved, if this one begins at step 0 beside it."""
+
+    @property
+    def broken(self) -> Mapping[TaskId, TaskStatus]:
+        """Tasks that could not start; where none has failed itself, those that were stopped because the run has."""
+        failed = {task: one for task, one in self.started.items() if one.state is TaskState.FAILED}
+        return failed or {task: one for task, one in self.started.items() if headline(one.why) == "run_failed"}
 
 
 class Records(Protocol):

@@ -1,4 +1,4 @@
-"""In which order the tasks of a run start: stages, each after those that it needs. Pure."""
+"""Who needs whom at the start of a run: stages, each after those that it needs. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from dtctl.ways import circle, parties, waits
 
 @dataclass(frozen=True)
 class Stage:
-    """Tasks that start together once every task of the stages at the indexes `after` is ready."""
+    """Tasks that need every task of the stages at the indexes `after` to be ready."""
 
     name: str
     tasks: tuple[TaskId, ...]
     after: tuple[int, ...] = ()
+    held: bool = False
+    """They start when those are ready; else at once, and wait by themselves."""
 
 
 def stages(cluster: Cluster) -> tuple[Stage, ...]:
@@ -25,4 +27,12 @@ def stages(cluster: Cluster) -> tuple[Stage, ...]:
     if ring := circle(waiting):
         raise PreflightError(f"{' and '.join(ring)} wait for each other", hint="change their depends_on")
     index = {name: number for number, name in enumerate(TopologicalSorter(waiting).static_order())}
-    return tuple(Stage(name, members[name], tuple(sorted(index[other] for other in waiting[name]))) for name in index)
+    return tuple(
+        Stage(
+            name,
+            members[name],
+            tuple(sorted(index[other] for other in waiting[name])),
+            held=bool(waiting[name]) and cluster.jobs[members[name][0].job].depends_on is not None,
+        )
+        for name in index
+    )

@@ -62,7 +62,12 @@ def host_spec(
         },
         "roster": [_place(task) for task in plan.tasks],
         "stages": [
-            {"name": stage.name, "tasks": [str(task) for task in stage.tasks], "after": list(stage.after)}
+            {
+                "name": stage.name,
+                "tasks": [str(task) for task in stage.tasks],
+                "after": list(stage.after),
+                "held": stage.held,
+            }
             for stage in plan.stages
         ],
         "lead": str(plan.lead),

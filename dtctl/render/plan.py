@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dtctl.model import Host, TaskId
 from dtctl.plan.marks import shown
+from dtctl.plan.order import Stage
 from dtctl.plan.values import RunPlan, TaskPlan
 from dtctl.render.hooks import hook_line
 from dtctl.render.tables import print_table, table
@@ -63,23 +64,29 @@ def _show_head(plan: RunPlan, *, all_of_setup: bool) -> None:
 
 
 def order_lines(plan: RunPlan) -> list[str]:
-    """Who starts after whom, what a loss restarts, and who decides all that."""
-    steps = [_stage_words(index, plan) for index in range(len(plan.stages))]
+    """Who is held until others are ready, what a loss restarts, and who decides all that."""
     tasks: dict[str, list[str]] = {}
     for task in plan.tasks:
         tasks.setdefault(task.scope, []).append(str(task.id))
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
         f"trains as {plan.way.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
-        f"starts {', '.join(steps)}",
+        f"starts {_starts(plan)}",
         f"a loss of {'; of '.join(losses)}",
     ]
 
 
-def _stage_words(index: int, plan: RunPlan) -> str:
-    stage = plan.stages[index]
-    after = [fold(map(str, plan.stages[other].tasks)) for other in stage.after]
-    return fold(map(str, stage.tasks)) + (f" after {' and '.join(after)}" if after else "")
+def _starts(plan: RunPlan) -> str:
+    held = [stage for stage in plan.stages if stage.held]
+    if not held:
+        return "all at once"
+    at_once = fold(str(task) for stage in plan.stages if not stage.held for task in stage.tasks)
+    return "; ".join([f"{at_once} at once", *(_after(stage, plan) for stage in held)])
+
+
+def _after(stage: Stage, plan: RunPlan) -> str:
+    others = [fold(map(str, plan.stages[other].tasks)) for other in stage.after]
+    return f"{fold(map(str, stage.tasks))} after {' and '.join(others)}"
 
 
 def _show_whole(plan: RunPlan, task: TaskPlan) -> None:

@@ -71,9 +71,9 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
             hint="\n".join(map(one_line, moved)),
         )
-    for task in result.started.values():
-        if task.state is TaskState.FAILED:
-            show_warning(f"{task.id} on {task.host} could not start: {sentence(task.why)}")
+    broken = {str(task): one for task, one in result.broken.items()}
+    for reason, names in _alike({name: sentence(one.why) for name, one in broken.items()}).items():
+        show_warning(f"{fold(names)} on {fold(broken[name].host for name in names)} could not start: {reason}")
 
 
 def show_unseen(unseen: Unseen) -> None:

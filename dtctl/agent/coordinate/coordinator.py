@@ -2,7 +2,7 @@
 
 It neither reads a clock nor a file nor a socket; `leading.py` does that around it.
 
-    starting   -> running      every task has been told to run
+    starting   -> running      every task runs, or was told to, and those that it needs are ready
     running    -> recovering   a task was lost, and is restarted with all that must be restarted with it
     recovering -> running      it trains again
     any        -> finishing    the outcome is decided; what still runs is brought to its end
@@ -297,7 +297,8 @@ class Coordinator:
         if end is not None:
             self._decide(end)
         else:
-            self.view.wanted(start.released(self.view, self._blocked()), want="run")
+            for task, early in start.may_run(self.view, self._blocked()).items():
+                self.view.wanted([task], want="run", early=early)
             self._describe(facts)
 
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
@@ -346,11 +347,8 @@ class Coordinator:
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
         if now is not None:
             self._set_condition(now)
-        if data["phase"] != "starting" or not self._held_back():
+        if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.tasks):
             data["phase"] = "recovering" if lost else "running"
-
-    def _held_back(self) -> bool:
-        return any(intent["want"] == "hold" for intent in self.view.intents.values())
 
     def _decide(self, end: Judgement) -> None:
         data = self.view.data

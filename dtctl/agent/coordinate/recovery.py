@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Loss = Union[Past, Incident, incidents.Loss]
     """What was lost: an attempt, or what an incident has restarted in vain."""
 
-GANG_GRACE_S = 5.0
+GANG_GRACE_S = 1.0
 """A task that is restarted with a lost peer has nothing left to save: usually it hangs on that peer."""
 
 PS_END_LIMIT_S = 10.0
@@ -115,7 +115,7 @@ class Recovery:
             for past in self._view.entry(task)["history"]:
                 if past["attempt"] > noted.get(task, 0):
                     noted[task] = past["attempt"]
-                    if not past["asked"] and past["code"] != 0:
+                    if not (past["asked"] or past["early"]) and past["code"] != 0:
                         found.append((past["ended"], task, past))
         found.sort(key=lambda one: (one[0], one[1]))
         for _, task, past in found:

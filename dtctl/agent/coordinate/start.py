@@ -1,4 +1,8 @@
-"""The order of start: a held task is released when the tasks before it are ready. Also after a restart."""
+"""The start, also after a restart: all tasks at once, but those that the file has wait for others.
+
+Who cannot train before others are ready is early until then: frameworks wait for their peers by themselves, and a
+program that does not, and fails, is started again when they are there, which counts for nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,41 @@ from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, List
+    from typing import Collection, Dict, List
 
     from ..records.reasons import Fact
+    from ..records.run_state import Intent
     from .view import View
 
 REACH_LIMIT_S = 60.0
 """A host that has not reached the coordinator by then has something in its way; imports come later."""
 
 
-def released(view: View, blocked: Collection[str]) -> List[str]:
-    """Tasks to be told to run now; those in `blocked` wait for something else."""
-    return [
-        task
-        for task in view.tasks
-        if view.intents[task]["want"] == "hold"
-        and task not in blocked
-        and view.reached(task)
-        and not _unready(view, task)
+def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:
+    """Tasks to be told to run, and whether they are early; also those that no longer are.
+
+    Those in `blocked` wait for something else.
+    """
+    found: Dict[str, bool] = {}
+    for task, unready in _unready(view).items():
+        if view.intents[task]["want"] == "run":
+            found.update({} if unready else {task: False})
+        elif task not in blocked and view.reached(task) and not (unready and view.is_held(task)):
+            found[task] = bool(unready)
+    return found
+
+
+def _unready(view: View) -> Dict[str, List[str]]:
+    """Of each task that waits: those that it needs and that are not ready."""
+    waiting = [task for task in view.tasks if view.waits(task)]
+    if not waiting:
+        return {}
+    unready = [
+        [task for task in stage["tasks"] if not (view.ready(task) or _is_out(view, task))] for stage in view.stages
     ]
-
-
-def _unready(view: View, task: str) -> List[str]:
-    return [other for other in view.awaited_by(task) if not (view.ready(other) or _is_out(view, other))]
+    needs = [[task for index in stage["after"] for task in unready[index]] for stage in view.stages]
+    by_task = {task: needs[index] for index, stage in enumerate(view.stages) for task in stage["tasks"]}
+    return {task: by_task.get(task, []) for task in waiting}
 
 
 def _is_out(view: View, task: str) -> bool:
@@ -43,12 +59,16 @@ def unreached(view: View) -> List[str]:
 
 
 def awaited(view: View) -> List[str]:
-    """Tasks that were told to run and that others wait for: to start, or to train again after a loss."""
-    waiting = [task for task in view.tasks if view.intents[task]["want"] == "hold"]
-    wanted = {other for task in waiting for other in _unready(view, task)}
+    """Tasks that were told to run and that others wait for, and they for nobody: to start, or to train after a loss."""
+    wanted = {other for unready in _unready(view).values() for other in unready}
     begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
     wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
-    return [task for task in view.tasks if task in wanted and view.intents[task]["want"] == "run"]
+    return [task for task in view.tasks if task in wanted and _runs(view.intents[task])]
+
+
+def _runs(intent: Intent) -> bool:
+    """It was told to, and waits for nobody."""
+    return intent["want"] == "run" and not intent["early"]
 
 
 def missing(view: View) -> List[Fact]:

@@ -65,7 +65,7 @@ class View:
         self._on: Dict[str, List[str]] = {host: [] for host in data["hosts"]}
         for task, place in self.roster.items():
             self._on[place["host"]].append(task)
-        self._stage = {task: stage for stage in self.stages for task in stage["tasks"]}
+        self._held = {task for stage in self.stages if stage["held"] for task in stage["tasks"]}
         self.lead = spec["lead"]
         self.coordinator = spec["coordinator"]
         self.own_host = self.coordinator["host"]
@@ -156,12 +156,14 @@ class View:
         }
         return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents)
 
-    def awaited_by(self, task: str) -> List[str]:
-        """The tasks that have to be ready before this one starts."""
-        stage = self._stage.get(task)
-        if stage is None:
-            return []
-        return [other for index in stage["after"] for other in self.stages[index]["tasks"]]
+    def is_held(self, task: str) -> bool:
+        """It starts when those that it needs are ready; others start at once, and wait by themselves."""
+        return task in self._held
+
+    def waits(self, task: str) -> bool:
+        """Others have to be ready before it can train: it is held, or was started early."""
+        intent = self.intents[task]
+        return intent["want"] == "hold" or (intent["want"] == "run" and intent["early"])
 
     def wanted(self, tasks: Iterable[str], **fields: Any) -> None:
         """Changes what is wanted of these tasks."""

@@ -11,7 +11,7 @@ SLACK_S = 0.5
 """Beats may go out this much earlier, so that those for many connections go together."""
 
 SILENCE_S = 10.0
-RETRY_FIRST_S = 0.5
+RETRY_FIRST_S = 0.125
 RETRY_SOON_S = 3.0
 """The longest delay in the first minute: a coordinator that is started again, or has its port again, is found soon."""
 

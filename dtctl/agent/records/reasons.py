@@ -79,6 +79,7 @@ SENTENCES = {
     "cause": " (%(text)s)",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
+    "early": "; those that it needs were not ready",
     "same_way": "; it has failed the same way %(count)d times in a row and come no further (recovery.repeat)",
     "after_restarts": ", after %(count)d restart%(s)s",
     "after_run_restarts": ", after %(count)d restart%(s)s in the run",
@@ -124,9 +125,9 @@ SENTENCES = {
     "and_more": " ...",
     # what is decided after a loss, and what comes of it
     "goes_alone": ": it is restarted alone",
-    "goes_in": ": it is restarted in %(seconds).1f s",
-    "goes_with": ": restarted with %(task)s in %(seconds).1f s",
-    "all_go": ": all %(count)d tasks are restarted in %(seconds).1f s",
+    "goes_in": ": it is restarted%(later)s",
+    "goes_with": ": restarted with %(task)s%(later)s",
+    "all_go": ": all %(count)d tasks are restarted%(later)s",
     "lost_again": "%(task)s was lost again",
     "lost_too": "%(task)s was lost too",
     "back_to_step": "back to step %(step)d",
@@ -183,7 +184,11 @@ SENTENCES = {
 }
 """Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
 
-_MADE_FROM = {"span": "seconds", **dict.fromkeys(("s", "es", "was", "it"), "count"), "rest": None, "because": None}
+_MADE_FROM = {
+    **dict.fromkeys(("span", "later"), "seconds"),
+    **dict.fromkeys(("s", "es", "was", "it"), "count"),
+    **dict.fromkeys(("rest", "because")),
+}
 """Words of sentences that are no fields."""
 
 
@@ -268,6 +273,7 @@ def _words(one: Fact, rest: str) -> "Dict[str, Any]":
     words.update(rest=rest, because=": " + rest if rest else "")
     if "seconds" in one:
         words["span"] = duration(one["seconds"])
+        words["later"] = " in %.1f s" % one["seconds"] if one["seconds"] else ""
     if "count" in one:
         alone = one["count"] == 1
         words.update(s="" if alone else "s", es="" if alone else "es")

@@ -48,6 +48,8 @@ class Intent(Because):
     """What the task's count is set to when this generation begins."""
     grace_s: Usual[Optional[Seconds], None]
     by: Usual[By, ""]
+    early: Usual[bool, False]
+    """It may start before those that it needs are ready: a failure until then is not its own."""
     ends_run: Usual[Optional[How], None]
     """The whole run is to end, as a session on the task's host was asked."""
 
@@ -113,6 +115,8 @@ class Past(Record):
     """The kernel of its host ended processes for want of memory meanwhile."""
     hung: Usual[bool, False]
     """It was ended because it did nothing any more."""
+    early: Usual[bool, False]
+    """It has failed before those that it needs were ready, which counts for nothing."""
 
 
 class Entry(Because):

@@ -58,11 +58,13 @@ class Member(Record):
 
 
 class Stage(Record):
-    """Tasks that may start when those of the stages with the indexes `after` are ready, which stand before it."""
+    """Tasks that need those of the stages with the indexes `after`, which stand before it, to be ready."""
 
     name: Line
     tasks: Tasks
     after: AtMost[List[Count], 1000]
+    held: Usual[bool, True]
+    """They start when those are ready; false: at once, and wait by themselves."""
 
 
 class TaskSpec(Record):

@@ -10,7 +10,7 @@ from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
 from ..records.spec import coordinators_port
-from ..run import environment
+from ..run import environment, policy
 from . import runs
 
 TYPE_CHECKING = False
@@ -117,6 +117,8 @@ def _chosen(talk: Conversation, reserved: Container[int]) -> int:
 def wait(talk: Conversation, run: Run) -> State:
     """The state in which every task has begun, or has failed to. Tells the controller what the start is waiting for.
 
+    Those that others need have begun when they are ready: until then most mistakes of a program show.
+
     Raises as Conversation.pause, and Refused when the time is over.
     """
     teller = _Teller(talk)
@@ -135,20 +137,35 @@ def wait(talk: Conversation, run: Run) -> State:
 
 
 def has_begun(state: State, spec: Spec) -> bool:
-    """No task is still to start. Those that the coordinator holds count no more once another here has failed."""
+    """No task is still to start. Those that wait for others count no more once another here has failed."""
     states = [task["state"] for task in state["tasks"].values()]
-    return "starting" not in states and ("failed" in states or "pending" not in states)
+    if "starting" in states or "failed" in states:
+        return "starting" not in states
+    needed = _needed(spec)
+    return not any(_is_to_come(entry, task in needed) for task, entry in state["tasks"].items())
+
+
+def _needed(spec: Spec) -> Set[str]:
+    """Tasks that others need to be ready."""
+    return {task for stage in spec["stages"] for index in stage["after"] for task in spec["stages"][index]["tasks"]}
+
+
+def _is_to_come(entry: Entry, is_needed: bool) -> bool:
+    if entry["state"] == "pending" or (entry["state"] == "backoff" and policy.was_early(entry)):
+        return True
+    return is_needed and not (entry["ready"] or entry["state"] in policy.FINAL)
 
 
 def standing(state: State, spec: Spec) -> Dict[str, Doing]:
     """What the tasks of this host do while the start goes on."""
-    return {task["id"]: _doing(state["tasks"][task["id"]], task) for task in spec["tasks"]}
+    needed = _needed(spec)
+    return {task["id"]: _doing(state["tasks"][task["id"]], task, task["id"] in needed) for task in spec["tasks"]}
 
 
-def _doing(entry: Entry, task: TaskSpec) -> Doing:
+def _doing(entry: Entry, task: TaskSpec, is_needed: bool) -> Doing:
     if entry["state"] == "pending":
         return "held"
-    if entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
+    if is_needed and entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
         return "waits_to_listen"
     return entry["state"]
 

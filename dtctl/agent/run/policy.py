@@ -79,6 +79,8 @@ def after_exit(
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
         return Decision("failed", _permanent(what, ending), restarts)  # running -> failed
+    if was_early(entry):
+        return Decision("backoff", [*what, fact("early")], restarts)  # running -> backoff: until its peers are ready
     alike = alike_in_a_row(entry["history"])
     if alike >= recovery["repeat"] > 0 and not verdict.always:
         return Decision("failed", [*what, fact("same_way", count=alike)], restarts)  # running -> failed
@@ -90,6 +92,11 @@ def after_exit(
         return Decision("failed", _past_budget(what, restarts), restarts)  # running -> failed
     restarts += 1
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
+
+
+def was_early(entry: Entry) -> bool:
+    """Its last attempt has failed before those that it needs were ready."""
+    return bool(entry["history"]) and entry["history"][-1]["early"]
 
 
 def _killed(verdict: Verdict) -> List[Fact]:
@@ -109,7 +116,7 @@ def could_not_restore(why: Sequence[Fact]) -> bool:
 
 def alike_in_a_row(history: Sequence[Past]) -> int:
     """How many of the last attempts ended alike, by the causes that their logs told, and none with a new step."""
-    own = [past for past in history if not past["asked"]]
+    own = [past for past in history if not (past["asked"] or past["early"])]
     if not own or not own[-1]["cause"]:
         return 0
     alike = 0
@@ -150,8 +157,10 @@ def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:
 
 
 def back_off(restarts: int, recovery: RecoverySpec, jitter: float) -> float:
-    """Seconds before restart number `restarts` (from 1): doubling, limited, and up to a tenth longer."""
-    doublings = min(restarts - 1, 60)  # the limit is reached long before; floats end
+    """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer."""
+    if restarts <= 1:
+        return 0.0
+    doublings = min(restarts - 2, 60)  # the limit is reached long before; floats end
     delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"])
     return delay * (1 + jitter / 10)
 

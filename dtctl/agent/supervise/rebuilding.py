@@ -8,7 +8,7 @@ from ..host import paths
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
-from ..run import exits
+from ..run import exits, policy
 from ..run.runfiles import first_state
 
 TYPE_CHECKING = False
@@ -101,7 +101,7 @@ def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
     before, after = event["from"], event["to"]
     if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
         entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
-    entry["restarts"] += after == "backoff"
+    entry["restarts"] += after == "backoff" and not _is_early(event)
     entry.update({"state": after, "attempt": event["attempt"], "since": event["time"]})
     explain(entry, why_of(event))
 
@@ -121,7 +121,12 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
         "step": None,
         "short_of_memory": any(one["kind"] == "out_of_memory" for one in why_of(event)),
         "hung": event["from"] == "stalled",
+        "early": _is_early(event),
     }
+
+
+def _is_early(event: Event) -> bool:
+    return any(one["kind"] == "early" for one in why_of(event))
 
 
 def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
@@ -129,7 +134,7 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
     if entry["state"] in _LIVE:
         entry["state"] = "starting"  # its start, and its end if it has ended, are found as those of a new one
         return
-    if entry["state"] == "backoff" and task["own"]:
+    if entry["state"] == "backoff" and task["own"] and not policy.was_early(entry):
         entry["next_start"] = wall
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":

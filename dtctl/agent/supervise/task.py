@@ -7,7 +7,8 @@ Every transition there is:
     running  -> stalled     it is frozen, or makes no progress: its stack is asked for, then it is killed
     running  -> succeeded   exit code 0 that nobody asked for
     running  -> backoff     another exit that nobody asked for, and that may be tried again
-    backoff  -> starting    after the delay; without one, when the coordinator asks for another generation
+    backoff  -> starting    after the delay; without one, when the coordinator asks for another generation, or
+                            when it was early, and those that it needs are ready
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
     backoff  -> failed      the run's outcome is decided, or nothing of it is to go on
     pending  -> stopped     the run's outcome is decided
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
 READY_LOOK_S = 0.5
+EARLY_S = 5.0
+"""So long after those that it needs are ready a program may end that has not found them."""
 
 
 class Task:
@@ -61,6 +64,8 @@ class Task:
         self._dump: Optional[StackDump] = None
         self._start_at: Optional[float] = None
         """When the back-off ends."""
+        self._early_until = 0.0
+        """Until then the attempt may end for want of others, though they are ready."""
         self._adopt(now, wall)
 
     @property
@@ -89,7 +94,8 @@ class Task:
         want, state = intent["want"], self.entry["state"]
         if self.final and not policy.replaced(intent, self.entry["generation"]):
             return
-        if state == "backoff" and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
+        has_failed = state == "backoff" and not policy.was_early(self.entry)
+        if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
             self._forget_attempt()
             self._move("failed", why_of(self.entry), wall)  # backoff -> failed
         elif want in ("stop", "finish"):
@@ -101,13 +107,20 @@ class Task:
                 self._hold(why, intent, intent["restarts"], wall)
             else:
                 self._begin(why, intent, intent["restarts"], now, wall)
-        elif want == "run" and (state == "pending" or (self._start_at is not None and now >= self._start_at)):
+        elif want == "run" and (state == "pending" or self._waited_enough(intent, now)):
             why = why_of(intent) if state == "pending" else []
             self._begin(why, intent, self.entry["restarts"], now, wall)
         elif want == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
 
+    def _waited_enough(self, intent: Intent, now: float) -> bool:
+        if policy.was_early(self.entry):
+            return not intent["early"]
+        return self._start_at is not None and now >= self._start_at
+
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
+        if intent["early"]:
+            self._early_until = now + EARLY_S
         attempt.look(now, wall)
         self._log_limit.look(attempt.directory)
         state = self.entry["state"]
@@ -226,11 +239,17 @@ class Task:
             "step": entry["step"],
             "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
             "hung": entry["state"] == "stalled",
+            "early": self._is_early(ending, verdict, intent, now),
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
         self._follow_decision(decision, intent, now, wall)
+
+    def _is_early(self, ending: Ending, verdict: exits.Verdict, intent: Intent, now: float) -> bool:
+        if ending["code"] == 0 or self.entry["asked"] or self.entry["step"] is not None:
+            return False
+        return intent["early"] or (now < self._early_until and verdict.cause.is_of_others)
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":
@@ -259,6 +278,7 @@ class Task:
 
     def _begin(self, why: List[Fact], intent: Intent, restarts: int, now: float, wall: float) -> None:
         self._forget_attempt()
+        self._early_until = 0.0
         number = self.entry["attempt"] + 1
         with suppress(OSError):  # too many files, say: then the next number will do
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)

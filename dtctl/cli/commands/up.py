@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from dtctl.cli.options import (
 )
 from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
+
+if TYPE_CHECKING:
+    from dtctl.operations.starting.earlier import Unseen
 
 
 @on_cluster
@@ -54,7 +57,7 @@ def up(
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.telling.hooks import hooks_here
     from dtctl.operations.up import up as start
-    from dtctl.render import errors, left_out, result
+    from dtctl.render import errors, left_out
     from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
@@ -87,7 +90,7 @@ def up(
                 scope.memory,
                 consent,
                 previous=scope.memory.newest_of(cluster.file),
-                at_zero=result.show_unseen,
+                at_zero=_show_unseen,
                 before=announced(scope, launch.record, "stopping", say=output == "text"),
                 stopping=progress.ending,
             )
@@ -100,21 +103,28 @@ def up(
     except Interrupted as interrupted:
         show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    from dtctl.render import result  # while the trainers begin
+
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         left_out.show_unremembered(outcome)
         if output == "json":
             document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
         else:
             result.show_started(outcome, launch.plan)
-    broken = any(task.state.value == "failed" for task in outcome.started.values())
     if follow:
         import dataclasses
 
         record = dataclasses.replace(launch.record, run=outcome.run)
         hooks, fresh = hooks_here(cluster.hooks.values()), bool(outcome.started)
         return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh)
-    if broken:
+    if outcome.broken:
         raise typer.Exit(ExitCode.RUN_FAILED)
     if output == "text" and not quiet:
         result.show_next_steps()
     return None
+
+
+def _show_unseen(unseen: Unseen) -> None:
+    from dtctl.render.result import show_unseen
+
+    show_unseen(unseen)

@@ -129,7 +129,7 @@ class ClusterFile(Section):
     checkpoint: CheckpointEntry = Field(default=CheckpointEntry(), description="where checkpoints are looked for")
     strategy: v.Strategy = Field(
         default="auto",
-        description="the way of training; it decides the order of the start and what is restarted when a task is "
+        description="the way of training; it decides who needs whom at the start and what is restarted when a task is "
         "lost: [recovery.md](recovery.md). `auto`: `kvstore` with the dialect `mxnet`, "
         "`async-ps` where there is a `ps` job, else a collective (as `mirrored` and `ddp` are) where more than one "
         "task trains",
@@ -156,7 +156,7 @@ class ClusterFile(Section):
     )
     start_timeout: v.PositiveDuration = Field(
         default=600.0,
-        description="how long a task that others wait for may take until it listens; then the run has failed",
+        description="how long a task that others need may take until it listens; then the run has failed",
         examples=["30m"],
     )
     active_deadline: v.DurationOrNone = Field(

@@ -82,8 +82,8 @@ class JobEntry(LaunchKeys):
     )
     depends_on: v.JobList | None = Field(
         default=None,
-        description="jobs that have to be ready before it starts, `[]` for none; if left out, as the way of training "
-        "needs: [recovery.md](recovery.md)",
+        description="jobs that have to be ready before it starts, `[]` for none; if left out, it starts at once, and "
+        "needs whom the way of training says: [recovery.md](recovery.md)",
         examples=["[ps]"],
     )
 

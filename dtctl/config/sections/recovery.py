@@ -31,7 +31,8 @@ class RecoveryEntry(Section):
     )
     backoff: v.Backoff = Field(
         default=(1.0, 60.0),
-        description="the delay before a restart: it starts with the shortest and doubles up to the longest",
+        description="the delay before a restart: none before the first, then it doubles from the shortest up to "
+        "the longest",
         examples=["5s..2m"],
     )
     reset_after: v.Duration = Field(

@@ -26,6 +26,8 @@ class Exit:
     """The last that it told."""
     short_of_memory: bool = False
     """The kernel ended processes for want of memory meanwhile."""
+    early: bool = False
+    """Those that it needs were not ready: it was not its own failure."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class TaskStatus:
                     cause=past["cause"],
                     step=past["step"],
                     short_of_memory=past["short_of_memory"],
+                    early=past["early"],
                 )
                 for past in entry["history"]
             ),

@@ -87,7 +87,7 @@ class Facts:
         """How it has ended; also the last end of one that was started again and has told no step since."""
         told = self.vitals(task)
         past = task.history[-1] if task.history else None
-        if (past is not None and past.asked) or any(one["kind"] in HUNG for one in task.why):
+        if (past is not None and (past.asked or past.early)) or any(one["kind"] in HUNG for one in task.why):
             return None
         if task.state in ENDED:
             cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past.cause if past else "")

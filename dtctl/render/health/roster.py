@@ -189,7 +189,8 @@ def _note(task: TaskStatus, status: RunStatus) -> str:
         if task.next_start:
             wait = f"starts again in {duration(max(0.0, task.next_start - status.time))}"
         else:
-            wait = "waits for the coordinator"
+            early = any(one["kind"] == "early" for one in task.why)
+            wait = "starts again with them" if early else "waits for the coordinator"
         return f"{sentence(how_it_ended(task))}; {wait}"
     if task.state is TaskState.FAILED:
         return sentence(how_it_ended(task))

@@ -82,7 +82,12 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "strategy": value.way.value,
         "coordinator": {"host": value.coordinator.host, "address": value.coordinator.address},
         "stages": [
-            {"name": stage.name, "tasks": [str(task) for task in stage.tasks], "after": list(stage.after)}
+            {
+                "name": stage.name,
+                "tasks": [str(task) for task in stage.tasks],
+                "after": list(stage.after) if stage.held else [],
+                "needs": list(stage.after),
+            }
             for stage in value.stages
         ],
         "needsCheckpoint": value.needs_checkpoint,

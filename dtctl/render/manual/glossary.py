@@ -29,16 +29,16 @@ WORDS = {
     "with flags of its own",
     "transport": "how a host is reached: `ssh`, or `local` for this machine",
     "way": "how the tasks train together (`strategy`): asynchronous or synchronous with parameter servers, in-graph, "
-    "`ParameterServerStrategy`, mirrored, ...; it decides the order of the start and what a loss restarts",
+    "`ParameterServerStrategy`, mirrored, ...; it decides who needs whom at the start and what a loss restarts",
     "worker": "a task that computes gradients on batches of its own",
 }
 """In the order of the alphabet."""
 
 STATES = {
-    "pending": "waits for its turn: for tasks that have to be ready before it, or for the coordinator's word",
+    "pending": "waits for the coordinator's word: until all hosts are heard, or the jobs ready that it `depends_on`",
     "starting": "its process is being made",
     "running": "its process runs",
-    "backoff": "it has failed and is started again after a delay",
+    "backoff": "it has failed and is started again, after a delay or when those that it needs are ready",
     "stalled": "alive, but without a sign of progress",
     "succeeded": "it has ended with exit code 0",
     "failed": "it has ended with an error, and is not tried again",

@@ -138,14 +138,14 @@ def cluster(make_host: MakeHost) -> Iterator[Cluster]:
         assert "Traceback" not in text, text
 
 
-def test_tasks_start_in_order_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) -> None:
+def test_tasks_start_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) -> None:
     cluster.up(seconds=3)
     eventually(cluster.all_ended, 60, "every agent to be gone")
     known = cluster.view()
     assert (known["condition"]["type"], known["phase"]) == ("Succeeded", "ended")
     assert [cluster.entry(task)["state"] for task in PLACES] == ["stopped", "succeeded", "stopped"]
     begun = [line["task"] for line in cluster.story() if line["from"] == "starting" and line["to"] == "running"]
-    assert begun == ["ps:0", "chief:0", "worker:0"]
+    assert sorted(begun) == ["chief:0", "ps:0", "worker:0"]
     ended = [line["task"] for line in cluster.story() if line["kind"] == "task" and line["to"] == "stopped"]
     assert ended == ["worker:0", "ps:0"]
 

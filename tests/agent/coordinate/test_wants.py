@@ -59,10 +59,10 @@ def test_a_hold_ends_a_back_off(host: AgentHost) -> None:
         shell("worker:0", "exit 3"), recovery=budget(5, backoff_min_s=600, backoff_max_s=600)
     )
     host.up_by_order(spec)
-    host.wait_state(spec, "worker:0", "backoff")
+    host.wait_state(spec, "worker:0", "backoff", attempt=2)
     host.want(spec, "worker:0", want="hold", generation=2, restarts=1)
     entry = host.wait_state(spec, "worker:0", "pending")
-    assert (entry["next_start"], entry["attempt"], entry["restarts"]) == (None, 1, 1)
+    assert (entry["next_start"], entry["attempt"], entry["restarts"]) == (None, 2, 1)
 
 
 def test_a_task_of_the_coordinators_waits_for_it_after_an_exit(host: AgentHost) -> None:
@@ -96,7 +96,7 @@ def test_what_waits_to_be_started_stays_as_it_ended_once_the_outcome_is_decided(
     recovery = budget(5, backoff_min_s=600, backoff_max_s=600)
     spec = host.led_from_elsewhere(shell("worker:0", "exit 3"), task("worker:1", *SLEEPS), recovery=recovery)
     host.up_by_order(spec)
-    host.wait_state(spec, "worker:0", "backoff")
+    host.wait_state(spec, "worker:0", "backoff", attempt=2)
     host.want(spec, "worker:1", want="hold", generation=2)
     host.wait_state(spec, "worker:1", "pending")
     host.want(spec, "worker:0", "worker:1", want="finish", reason="the run has succeeded")

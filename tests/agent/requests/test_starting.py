@@ -83,20 +83,7 @@ with socket.socket() as server:
 
 
 def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_path: Path) -> None:
-    word, port = tmp_path / "listen", free_port()
-    ps = python_task("ps:0", LISTENER, port=port, ready="listening", own=False)
-    ps["argv"] += [str(word), str(port)]
-    worker = task("worker:0", *SLEEP, own=False)
-    roster = [
-        {"task": name, "host": host.name, "address": f"127.0.0.1:{port}", "role": role, "scope": "task",
-         "vital": True, "decides": role == "lead"}
-        for name, role in (("ps:0", "ps"), ("worker:0", "lead"))
-    ]  # fmt: skip
-    stages = [
-        {"name": "ps", "tasks": ["ps:0"], "after": []},
-        {"name": "worker:0", "tasks": ["worker:0"], "after": [0]},
-    ]
-    spec = host.spec(ps, worker, lead="worker:0", roster=roster, stages=stages)
+    spec, word = ps_and_worker(host, tmp_path, task("worker:0", *SLEEP, own=False), held=True)
     with host.open() as talk:
         host.prepare(talk, spec)
         talk.send("start")
@@ -113,3 +100,45 @@ def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_pa
         }
         talk.send("keep")
         talk.await_type("result")
+
+
+NEEDS_PS = """
+import os, socket, time
+socket.create_connection(("127.0.0.1", int(os.environ["PS"]))).close()
+time.sleep(1000)
+"""
+
+
+def test_who_does_not_find_its_ps_starts_again_when_it_listens_and_it_counts_for_nothing(
+    host: AgentHost, tmp_path: Path
+) -> None:
+    spec, word = ps_and_worker(host, tmp_path, python_task("worker:0", NEEDS_PS), held=False)
+    with host.open() as talk:
+        host.prepare(talk, spec)
+        talk.send("start")
+        while talk.receive()["tasks"] != {"ps:0": "waits_to_listen", "worker:0": "backoff"}:
+            pass
+        word.touch()
+        entry = talk.await_type("started")["tasks"]["worker:0"]
+        talk.send("keep")
+        talk.await_type("result")
+    assert (entry["state"], entry["attempt"], entry["restarts"]) == ("running", 2, 0)
+    assert [(past["early"], "ConnectionRefusedError" in past["cause"]) for past in entry["history"]] == [(True, True)]
+
+
+def ps_and_worker(host: AgentHost, tmp_path: Path, worker: Fields, *, held: bool) -> tuple[Fields, Path]:
+    """A run of a ps, which listens when the file is there, and of a worker that needs it."""
+    word, port = tmp_path / "listen", free_port()
+    ps = python_task("ps:0", LISTENER, port=port, ready="listening", own=False)
+    ps["argv"] += [str(word), str(port)]
+    worker["env"] = {**worker["env"], "PS": str(port)}
+    roster = [
+        {"task": name, "host": host.name, "address": f"127.0.0.1:{port}", "role": role, "scope": "task",
+         "vital": True, "decides": role == "lead"}
+        for name, role in (("ps:0", "ps"), ("worker:0", "lead"))
+    ]  # fmt: skip
+    stages = [
+        {"name": "ps", "tasks": ["ps:0"], "after": []},
+        {"name": "worker:0", "tasks": ["worker:0"], "after": [0], "held": held},
+    ]
+    return host.spec(ps, worker, lead="worker:0", roster=roster, stages=stages), word

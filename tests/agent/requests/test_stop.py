@@ -115,9 +115,9 @@ def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:
     recovery = {"max_restarts": 5, "backoff_min_s": 600, "backoff_max_s": 600, "reset_after_s": 600}
     spec = host.spec(shell("worker:0", "exit 3"), recovery=recovery)
     host.up(spec)
-    host.wait_state(spec, "worker:0", "backoff")
+    host.wait_state(spec, "worker:0", "backoff", attempt=2)
     assert stop(host)["stopped"] == ["worker:0"]
-    assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
+    assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 2
     assert host.state(spec)["tasks"]["worker:0"]["next_start"] is None
     eventually(lambda: not host.processes())
 

@@ -139,14 +139,14 @@ def test_stop_works_when_the_supervisor_was_killed(host: AgentHost) -> None:
 
 
 def test_a_back_off_goes_on_after_the_supervisor_was_killed(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "exit 3"), recovery=budget(1, backoff_min_s=0.6, backoff_max_s=0.6))
+    spec = host.spec(shell("worker:0", "exit 3"), recovery=budget(2, backoff_min_s=0.6, backoff_max_s=0.6))
     host.up(spec)
-    host.wait_state(spec, "worker:0", "backoff")
+    host.wait_state(spec, "worker:0", "backoff", attempt=2)
     kill(host.supervisor(spec))
     host.ask("status")
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["attempt"] == 2
-    ended, began = entry["history"][0]["ended"], entry["history"][1]["started"]
+    assert entry["attempt"] == 3
+    ended, began = entry["history"][1]["ended"], entry["history"][2]["started"]
     assert began - ended >= 0.6
 
 

@@ -86,7 +86,7 @@ def test_restarts_are_counted_until_the_budget_is_used_up() -> None:
 
 def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
     decision = decide(code(1), restarts=3, lived_s=600)
-    assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 1, 1.0)
+    assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 1, 0.0)
 
 
 def test_another_generation_begins_with_the_count_that_it_is_given() -> None:
@@ -104,7 +104,7 @@ def test_a_task_that_is_not_its_agents_own_waits_for_the_coordinator() -> None:
 def test_what_was_killed_because_it_was_hung_is_tried_again_whatever_its_exit() -> None:
     hung = fact("stalled", seconds=300.0)
     for ending in (killed(9), killed(6), code(0)):
-        assert decide(ending, stalled=hung) == Decision("backoff", [hung], 1, 1.0)
+        assert decide(ending, stalled=hung) == Decision("backoff", [hung], 1, 0.0)
     assert decide(killed(9), STOP, stalled=hung).state == "stopped"
 
 
@@ -114,9 +114,9 @@ def test_code_that_cannot_be_imported_says_so() -> None:
     assert decision == Decision("failed", why, 0)
 
 
-def test_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
-    assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
-    assert back_off(3, recovery(), 1) == pytest.approx(4.4)
+def test_the_first_restart_is_at_once_and_then_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
+    assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 4, 8, 10_000)] == [0, 1, 2, 4, 60, 60]
+    assert back_off(4, recovery(), 1) == pytest.approx(4.4)
 
 
 def test_without_a_budget_the_reason_counts_no_restarts() -> None:

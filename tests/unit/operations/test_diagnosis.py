@@ -560,6 +560,13 @@ def test_what_dtctl_ended_itself_is_no_problem() -> None:
     assert names(facts(ended("worker:0", ARGPARSE), verdict=stopped)) == []
 
 
+def test_who_ended_before_its_peers_were_ready_is_no_problem() -> None:
+    past = Exit(1, 900.0, 901.0, 1, None, asked=False, cause="ConnectionRefusedError: [Errno 111]")
+    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) != []
+    early = dataclasses.replace(past, early=True)
+    assert names(facts(running("worker:0", attempt=2, history=(early,), since=990.0))) == []
+
+
 def test_a_healthy_run_has_no_problem() -> None:
     assert names(facts(*WORKERS, machines={f"gpu-{n}": machine() for n in range(4)})) == []
     busy = {f"gpu-{n}": machine(waiting={"cpu": 0.9}) for n in range(4)}

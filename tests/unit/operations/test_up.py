@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.reasons import fact
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
+from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.conversation import Progress, silent
+from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Interrupted
 from dtctl.operations.starting.start import Start
-from dtctl.operations.up import up
+from dtctl.operations.up import UpResult, up
 from dtctl.plan.run import plan_run
 from dtctl.reach import Local
 from tests.unit.clusters import cluster
@@ -477,3 +480,13 @@ def test_an_interrupt_while_hosts_are_told_to_keep_comes_when_all_have_been_told
         up(launch, FakeTransport(answer), silent, Notes("begin", "save"))
     assert caught.value.left.kept
     assert caught.value.left.unremembered is not None
+
+
+def test_a_start_that_fails_tells_who_has_failed_else_who_was_stopped_for_it() -> None:
+    waits = [fact("run_failed"), fact("not_ready", seconds=600.0), fact("waits_to_listen", task="ps:0", what="a:2222")]
+    ps = TaskStatus(TaskId("ps", 0), "a", TaskState.STOPPED, why=tuple(waits))
+    worker = TaskStatus(TaskId("worker", 0), "b", TaskState.FAILED, why=(fact("exited", code=2),))
+    asked = TaskStatus(TaskId("worker", 1), "b", TaskState.STOPPED, why=(fact("stopped"),))
+    assert set(UpResult("r", {ps.id: ps, asked.id: asked}, ()).broken) == {ps.id}
+    assert set(UpResult("r", {ps.id: ps, worker.id: worker}, ()).broken) == {worker.id}
+    assert not UpResult("r", {asked.id: asked}, ()).broken

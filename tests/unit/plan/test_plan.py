@@ -306,9 +306,9 @@ def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None
     spec = specs[0]
     assert spec["coordinator"] == {"host": "c", "address": "c.example:2221", "port": 2221}
     assert spec["stages"] == [
-        {"name": "ps", "tasks": ["ps:0", "ps:1"], "after": []},
-        {"name": "worker:0", "tasks": ["worker:0"], "after": [0]},
-        {"name": "worker", "tasks": ["worker:1"], "after": [0, 1]},
+        {"name": "ps", "tasks": ["ps:0", "ps:1"], "after": [], "held": False},
+        {"name": "worker:0", "tasks": ["worker:0"], "after": [0], "held": False},
+        {"name": "worker", "tasks": ["worker:1"], "after": [0, 1], "held": False},
     ]
     assert spec["roster"][2] == {
         "task": "worker:0",

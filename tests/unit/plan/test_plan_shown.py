@@ -29,19 +29,26 @@ def plan(strategy: str) -> RunPlan:
 def test_a_plan_tells_the_order_the_coordinator_and_what_a_loss_restarts() -> None:
     assert order_lines(plan("ps-strategy")) == [
         "trains as ps-strategy; coordinator on a, a:2221",
-        "starts ps:0, worker:[0-1], chief:0 after ps:0 and worker:[0-1], evaluator:0 after chief:0",
+        "starts all at once",
         "a loss of chief:0,evaluator:0,worker:[0-1] restarts it alone; of ps:0 restarts it, then the lead",
     ]
+
+
+def test_a_plan_tells_who_is_held_until_others_are_ready() -> None:
+    jobs = [job("ps", ["a"], [2222]), job("worker", ["b"], [2222], depends_on=("ps",)), job("board", ["b"], [2223])]
+    assert order_lines(plan_run(cluster(*jobs), NAMES, local_python="python3"))[1] == (
+        "starts board:0,ps:0 at once; worker:0 after ps:0"
+    )
 
 
 def test_the_machine_form_has_the_same_and_what_follows() -> None:
     told = document.plan(plan("sync-ps"))
     assert (told["strategy"], told["coordinator"]) == ("sync-ps", {"host": "a", "address": "a:2221"})
     assert told["stages"] == [
-        {"name": "ps", "tasks": ["ps:0"], "after": []},
-        {"name": "chief:0", "tasks": ["chief:0"], "after": [0]},
-        {"name": "worker", "tasks": ["worker:0", "worker:1"], "after": [0, 1]},
-        {"name": "evaluator", "tasks": ["evaluator:0"], "after": [1]},
+        {"name": "ps", "tasks": ["ps:0"], "after": [], "needs": []},
+        {"name": "chief:0", "tasks": ["chief:0"], "after": [], "needs": [0]},
+        {"name": "worker", "tasks": ["worker:0", "worker:1"], "after": [], "needs": [0, 1]},
+        {"name": "evaluator", "tasks": ["evaluator:0"], "after": [], "needs": [1]},
     ]
     assert {task["task"]: task["scope"] for task in told["tasks"]} == {
         "chief:0": "gang",
@@ -68,7 +75,7 @@ LARGE_SHOWN = """\
 large: 48 tasks on gpu-[1-8],x-[1-2], lead worker:0
 code from {code}
 trains as async-ps; coordinator on gpu-1, 10.0.0.21:2221
-starts ps:[0-7], worker:0 after ps:[0-7], worker:[1-39] after ps:[0-7] and worker:0
+starts all at once
 a loss of ps:[0-7],worker:[0-39] restarts it alone
 
 TASK          HOST       ADDRESS                     GPU     NOTE

@@ -1,4 +1,4 @@
-"""What follows from the way of training: who starts after whom, and what a loss restarts."""
+"""What follows from the way of training: who needs whom, and what a loss restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def places(plan: RunPlan) -> dict[str, TaskPlan]:
 
 
 def order(value: Cluster) -> dict[str, list[str]]:
-    """Each stage by the names of its tasks, and the names of the stages that it waits for."""
+    """Each stage by the names of its tasks, and the names of the stages that it needs."""
     found = stages(value)
     assert all(index < place for place, stage in enumerate(found) for index in stage.after)
     return {_tasks(stage): [found[index].name for index in stage.after] for stage in found}
@@ -69,7 +69,7 @@ def test_the_way_of_training_is_declared_or_told_by_the_jobs(value: Cluster, way
 
 
 @pytest.mark.parametrize("strategy", ["async-ps", "sync-ps"])
-def test_workers_that_fetch_from_ps_start_after_it_and_after_the_lead(strategy: str) -> None:
+def test_workers_that_fetch_from_ps_need_it_and_the_lead(strategy: str) -> None:
     assert order(of("worker", "ps", "evaluator", strategy=strategy)) == {
         "ps:0 ps:1": [],
         "worker:0": ["ps"],
@@ -85,7 +85,7 @@ def test_workers_that_fetch_from_ps_start_after_it_and_after_the_lead(strategy: 
 
 
 @pytest.mark.parametrize("strategy", ["ps-strategy", "in-graph"])
-def test_a_lead_that_connects_to_servers_starts_after_all_of_them(strategy: str) -> None:
+def test_a_lead_that_connects_to_servers_needs_all_of_them(strategy: str) -> None:
     assert order(of(*WITH_PS, strategy=strategy)) == {
         "ps:0 ps:1": [],
         "worker:0 worker:1": [],
@@ -112,7 +112,7 @@ def test_servers_are_those_that_the_others_need_to_the_last_step(strategy: str, 
 
 
 @pytest.mark.parametrize("strategy", ["auto", "mirrored", "kvstore"])
-def test_a_gang_starts_at_once_and_its_evaluator_after_the_lead(strategy: str) -> None:
+def test_a_gang_needs_nobody_and_its_evaluator_the_lead(strategy: str) -> None:
     assert order(of(*WITHOUT_PS, strategy=strategy)) == {
         "worker:0": [],
         "worker:1": [],
@@ -127,6 +127,12 @@ def with_waits(value: Cluster, **depends_on: tuple[str, ...]) -> Cluster:
         for name, one in value.jobs.items()
     }
     return dataclasses.replace(value, jobs=jobs)
+
+
+def test_nobody_is_held_but_those_that_wait_as_the_file_says() -> None:
+    assert not any(stage.held for stage in stages(of(*WITH_PS)))
+    said = stages(with_waits(of(*WITH_PS), worker=("ps",), chief=()))
+    assert [stage.name for stage in said if stage.held] == ["worker"]
 
 
 def test_what_the_file_says_of_the_order_takes_the_place_of_the_usual() -> None:

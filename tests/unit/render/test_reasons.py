@@ -66,6 +66,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         "exit code 1; the host ran out of memory meanwhile, and its kernel killed 1 process",
     ),
     ("permanent", {}, "exit code 1, which is not tried again"),
+    ("early", {}, "exit code 1; those that it needs were not ready"),
     (
         "same_way",
         {"count": 3},
@@ -262,6 +263,10 @@ def test_every_kind_is_in_the_table() -> None:
                 fact("after_restarts", count=1),
             ],
             "the run has failed: worker:1 failed: exit code 1; port 2222 is held by pid 7 (nc), after 1 restart",
+        ),
+        (
+            [fact("exited", code=1), fact("all_go", count=3, seconds=0.0)],
+            "exit code 1: all 3 tasks are restarted",
         ),
         (
             [fact("exited", code=1), fact("cause", text="ImportError: x"), fact("permanent")],

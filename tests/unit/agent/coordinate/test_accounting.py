@@ -33,7 +33,10 @@ def test_a_gang_that_is_restarted_waits_starts_and_does_its_steps_again() -> Non
     train(world, 60, *names)
     before = parts(world)
     assert before["kept"] in (58, 59, 60)
+    world.tasks["worker:0"].stubborn = True
     world.die("worker:1")
+    world.run_for(2.0)
+    world.tasks["worker:0"].stubborn = False
     world.until(lambda: all(attempt == 2 for attempt in world.attempts.values()))
     world.run_for(8.0)
     train(world, 40, *names, start=40)

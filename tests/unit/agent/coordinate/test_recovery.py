@@ -85,15 +85,15 @@ def test_in_synchronous_training_a_lost_worker_comes_back_alone() -> None:
     only_once_more(world, "worker:0")
 
 
-def test_a_ps_of_the_ps_strategy_is_back_before_its_chief_is_started_again() -> None:
+def test_a_ps_of_the_ps_strategy_takes_its_chief_along_which_starts_at_once_and_waits_for_it() -> None:
     world = async_ps(strategy="ps-strategy")
     world.tasks["ps:0"].ready_s = 20.0
     world.die("ps:0")
-    world.run_for(1.5)
+    world.run_for(0.5)
     world.die("chief:0", code=1) if world.states["chief:0"] == "running" else None
     world.until(lambda: world.attempts["ps:0"] == 2)
-    world.run_for(10)
-    assert world.attempts["chief:0"] == 1
+    assert world.attempts["chief:0"] == 2
+    assert not world.tasks["ps:0"].entry["ready"]
     world.until(lambda: recovered(world))
     only_once_more(world, "ps:0", "chief:0")
     assert world.data["restarts"] == 1
@@ -102,7 +102,7 @@ def test_a_ps_of_the_ps_strategy_is_back_before_its_chief_is_started_again() -> 
 def test_a_collective_restarts_as_a_gang_for_one_price() -> None:
     world = collective()
     world.die("worker:1")
-    world.run_for(1.25)
+    world.tick()
     for name in ("worker:0", "worker:2"):
         if world.states[name] == "running":
             world.die(name, code=1)
@@ -141,7 +141,7 @@ def test_delays_grow_and_past_the_budget_the_run_has_failed() -> None:
         world.until(lambda attempt=attempt: world.attempts["ps:0"] == attempt)  # type: ignore[misc]
         delays.append(world.now - began)
         world.until(lambda: recovered(world))
-    assert 1.0 <= delays[0] < 2.0 <= delays[1] < 3.5
+    assert delays[0] < 1.0 <= delays[1] < 2.0
     world.die("ps:0")
     world.until(lambda: world.data["phase"] == "ended")
     assert world.data["condition"]["reason"] == "ps:0 failed: killed by SIGKILL, after 2 restarts"

@@ -119,10 +119,10 @@ def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() ->
 
 
 def test_the_grace_of_a_gang_is_no_longer_than_the_users() -> None:
-    run = Run("sync-ps", grace_s=2.0)
+    run = Run("sync-ps", grace_s=0.5)
     run.dies("ps:0")
     run.step()
-    assert {intent["grace_s"] for intent in run.view.intents.values()} == {2.0}
+    assert {intent["grace_s"] for intent in run.view.intents.values()} == {0.5}
 
 
 def test_a_gang_leaves_out_who_was_stopped_and_evaluators() -> None:
@@ -159,7 +159,8 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
 
 def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
     run = Run(recovery={"max_restarts": 9})
-    views.told(run.view, "ps:1", restarts=1)
+    views.told(run.view, "ps:0", restarts=1)
+    views.told(run.view, "ps:1", restarts=2)
     assert run.recovery.due() is None
     run.dies("ps:1")
     run.step(100.0)
@@ -175,6 +176,7 @@ def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
 
 def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left() -> None:
     run = Run("sync-ps")
+    views.told(run.view, "ps:0", restarts=1)
     run.dies("ps:0")
     run.step(100.0)
     run.cleared(*ALL)
@@ -578,9 +580,9 @@ def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_anoth
 @pytest.mark.parametrize(
     ("strategy", "task", "plan"),
     [
-        ("async-ps", "ps:0", fact("goes_in", seconds=1.0)),
-        ("ps-strategy", "ps:1", fact("goes_with", task="chief:0", seconds=1.0)),
-        ("sync-ps", "ps:1", fact("all_go", count=5, seconds=1.0)),
+        ("async-ps", "ps:0", fact("goes_in", seconds=0.0)),
+        ("ps-strategy", "ps:1", fact("goes_with", task="chief:0", seconds=0.0)),
+        ("sync-ps", "ps:1", fact("all_go", count=5, seconds=0.0)),
         ("async-ps", "worker:1", fact("goes_alone")),
     ],
 )

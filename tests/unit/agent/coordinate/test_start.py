@@ -1,14 +1,28 @@
-"""The order in which a run starts, and what is said of a start that does not come about."""
+"""The start of a run: who starts when, and what is said of a start that does not come about."""
 
 from __future__ import annotations
 
-from tests.unit.agent.coordinate.world import World
+import pytest
+
+from dtctl.agent.supervise import autopsy
+from tests.unit.agent.coordinate.world import World, async_ps
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
 
 
-def test_ps_start_first_then_the_lead_then_workers() -> None:
-    world = World("async-ps", PLACES)
+@pytest.mark.parametrize("strategy", ["async-ps", "sync-ps", "ps-strategy", "collective"])
+def test_all_start_at_once(strategy: str) -> None:
+    places = PLACES if strategy != "collective" else {"worker:0": "a", "worker:1": "b"}
+    world = World(strategy, places)
+    world.until(lambda: any(world.attempts.values()))
+    world.run_for(0.5)
+    assert set(world.attempts.values()) == {1}
+    world.run_for(2)
+    assert (world.condition, world.data["phase"], world.data["missing"]) == ("Running", "running", None)
+
+
+def test_jobs_that_are_held_start_each_when_those_before_it_are_ready() -> None:
+    world = World("async-ps", PLACES, held=True)
     begun: list[str] = []
     while len(begun) < 5:
         world.tick()
@@ -19,11 +33,12 @@ def test_ps_start_first_then_the_lead_then_workers() -> None:
     assert (world.condition, world.data["phase"], world.data["missing"]) == ("Running", "running", None)
 
 
-def test_the_others_are_held_until_ps_listens_and_the_wait_is_explained() -> None:
-    world = World("async-ps", PLACES)
+@pytest.mark.parametrize(("held", "state"), [(True, "pending"), (False, "running")])
+def test_a_start_lasts_until_ps_listens_and_the_wait_is_explained(held: bool, state: str) -> None:
+    world = World("async-ps", PLACES, held=held)
     world.tasks["ps:0"].ready_s = 45.0
     world.run_for(40)
-    assert world.states["chief:0"] == "pending"
+    assert world.states["chief:0"] == state
     assert world.data["missing"] == "ps:0 runs but does not listen on a:2222 yet"
     assert world.data["phase"] == "starting"
     world.run_for(20)
@@ -53,10 +68,12 @@ def test_a_host_that_never_reaches_the_coordinator_fails_the_start_within_a_minu
 def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
     world = World("async-ps", PLACES, start_timeout_s=120.0)
     world.tasks["ps:0"].ready_s = 1e9
+    world.run_for(5)
+    world.die("worker:1", code=1)
     world.until(lambda: world.data["phase"] == "ended", 200)
     assert world.data["condition"]["cause"] == "ps:0"
     assert world.data["condition"]["reason"] == "not ready after 120 s: ps:0 runs but does not listen on a:2222 yet"
-    assert world.states["ps:0"] == "stopped"
+    assert (world.states["ps:0"], world.states["worker:1"]) == ("stopped", "stopped")
 
 
 def test_a_run_whose_controller_is_lost_during_the_start_is_taken_back_everywhere() -> None:
@@ -70,7 +87,48 @@ def test_a_run_whose_controller_is_lost_during_the_start_is_taken_back_everywher
     assert set(world.states.values()) == {"stopped"}
 
 
-def test_in_a_collective_all_start_at_once() -> None:
-    world = World("collective", {"worker:0": "a", "worker:1": "b"})
-    world.run_for(0.75)
-    assert world.attempts == {"worker:0": 1, "worker:1": 1}
+def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and_it_counts_for_nothing() -> None:
+    world = World("async-ps", PLACES, recovery={"max_restarts": 0, "max_run_restarts": 0})
+    world.tasks["ps:0"].ready_s = 30.0
+    world.run_for(5)
+    world.die("worker:1", "chief:0", code=1)
+    world.run_for(10)
+    assert (world.states["worker:1"], world.states["chief:0"]) == ("backoff", "backoff")
+    assert world.tasks["worker:1"].entry["reason"] == "exit code 1; those that it needs were not ready"
+    assert world.data["missing"] == "ps:0 runs but does not listen on a:2222 yet"
+    world.run_for(20)
+    assert set(world.states.values()) == {"running"}
+    assert (world.attempts["worker:1"], world.attempts["chief:0"], world.attempts["worker:0"]) == (2, 2, 1)
+    assert (world.data["restarts"], world.data["incidents"], world.decisions) == (0, [], [])
+
+
+def test_what_could_not_find_its_peers_and_ends_when_they_are_ready_has_failed_early_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(autopsy, "end_of", lambda *_: "ConnectionRefusedError: [Errno 111]")
+    world = World("async-ps", PLACES)
+    world.until(lambda: any(world.attempts.values()))
+    world.until(lambda: not any(intent["early"] for intent in world.data["intents"].values()))
+    world.die("worker:1", code=1)
+    world.run_for(1)
+    assert (world.states["worker:1"], world.attempts["worker:1"], world.data["restarts"]) == ("running", 2, 0)
+    world.die("worker:1", code=1)
+    world.run_for(1)
+    assert world.data["restarts"] == 1
+
+
+def test_a_mistake_of_the_program_fails_the_start_at_once() -> None:
+    world = World("async-ps", PLACES)
+    world.tasks["ps:0"].ready_s = 30.0
+    world.run_for(2)
+    world.die("worker:1", code=2)
+    world.run_for(0.5)
+    assert (world.condition, world.data["condition"]["cause"]) == ("Failed", "worker:1")
+
+
+def test_after_the_loss_of_a_gang_all_start_at_once_again() -> None:
+    world = async_ps(strategy="sync-ps")
+    world.tasks["ps:0"].ready_s = 30.0
+    world.die("ps:1")
+    world.until(lambda: set(world.attempts.values()) == {2}, 10)
+    assert not world.tasks["ps:0"].entry["ready"]

@@ -14,29 +14,46 @@ from tests.unit.agent.coordinate import views
 SERVERS, TRAINERS = ["ps:0", "ps:1"], ["chief:0", "worker:0", "worker:1"]
 
 
-def held(*tasks: str) -> View:
-    """The tasks are held and have not started; all others run."""
-    view = views.running()
+def held(*tasks: str, waits: bool = True) -> View:
+    """The tasks are held and have not started; all others run. `waits`: as by depends_on."""
+    view = views.running(held=waits)
     view.wanted(tasks, want="hold")
     views.told(view, *tasks, state="pending", ready=False)
     return view
 
 
-def test_at_first_those_are_released_that_wait_for_nobody() -> None:
-    assert start.released(held(*SERVERS, *TRAINERS), ()) == SERVERS
+def test_all_may_run_at_once_and_are_early_before_those_that_they_need_are_ready() -> None:
+    assert start.may_run(held(*SERVERS, *TRAINERS, waits=False), ()) == {
+        **dict.fromkeys(SERVERS, False),
+        **dict.fromkeys(TRAINERS, True),
+    }
+    assert start.may_run(held("worker:1", waits=False), ()) == {"worker:1": False}
+    assert start.may_run(views.running(stages=[]), ()) == {}
 
 
-def test_each_stage_is_released_when_the_one_before_it_is_ready() -> None:
-    assert start.released(held(*TRAINERS), ()) == ["chief:0"]
-    assert start.released(held("worker:0", "worker:1"), ()) == ["worker:0", "worker:1"]
-    assert start.released(held(), ()) == []
+def test_a_task_is_early_until_those_that_it_needs_are_ready() -> None:
+    view = views.running()
+    view.wanted(TRAINERS, early=True)
+    views.told(view, "chief:0", ready=False)
+    assert start.may_run(view, TRAINERS) == {"chief:0": False}
+    views.told(view, "chief:0", ready=True)
+    assert start.may_run(view, TRAINERS) == dict.fromkeys(TRAINERS, False)
+    view.wanted(TRAINERS, want="stop")
+    assert start.may_run(view, ()) == {}
 
 
-def test_who_is_blocked_or_away_is_not_released() -> None:
+def test_what_waits_for_others_as_the_file_says_may_run_when_they_are_ready() -> None:
+    assert start.may_run(held(*SERVERS, *TRAINERS), ()) == dict.fromkeys(SERVERS, False)
+    assert start.may_run(held(*TRAINERS), ()) == {"chief:0": False}
+    assert start.may_run(held("worker:0", "worker:1"), ()) == {"worker:0": False, "worker:1": False}
+    assert start.may_run(held(), ()) == {}
+
+
+def test_who_is_blocked_or_away_may_not_run() -> None:
     view = held(*SERVERS)
-    assert start.released(view, {"ps:0"}) == ["ps:1"]
+    assert start.may_run(view, {"ps:0"}) == {"ps:1": False}
     view.hosts["b"]["connected"] = False
-    assert start.released(view, ()) == ["ps:0"]
+    assert start.may_run(view, ()) == {"ps:0": False}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +73,7 @@ def test_nobody_waits_for_who_was_stopped_or_has_done_its_part(
     view = held("chief:0")
     views.told(view, "ps:1", **entry)
     view.wanted(["ps:1"], **intent)
-    assert (start.released(view, ()) == ["chief:0"]) is released
+    assert (start.may_run(view, ()) == {"chief:0": False}) is released
 
 
 def test_hosts_are_unreached_until_they_have_spoken_once() -> None:
@@ -73,6 +90,13 @@ def test_those_are_awaited_that_were_told_to_run_and_that_others_wait_for() -> N
     views.told(view, "ps:0", ready=False)
     assert start.awaited(view) == ["ps:0"], "ps:1 is ready, and chief:0 is held itself"
     assert start.awaited(held()) == []
+
+
+def test_of_those_that_wait_for_each_other_the_last_is_awaited() -> None:
+    view = views.running()
+    view.wanted(TRAINERS, early=True)
+    views.told(view, "ps:1", "chief:0", ready=False)
+    assert start.awaited(view) == ["ps:1"], "chief:0 listens when it likes, as it waits for ps:1"
 
 
 def test_those_are_awaited_that_were_restarted_and_are_not_back() -> None:

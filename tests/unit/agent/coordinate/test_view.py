@@ -111,12 +111,14 @@ def test_a_task_is_ready_that_runs_listens_and_can_be_reached_in_the_generation_
     assert view.current("worker:0")
 
 
-def test_a_task_waits_for_those_of_the_stages_before_it() -> None:
-    view = views.unheard()
-    assert view.awaited_by("ps:0") == []
-    assert view.awaited_by("chief:0") == ["ps:0", "ps:1"]
-    assert view.awaited_by("worker:0") == ["ps:0", "ps:1", "chief:0"]
-    assert views.unheard(stages=[]).awaited_by("worker:0") == []
+@pytest.mark.parametrize(
+    ("intent", "waits"),
+    [({"want": "hold"}, True), ({}, False), ({"early": True}, True), ({"early": True, "want": "stop"}, False)],
+)
+def test_who_is_held_or_early_waits(intent: dict[str, Any], waits: bool) -> None:
+    view = views.running()
+    view.wanted(["worker:0"], **intent)
+    assert view.waits("worker:0") is waits
 
 
 def test_what_is_wanted_changes_with_its_version_for_these_tasks_alone() -> None:

@@ -39,7 +39,7 @@ def role_of(task: str) -> str:
 
 
 def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
-    """`places`: task -> host. The lead is chief:0, or worker:0 without one."""
+    """`places`: task -> host. The lead is chief:0, or worker:0 without one. `held`: jobs wait, as by depends_on."""
     lead = "chief:0" if "chief:0" in places else "worker:0"
     roles = {task: "worker" if task == "worker:0" != lead else role_of(task) for task in places}
     collective = strategy == "collective"
@@ -72,7 +72,12 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
             for task, host in places.items()
         ],
         "stages": [
-            {"name": str(index), "tasks": tasks, "after": [] if collective else after[index]}
+            {
+                "name": str(index),
+                "tasks": tasks,
+                "after": [] if collective else after[index],
+                "held": fields.get("held", False),
+            }
             for index, tasks in enumerate(stages)
         ],
         "lead": lead,
@@ -83,6 +88,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
         "needs_checkpoint": any(role == "ps" for role in roles.values()),
         "recovery": {**recovery, **fields.pop("recovery", {})},
     }
+    fields.pop("held", None)
     return made(Spec, **{**spec, **fields})
 
 

@@ -34,7 +34,7 @@ def test_due_is_the_sooner_of_the_next_beat_and_the_end_of_patience() -> None:
     assert keepalive.due() == 100.0 + SILENCE_S
 
 
-@pytest.mark.parametrize(("random", "delays"), [(1.0, [0.5, 1, 2, 3, 3]), (0.0, [0.25, 0.5, 1, 1.5, 1.5])])
+@pytest.mark.parametrize(("random", "delays"), [(1.0, [0.125, 0.25, 0.5, 1, 2]), (0.0, [0.0625, 0.125, 0.25, 0.5, 1])])
 def test_delays_double_up_to_three_seconds_in_the_first_minute(random: float, delays: list[float]) -> None:
     made = retry(random)
     assert [made.next_s(100.0 + number) for number in range(5)] == delays
@@ -53,4 +53,4 @@ def test_a_success_begins_the_delays_and_the_minute_anew() -> None:
     for _ in range(10):
         made.next_s(100.0)
     made.reset()
-    assert [made.next_s(1000.0) for _ in range(5)] == [0.5, 1, 2, 3, 3]
+    assert [made.next_s(1000.0) for _ in range(5)] == [0.125, 0.25, 0.5, 1, 2]

@@ -92,7 +92,7 @@ def test_what_it_may_not_say_is_not_heard(peer: Peer, stream: RecordedStream) ->
 
 def test_delays_double_up_to_three_seconds_in_the_first_minute_and_to_fifteen_after_it() -> None:
     longest = Retry(lambda: 1.0)
-    assert [longest.next_s(1000.0 + second) for second in range(5)] == [0.5, 1, 2, 3, 3]
+    assert [longest.next_s(1000.0 + second) for second in range(5)] == [0.125, 0.25, 0.5, 1, 2]
     assert [longest.next_s(1059.0), longest.next_s(1061.0), longest.next_s(1065.0)] == [3, 6, 12]
     assert [longest.next_s(1080.0), longest.next_s(2000.0)] == [15, 15]
 
@@ -102,11 +102,11 @@ def test_who_was_answered_begins_anew_whenever_that_is_lost() -> None:
     for second in range(200):
         longest.next_s(1000.0 + second)
     longest.reset()
-    assert [longest.next_s(9000.0 + second) for second in range(5)] == [0.5, 1, 2, 3, 3]
+    assert [longest.next_s(9000.0 + second) for second in range(5)] == [0.125, 0.25, 0.5, 1, 2]
 
 
 def test_delays_are_drawn_between_half_and_all() -> None:
     shortest = Retry(lambda: 0.0)
-    assert [shortest.next_s(1000.0) for _ in range(5)] == [0.25, 0.5, 1, 1.5, 1.5]
+    assert [shortest.next_s(1000.0) for _ in range(5)] == [0.0625, 0.125, 0.25, 0.5, 1]
     drawn = Retry(itertools.cycle([0.0, 0.5]).__next__)
-    assert [drawn.next_s(1000.0), drawn.next_s(1000.0)] == [0.25, 0.75]
+    assert [drawn.next_s(1000.0), drawn.next_s(1000.0)] == [0.0625, 0.1875]

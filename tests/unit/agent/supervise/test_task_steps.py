@@ -51,6 +51,7 @@ def test_without_a_back_off_the_next_attempt_is_due_at_once(tmp_path: Path) -> N
 
 def test_the_next_attempt_is_due_when_the_back_off_ends(tmp_path: Path) -> None:
     failing = Failing(tmp_path, backoff_min_s=30.0)
+    failing.task.entry["restarts"] = 1
     failing.step(RUN, 100.0)
     failing.step(RUN, 100.0)
     due = failing.task.due(100.0)
