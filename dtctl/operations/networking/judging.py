@@ -1,0 +1,139 @@
+"""From who reached whom to causes: names and addresses first, then what the matrix of hosts shows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from dtctl.operations.networking.causes import Cause, Level
+from dtctl.operations.networking.matrix import matrix_causes
+from dtctl.operations.networking.view import Attempt, View, is_loopback
+
+Rest = list[Attempt]
+"""Attempts that failed, and that nothing explains yet."""
+
+
+def judge(view: View) -> tuple[Cause, ...]:
+    """Every attempt that failed is explained by one of them; the most important first."""
+    rest = [attempt for attempt in view.attempts if attempt.problem]
+    found = [*_taken(view), *_own_names(view)]
+    for explain in (_unresolved, _loopback, _wrong_addresses, _other_hosts, _half_open):
+        causes, rest = explain(view, rest)
+        found += causes
+    found += matrix_causes(view.attempts, rest)
+    return tuple(sorted(found, key=lambda cause: cause.order))
+
+
+def _taken(view: View) -> Iterator[Cause]:
+    for host, slots in view.bound.items():
+        for slot in slots:
+            if slot["state"] == "taken":
+                fields = {"port": slot["port"] or 0, "whose": slot["whose"], "holder": slot["holder"]}
+                yield Cause("port_taken", Level.BLOCKS, (host,), fields=fields)
+
+
+def _own_names(view: View) -> Iterator[Cause]:
+    """Harmless to TensorFlow, which listens on every address; gloo and others tell their peers what it stands for."""
+    for host, names in view.resolved.items():
+        for named in names:
+            looped = [address for address in named["addresses"] if is_loopback(address)]
+            if looped and looped == named["addresses"] and not is_loopback(named["name"]):
+                fields = {"name": named["name"], "address": looped[0]}
+                yield Cause("own_loopback", Level.NOTE, (host,), fields=fields)
+
+
+def _unresolved(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
+    named = [attempt for attempt in rest if attempt.problem == "unresolved"]
+    causes = [
+        Cause("unresolved", Level.BLOCKS, sources(group), (group[0].target,), _named(group[0], text=group[0].text))
+        for group in grouped(named, lambda attempt: (attempt.target, attempt.place.name))
+    ]
+    return causes, _without(rest, named)
+
+
+def _loopback(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
+    looped = [attempt for attempt in rest if is_loopback(attempt.at)]
+    causes = [
+        Cause(
+            "literal_loopback" if is_loopback(group[0].place.name) else "loopback_name",
+            Level.BLOCKS,
+            sources(group),
+            (group[0].target,),
+            _named(group[0], address=group[0].at, has=tuple(sorted(view.addresses(group[0].target)))),
+        )
+        for group in grouped(looped, lambda attempt: (attempt.target, attempt.place.name, attempt.at))
+    ]
+    return causes, _without(rest, looped)
+
+
+def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
+    """Names that stand for an address that their host does not have. (An address that is reached may be translated.)"""
+    reached = {(attempt.target, attempt.at) for attempt in view.attempts if not attempt.problem}
+    wrong = [
+        attempt
+        for attempt in rest
+        if (own := view.addresses(attempt.target))
+        and attempt.at not in own
+        and (attempt.target, attempt.at) not in reached
+    ]
+    causes = []
+    for group in grouped(wrong, lambda attempt: (attempt.target, attempt.place.name, attempt.at)):
+        first = group[0]
+        others = {one.at for one in view.attempts if one.target == first.target and one.place.name == first.place.name}
+        usual = sorted((others - {first.at}) & view.addresses(first.target))
+        fields = _named(first, address=first.at, has=tuple(sorted(view.addresses(first.target))))
+        if usual:
+            fields |= {"usual": usual[0]}
+            causes.append(Cause("other_address", Level.BLOCKS, sources(group), (first.target,), fields))
+        else:
+            causes.append(Cause("wrong_interface", Level.BLOCKS, (first.target,), sources(group), fields))
+    return causes, _without(rest, wrong)
+
+
+def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
+    """The right address, and somebody else answers there."""
+    answered = [attempt for attempt in rest if attempt.problem in ("other_host", "stranger")]
+    causes = []
+    for group in grouped(answered, lambda attempt: (attempt.target, attempt.at, attempt.problem, attempt.by)):
+        first = group[0]
+        fields = _named(first, address=first.at, ports=_ports(group)) | ({"by": first.by} if first.by else {})
+        causes.append(Cause(first.problem, Level.BLOCKS, (first.target,), sources(group), fields))
+    return causes, _without(rest, answered)
+
+
+def _half_open(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
+    """Connections are made, and what is sent over them does not arrive."""
+    half = [attempt for attempt in rest if attempt.problem in ("cut_off", "silent")]
+    causes = []
+    for group in grouped(half, lambda attempt: (attempt.problem,)):
+        kind = "large_packets" if group[0].problem == "cut_off" else "silent"
+        fields = {"from_hosts": sources(group), "ports": _ports(group)}
+        causes.append(Cause(kind, Level.BLOCKS, targets(group), sources(group), fields))
+    return causes, _without(rest, half)
+
+
+def grouped(attempts: Iterable[Attempt], key: Callable[[Attempt], object]) -> list[Rest]:
+    groups: dict[object, Rest] = {}
+    for attempt in attempts:
+        groups.setdefault(key(attempt), []).append(attempt)
+    return list(groups.values())
+
+
+def sources(attempts: Iterable[Attempt]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(attempt.source for attempt in attempts))
+
+
+def targets(attempts: Iterable[Attempt]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(attempt.target for attempt in attempts))
+
+
+def _ports(attempts: Iterable[Attempt]) -> tuple[int, ...]:
+    return tuple(sorted({attempt.place.port for attempt in attempts}))
+
+
+def _named(attempt: Attempt, **fields: object) -> dict[str, object]:
+    return {"name": attempt.place.name, **fields}
+
+
+def _without(rest: Rest, explained: Rest) -> Rest:
+    gone = set(map(id, explained))
+    return [attempt for attempt in rest if id(attempt) not in gone]
