@@ -78,7 +78,7 @@ VISITORS = {"model", "hooks", "transport", "operations", "plan", "render", "cli"
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars", "vitals"),
+        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars", "vitals", "checks"),
         *("run", "protocol", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "stacks", "checkpoints", "vitals", "run", "host", "records"},
@@ -91,6 +91,7 @@ ROOMS = {
     "checkpoints": {"host", "records"},
     "scalars": {"host", "records"},
     "vitals": {"logs", "run", "host", "records"},
+    "checks": {"checkpoints", "survival", "vitals", "run", "protocol", "host", "records"},
     "link": {"records"},
     "protocol": {"host", "records"},
     "run": {"host", "records"},
@@ -113,6 +114,7 @@ ENTRIES = {
     "vitals": {"gathering", "machine_load", "usage"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
+    "checks": {"serving"},
 }
 """The modules by which other rooms enter a room; of those that are not named here, all."""
 

@@ -32,6 +32,8 @@ class Conversation:
         self.beats = Beats(wire)
         self.held: List[socket.socket] = []
         """They keep the ports of tasks that are still to start."""
+        self.leaving: List[Callable[[], object]] = []
+        """What is to be done when the conversation is over, however it ends; an OSError of it is nobody's concern."""
 
     def send(self, kind: str, frame: Mapping[str, object]) -> None:
         """Raises Gone."""

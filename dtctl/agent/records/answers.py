@@ -14,6 +14,7 @@ from .board import (
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, PruneResult, Reports, Saved, VerifyResult
+from .checks import CheckFacts, CheckResult
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
@@ -148,6 +149,8 @@ class Prepared(Record):
     taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
     free_from: Usual[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
+    facts: Usual[Optional[CheckFacts], None]
+    """What was asked for with `up`."""
 
 
 class Started(Record):
@@ -442,7 +445,7 @@ FRAMES = {
 
 
 class Exchange:
-    """A request: the module and function in requests/ that is given it, what it holds, and what the answer holds."""
+    """A request: the function that is given it, by its name as seen from requests/, and what both hold."""
 
     def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
         self.handler = handler
@@ -463,6 +466,7 @@ EXCHANGES = {
     "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "diagnose": Exchange("status.diagnose", requests.Request, DiagnoseResult),
+    "check": Exchange(".checks.serving.check", requests.CheckRequest, CheckResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
     "dump": Exchange("status.dump", requests.DumpRequest, RunResult),

@@ -1,6 +1,7 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
 from .board import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
+from .checks import Questions
 from .hooks import Posts
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
@@ -59,6 +60,8 @@ class UpRequest(Request):
     """The cluster file, where the controller has it."""
     outputs: Usual[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
+    ask: Usual[Optional[Questions], None]
+    """What the host is to tell of itself with `prepared`."""
 
 
 class PortsRequest(Request):
@@ -192,6 +195,12 @@ class PruneRequest(Request):
     dirs: AtMost[List[AtMost[str, 8192]], 100]
     keep: Within[int, 1, 100_000]
     dry_run: Usual[bool, False]
+
+
+class CheckRequest(Request):
+    """What the host has of what a run needs; may be asked again and again, as each answer leads to more questions."""
+
+    ask: Questions
 
 
 class RunsRequest(Record):

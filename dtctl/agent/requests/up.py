@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from ..bundles import store, working
+from ..checks import serving as checks
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
@@ -75,6 +76,7 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "outputs": [],
         "taken": [],
         "free_from": [],
+        "facts": None,
     }
     talk.send("prepared", prepared)
     while True:
@@ -108,6 +110,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "outputs": owners.found(talk.root, outputs),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
+        "facts": checks.look(talk, request["ask"]) if request["ask"] is not None else None,
     }
     talk.send("prepared", prepared)
     if talk.expect("start", "abort") == "abort":

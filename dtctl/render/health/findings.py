@@ -118,7 +118,7 @@ _READ = {"at": "@HOST", "from": "@HOST", "hosts": "HOST", "from_hosts": "OTHER_H
 def words(found: Finding) -> dict[str, str]:
     """The fields of a finding as people read them."""
     seen = found.seen
-    known = {name: _word(name, value) for name, value in seen.fields.items() if value not in (None, "")}
+    known = {name: valued(name, value) for name, value in seen.fields.items() if value not in (None, "")}
     if seen.tasks:
         known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
     if seen.hosts:
@@ -128,7 +128,8 @@ def words(found: Finding) -> dict[str, str]:
     return known
 
 
-def _word(name: str, value: Any) -> str:
+def valued(name: str, value: Any) -> str:
+    """A field as people read it; its name says what it is (diagnosis.signature.Fields)."""
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
     if isinstance(value, tuple):

@@ -1,0 +1,12 @@
+"""The topics of `check`, in the order in which they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtctl.operations.checks import software
+from dtctl.operations.checks.topic import Topic
+
+TOPICS: tuple[Topic[Any, Any], ...] = (software.TOPIC,)
+
+ROWS = tuple(row for topic in TOPICS for row in topic.rows)
