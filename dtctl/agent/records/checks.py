@@ -1,5 +1,6 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
+from .check_network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
 from .spec import Paths
 from .vitals import Disk, Gpu, Machine
@@ -182,6 +183,8 @@ class Questions(Record):
     software: Usual[Optional[SoftwareQuestion], None]
     machine: Usual[Optional[MachineQuestion], None]
     storage: Usual[Optional[StorageQuestion], None]
+    network: Usual[Optional[NetworkQuestion], None]
+    ssh: Usual[Optional[SshQuestion], None]
 
 
 class CheckFacts(Record):
@@ -190,6 +193,8 @@ class CheckFacts(Record):
     software: Usual[Optional[SoftwareFacts], None]
     machine: Usual[Optional[MachineFacts], None]
     storage: Usual[Optional[StorageFacts], None]
+    network: Usual[Optional[NetworkFacts], None]
+    ssh: Usual[Optional[SshFacts], None]
 
 
 class CheckResult(Record):

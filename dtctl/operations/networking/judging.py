@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from dtctl.operations.networking.causes import Cause, Level
+from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.matrix import matrix_causes
 from dtctl.operations.networking.view import Attempt, View, is_loopback
 
@@ -13,14 +13,14 @@ Rest = list[Attempt]
 
 
 def judge(view: View) -> tuple[Cause, ...]:
-    """Every attempt that failed is explained by one of them; the most important first."""
+    """Every attempt that failed is explained by one of them."""
     rest = [attempt for attempt in view.attempts if attempt.problem]
     found = [*_taken(view), *_own_names(view)]
     for explain in (_unresolved, _loopback, _wrong_addresses, _other_hosts, _half_open):
         causes, rest = explain(view, rest)
         found += causes
     found += matrix_causes(view.attempts, rest)
-    return tuple(sorted(found, key=lambda cause: cause.order))
+    return tuple(found)
 
 
 def _taken(view: View) -> Iterator[Cause]:
@@ -28,7 +28,7 @@ def _taken(view: View) -> Iterator[Cause]:
         for slot in slots:
             if slot["state"] == "taken":
                 fields = {"port": slot["port"] or 0, "whose": slot["whose"], "holder": slot["holder"]}
-                yield Cause("port_taken", Level.BLOCKS, (host,), fields=fields)
+                yield Cause("port_taken", (host,), fields=fields)
 
 
 def _own_names(view: View) -> Iterator[Cause]:
@@ -38,13 +38,13 @@ def _own_names(view: View) -> Iterator[Cause]:
             looped = [address for address in named["addresses"] if is_loopback(address)]
             if looped and looped == named["addresses"] and not is_loopback(named["name"]):
                 fields = {"name": named["name"], "address": looped[0]}
-                yield Cause("own_loopback", Level.NOTE, (host,), fields=fields)
+                yield Cause("own_loopback", (host,), fields=fields)
 
 
 def _unresolved(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     named = [attempt for attempt in rest if attempt.problem == "unresolved"]
     causes = [
-        Cause("unresolved", Level.BLOCKS, sources(group), (group[0].target,), _named(group[0], text=group[0].text))
+        Cause("unresolved", sources(group), (group[0].target,), _named(group[0], text=group[0].text))
         for group in grouped(named, lambda attempt: (attempt.target, attempt.place.name))
     ]
     return causes, _without(rest, named)
@@ -55,7 +55,6 @@ def _loopback(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     causes = [
         Cause(
             "literal_loopback" if is_loopback(group[0].place.name) else "loopback_name",
-            Level.BLOCKS,
             sources(group),
             (group[0].target,),
             _named(group[0], address=group[0].at, has=tuple(sorted(view.addresses(group[0].target)))),
@@ -83,9 +82,9 @@ def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
         fields = _named(first, address=first.at, has=tuple(sorted(view.addresses(first.target))))
         if usual:
             fields |= {"usual": usual[0]}
-            causes.append(Cause("other_address", Level.BLOCKS, sources(group), (first.target,), fields))
+            causes.append(Cause("other_address", sources(group), (first.target,), fields))
         else:
-            causes.append(Cause("wrong_interface", Level.BLOCKS, (first.target,), sources(group), fields))
+            causes.append(Cause("wrong_interface", (first.target,), sources(group), fields))
     return causes, _without(rest, wrong)
 
 
@@ -96,7 +95,7 @@ def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     for group in grouped(answered, lambda attempt: (attempt.target, attempt.at, attempt.problem, attempt.by)):
         first = group[0]
         fields = _named(first, address=first.at, ports=_ports(group)) | ({"by": first.by} if first.by else {})
-        causes.append(Cause(first.problem, Level.BLOCKS, (first.target,), sources(group), fields))
+        causes.append(Cause(first.problem, (first.target,), sources(group), fields))
     return causes, _without(rest, answered)
 
 
@@ -107,7 +106,7 @@ def _half_open(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     for group in grouped(half, lambda attempt: (attempt.problem,)):
         kind = "large_packets" if group[0].problem == "cut_off" else "silent"
         fields = {"from_hosts": sources(group), "ports": _ports(group)}
-        causes.append(Cause(kind, Level.BLOCKS, targets(group), sources(group), fields))
+        causes.append(Cause(kind, targets(group), sources(group), fields))
     return causes, _without(rest, half)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dtctl.operations.networking.causes import Cause, Level
+from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.view import Attempt
 
 Direction = Literal["in", "out"]
@@ -33,7 +33,7 @@ def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[C
     if len(failed) == len(attempts) and len({one.pair for one in failed}) > 1:
         hosts = tuple(dict.fromkeys(host for one in failed for host in one.pair))
         if len({one.place.port for one in failed}) and _both_ways(failed):
-            return [Cause("nobody", Level.BLOCKS, hosts, fields=_how(failed))]
+            return [Cause("nobody", hosts, fields=_how(failed))]
     found, rest = _partition(attempts, set(failed))
     wholes, rest = _cover(attempts, rest)
     return [*found, *_told(wholes), *_pairs(rest, attempts)]
@@ -67,7 +67,7 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
     if len(groups) < 2 or min(map(len, groups.values())) < 2 or not across or not across <= failed:
         return [], failed
     parts = tuple(map(tuple, sorted(groups.values(), key=len)))
-    cause = Cause("partition", Level.BLOCKS, parts[0], sum(parts[1:], ()), {"groups": parts, **_how(across)})
+    cause = Cause("partition", parts[0], sum(parts[1:], ()), {"groups": parts, **_how(across)})
     return [cause], failed - across
 
 
@@ -124,7 +124,7 @@ def _told(wholes: Iterable[_Whole]) -> list[Cause]:
         ends = (one for whole in group for one in whole.covers)
         others = dict.fromkeys(one.source if kind == "firewall_in" else one.target for one in sorted(ends, key=_key))
         fields = {"mode": mode, "limited": limited, **({"ports": ports} if ports else {})}
-        causes.append(Cause(kind, Level.BLOCKS, hosts, tuple(host for host in others if host not in hosts), fields))
+        causes.append(Cause(kind, hosts, tuple(host for host in others if host not in hosts), fields))
     return causes
 
 
@@ -141,7 +141,6 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
     return [
         Cause(
             "one_way" if back else "pair",
-            Level.BLOCKS,
             (target,),
             tuple(dict.fromkeys(one.source for one in group)),
             {"ports": tuple(sorted({one.place.port for one in group})), **_how(group)},

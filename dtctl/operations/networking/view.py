@@ -6,7 +6,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dtctl.agent.records.network import Bound, Interface, Resolved
+from dtctl.agent.records.check_network import Bound, Interface, Resolved
+from dtctl.plan.values import RunPlan
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Attempt:
     at: str = ""
     """The address that the place's name stands for on the source."""
     problem: str = ""
-    """As in agent.records.network.Reached; empty: it was reached."""
+    """As in agent.records.check_network.Reached; empty: it was reached."""
     by: str = ""
     text: str = ""
 
@@ -70,6 +71,14 @@ class View:
 
     def tried(self) -> Iterator[tuple[str, str]]:
         yield from dict.fromkeys(attempt.pair for attempt in self.attempts)
+
+
+def places_of(plan: RunPlan) -> list[Place]:
+    """Of all tasks, and of the coordinator where there is somebody to dial it."""
+    found = [Place(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
+    if len(plan.hosts) > 1:
+        found.append(Place("coordinator", plan.coordinator.host, plan.coordinator.address))
+    return found
 
 
 def is_loopback(address: str) -> bool:

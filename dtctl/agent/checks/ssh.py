@@ -11,14 +11,15 @@ import tempfile
 import time
 from contextlib import suppress
 
-from ...host import machine, processes
-from ...run import environment
+from ..host import machine, processes
+from ..run import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ...records.network import SshFacts, SshQuestion
+    from ..protocol.conversation import Conversation
+    from ..records.check_network import SshFacts, SshQuestion
 
 START_UP_S = 10.0
 _MOST_NOISE = 1000
@@ -32,7 +33,7 @@ _DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
 """sshd_config(5)"""
 
 
-def look(question: SshQuestion) -> SshFacts:
+def look(talk: Conversation, question: SshQuestion) -> SshFacts:
     """Of a conversation over SSH; of any other there is nothing to tell but the machine."""
     told: SshFacts = {
         "shell": _shell(),

@@ -49,9 +49,13 @@ class Peer(Record):
 
 
 class NetworkQuestion(Record):
-    """One round of several; what listens goes on until `release`, or the end of the conversation."""
+    """One round of several; what listens goes on to the end of the conversation."""
 
     nonce: Nonce
+    cluster: Usual[Optional[Name], None]
+    """Whose live run is left alone."""
+    host: Usual[Name, "host"]
+    """As which this one answers."""
     listen: Usual[AtMost[List[Slot], MOST_SLOTS], []]
     names: Usual[AtMost[List[Address], MOST_ADDRESSES], []]
     """By which this host is known to the others."""
@@ -62,7 +66,6 @@ class NetworkQuestion(Record):
     """Whose bandwidth and latency is measured, one after the other."""
     measure_s: Usual[Seconds, 0.5]
     """In each direction."""
-    release: Usual[bool, False]
 
 
 class Bound(Record):

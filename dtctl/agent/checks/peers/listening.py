@@ -2,10 +2,10 @@
 
 Who connects has to show the check's nonce first: strangers are not answered, and nothing is run for anybody.
 
-    NONCE ask            -> HOST, and padding that does not fit into one packet
-    NONCE echo           -> each byte is sent back
-    NONCE give           -> bytes without an end, for at most MOST_S
-    NONCE take           -> all is read
+    NONCE ask     -> HOST, and padding that does not fit into one packet
+    NONCE echo    -> READY; then each byte is sent back
+    NONCE give    -> READY; then bytes without an end, for at most MOST_S
+    NONCE take    -> READY; then all is read
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from ...host import ports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Optional
+    from typing import Callable, Container, Dict, List, Optional
 
-    from ...records.network import Bound, Slot
+    from ...records.check_network import Bound, Slot
 
 PADDING = b"." * 16_384
 """More than one packet of any network (9,000 bytes are the most that are usual)."""
+
+READY = b"+"
 
 MOST_GUESTS = 400
 MOST_MEASURING = 8
@@ -143,9 +145,10 @@ class Listener:
         if not guest.answer:
             self._drop(guest)
 
-    def _measure(self, measure: object, connection: socket.socket) -> None:
+    def _measure(self, measure: Callable[[socket.socket], None], connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            measure(connection)  # type: ignore[operator]
+            connection.sendall(READY)
+            measure(connection)
         self._measuring.release()
 
     def _drop(self, guest: Guest) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import time
 
+from .listening import READY
 from .naming import resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-    from ...records.network import Measured, Peer
+    from ...records.check_network import Measured, Peer
 
 _ECHOES = 21
 _CHUNK = bytes(262_144)
@@ -52,7 +53,13 @@ def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
 def _connected(host: str, port: int, nonce: str, what: str) -> socket.socket:
     connection = socket.create_connection((host, port), _LIMIT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(("%s %s\n" % (nonce, what)).encode("ascii"))
+    try:
+        connection.sendall(("%s %s\n" % (nonce, what)).encode("ascii"))
+        if connection.recv(1) != READY:
+            raise OSError("it does not answer")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

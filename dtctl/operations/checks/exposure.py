@@ -1,0 +1,77 @@
+"""Whether strangers reach the ports of tasks: what this machine can connect to, and addresses of the internet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dtctl.agent.records.check_network import NetworkFacts
+from dtctl.operations.checks.of_network import EXPOSED, PUBLIC
+from dtctl.operations.checks.topic import Heard, Said, Scene, found
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.networking.dialling import Dialled, Door
+from dtctl.operations.networking.view import Place, is_loopback, is_public, places_of
+
+MOST_DOORS = 256
+
+
+def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
+    """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
+
+    Of many hosts one port each. How a host is reached is never taken from a host.
+    """
+    if scene.brief or len(heard.rounds) != 1:
+        return ()
+    names = {place.host: place.name for place in places_of(scene.plan)}
+    found = [
+        Door(host, slot["whose"], name, slot["port"] or 0, slot["state"] == "live")
+        for host, facts in heard.first.items()
+        if not scene.host(host).is_local
+        for slot in facts["bound"]
+        if slot["state"] in ("bound", "live") and slot["port"]
+        for name in dict.fromkeys([names[host], scene.reached_at.get(host, names[host])])
+        if not is_loopback(name) and name != "localhost"
+    ]
+    if len(found) > MOST_DOORS:
+        found = list({(door.host, door.name): door for door in reversed(found)}.values())[::-1][:MOST_DOORS]
+    return tuple(found)
+
+
+def judge(scene: Scene, heard: Heard[NetworkFacts], places: Iterable[Place]) -> Iterator[Finding]:
+    opened = _opened(heard)
+    if opened:
+        hosts = tuple(dict.fromkeys(one.door.host for one in opened))
+        public = next((one.address for one in opened if is_public(one.address)), None)
+        ports = tuple(sorted({one.door.port for one in opened}))
+        tasks = [task.id for task in scene.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
+        yield found(EXPOSED, hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
+    yield from _public(scene, heard, {one.door.host for one in opened}, list(places))
+
+
+def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
+    """Nothing where this machine is one of the hosts: what it reaches tells nothing of others."""
+    own = {one["address"] for facts in heard.first.values() for one in facts["interfaces"]}
+    return [one for one in heard.dialled if one.seen_from not in own]
+
+
+def _public(
+    scene: Scene, heard: Heard[NetworkFacts], known: set[str], places: Sequence[Place]
+) -> Iterator[Finding]:
+    """Addresses that were not tried from here: those that were, and did not open, are closed at least to this machine."""
+    tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
+    for host, facts in heard.first.items():
+        routed = [one["address"] for one in facts["interfaces"] if is_public(one["address"])]
+        ports = tuple(sorted({place.port for place in places if place.host == host}))
+        if host not in known and ports and (untried := [address for address in routed if address not in tried]):
+            yield found(PUBLIC, (host,), address=untried[0], ports=ports)
+
+
+def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:
+    if heard.tried_doors:
+        opened = _opened(heard)
+        inside = bool(heard.dialled) and not opened
+        kind = "doors_inside" if inside else "doors_open" if opened else "doors_closed"
+        yield Said(kind, {"open": len(opened), "doors": heard.tried_doors})
+
+
+def is_exposed(finding: Finding) -> bool:
+    return finding.signature in (EXPOSED, PUBLIC)
