@@ -8,7 +8,10 @@ from dtctl.operations.checks.topic import Line, Said
 from dtctl.render.health.findings import filled, valued
 from dtctl.render.words import fold
 
-SAID: Mapping[str, str] = {}
+SAID: Mapping[str, str] = {
+    "shared": "checkpoints: {where} is one directory for {hosts}",
+    "not_shared": "checkpoints: {where} is on {lead} alone",
+}
 """Templates of what is so of the cluster as a whole, by the kinds of Said."""
 
 _MOST_VALUES = 6
