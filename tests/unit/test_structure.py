@@ -111,7 +111,7 @@ ENTRIES = {
     "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving"},
     "scalars": {"reading", "copying", "finding"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "machine_load", "usage"},
+    "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
     "checks": {"serving"},

@@ -1,7 +1,7 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
 from .check_network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
 from .spec import Paths
 from .vitals import Disk, Gpu, Machine
 from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName
@@ -9,7 +9,6 @@ from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
 MOST_PLACES = 200
-MOST_DATA_FILES = 1_000_000
 
 Module = AtMost[str, 200]
 Version = AtMost[str, 200]
@@ -76,6 +75,8 @@ class MachineQuestion(Record):
     """nvidia-smi is asked."""
     rights: Usual[bool, False]
     """What may end processes, or limits them, is looked at."""
+    cluster: Usual[Optional[Name], None]
+    """What tasks of its earlier runs took is looked up."""
 
 
 class GpuUser(Record):
@@ -84,6 +85,7 @@ class GpuUser(Record):
     gpu: Count
     pid: Count
     name: AtMost[str, 100]
+    user: AtMost[str, 100]
     used_bytes: Usual[Optional[Count], None]
 
 
@@ -116,15 +118,25 @@ class MachineFacts(Record):
     """The memory that tasks of earlier runs took here at most."""
 
 
+class LookFor(Record):
+    """A directory in which other hosts have written."""
+
+    path: Path
+    up: Usual[Count, 0]
+    """So many directories above it."""
+    hosts: AtMost[List[Name], 4096]
+
+
 class StorageQuestion(Record):
     """Marks in paths are replaced on the host."""
 
-    token: Usual[Line, ""]
-    """Of this check; what is written has it in its name, and is removed with the conversation."""
+    token: Form[str, 64, r"[0-9a-f]{1,64}", "hex digits"]
+    """Of this check: in the names of the files that are written, and removed with the conversation."""
+    host: Name
+    """As which this one writes."""
     write: Usual[AtMost[List[Path], MOST_PLACES], []]
     """Directories to write to; of one that is not there yet, the one above it."""
-    look: Usual[AtMost[List[Path], MOST_PLACES], []]
-    """Directories in which other hosts have written."""
+    look: Usual[AtMost[List[LookFor], MOST_PLACES], []]
     checkpoints: Usual[Paths, []]
     """Whose newest checkpoint is measured."""
     data: Usual[AtMost[List[Path], MOST_PLACES], []]
@@ -135,8 +147,12 @@ class Written(Record):
     """A directory that was to be written to. `problem`: the system's words where it could not be."""
 
     path: Path
+    """As it was asked for."""
     at: Usual[Path, ""]
     """The directory itself, or what of its path is there."""
+    up: Usual[Count, 0]
+    """So many directories above it."""
+    free_bytes: Usual[Count, 0]
     problem: Usual[Line, ""]
 
 
@@ -157,7 +173,7 @@ class Data(Record):
     whole: Usual[bool, True]
     """All of it was counted."""
     digest: Usual[Line, ""]
-    """Of the names, the sizes and the beginnings of some files."""
+    """Of all names and sizes, and of the beginnings and ends of some files."""
     problem: Usual[Line, ""]
 
 

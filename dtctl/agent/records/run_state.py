@@ -145,6 +145,8 @@ class Entry(Because):
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Usual[Optional[Count], None]
     """Resident, of the same processes."""
+    most_memory_bytes: Usual[Count, 0]
+    """The most that was ever seen, in all attempts; 0: none was."""
     complaint: Usual[Optional[Complaint], None]
     """The newest in its log since the last step."""
     left: Usual[AtMost[List[Left], MOST_LEFT], []]

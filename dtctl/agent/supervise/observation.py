@@ -106,6 +106,8 @@ class Observation:
         self._next_usage = now + USAGE_S
         self._usage.look(now)
         self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
+        most = max(self._entry["most_memory_bytes"], self._usage.memory_bytes or 0)
+        self._entry["most_memory_bytes"] = most
 
     def has_news(self) -> bool:
         """True if the findings have changed since the last call."""

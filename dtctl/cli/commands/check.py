@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -9,6 +10,14 @@ import typer
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
 from dtctl.errors import ExitCode
+
+
+class FirewallKind(str, Enum):
+    """Whose rules are printed."""
+
+    nftables = "nftables"
+    iptables = "iptables"
+    ufw = "ufw"
 
 
 @on_cluster
@@ -20,6 +29,13 @@ def check(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also what takes seconds and loads the hosts: imports, multiplications.")
     ] = False,
+    network_speed: Annotated[
+        bool, typer.Option("--network-speed", help="Also measure bandwidth and latency between ps and workers.")
+    ] = False,
+    print_firewall: Annotated[
+        FirewallKind | None,
+        typer.Option("--print-firewall", help="Only print rules that let the cluster's hosts in, and nobody else."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     output: OutputOption = "text",
 ) -> None:
@@ -36,7 +52,13 @@ def check(
 
     cluster = scope.cluster(cluster_file, overrides)
     plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
-    scene, record = scene_of(plan, deep=deep), record_of(plan)
+    if print_firewall is not None:
+        from dtctl.operations.checks.rules import rules_of
+        from dtctl.render.checks import rules
+
+        return rules.show_rules(rules_of(plan, print_firewall.value), print_firewall.value, output)
+    hostname = scope.transport.hostname
+    scene, record = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname), record_of(plan)
     with (
         scope.left("nothing was started; what was written to try is removed"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
@@ -49,4 +71,4 @@ def check(
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)
-    exit_for(checked.errors, others=len(checked.errors) < len(checked.hosts))
+    return exit_for(checked.errors, others=len(checked.errors) < len(checked.hosts))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +18,7 @@ from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Top
 from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.networking.dialling import Dialled, dial
 from dtctl.transport.seam import Session, Transport
 
 PATIENCE_S = 300.0
@@ -49,7 +52,9 @@ def check(
     asking = _Asking(scene, tuple(topics))
     with Conversations(record, watched, scene.hosts) as hosts:
         while questions := asking.next(hosts.errors):
-            asking.take(hosts.ask(_request(questions, asking.clocks, report), questions), watched.greeted)
+            with asking.dialling():
+                answers = hosts.ask(_request(questions, asking.clocks, report), questions)
+            asking.take(answers, watched.greeted)
         return asking.judged(time.monotonic() - began, hosts.errors)
 
 
@@ -82,6 +87,18 @@ class _Asking:
         self._rounds: dict[str, list[Mapping[str, Any]]] = {topic.name: [] for topic in topics}
         self._greeted: Mapping[str, Greeted] = {}
         self._errors: Mapping[str, DtctlError] = {}
+        self._dialled: tuple[Dialled, ...] = ()
+        self._doors = 0
+
+    @contextmanager
+    def dialling(self) -> Iterator[None]:
+        """While the hosts answer, this machine tries what topics want tried."""
+        doors = [door for topic in self._topics for door in topic.doors(self._scene, self._heard(topic))]
+        with ThreadPoolExecutor(1) as beside:
+            tried = beside.submit(dial, doors, self._scene.nonce) if doors else None
+            yield
+            if tried is not None:
+                self._dialled, self._doors = tried.result(), len(doors)
 
     def next(self, errors: Mapping[str, DtctlError]) -> dict[str, Questions]:
         """By host."""
@@ -117,7 +134,15 @@ class _Asking:
         )
 
     def _heard(self, topic: Topic[Any, Any]) -> Heard[Any]:
-        return Heard(tuple(self._rounds[topic.name]), self.clocks, self._greeted, self._errors)
+        return Heard(
+            tuple(self._rounds[topic.name]),
+            self.clocks,
+            self._greeted,
+            self._errors,
+            self._dialled,
+            self._doors,
+            self._rounds,
+        )
 
 
 def _request(questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:

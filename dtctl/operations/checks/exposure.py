@@ -53,10 +53,8 @@ def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
     return [one for one in heard.dialled if one.seen_from not in own]
 
 
-def _public(
-    scene: Scene, heard: Heard[NetworkFacts], known: set[str], places: Sequence[Place]
-) -> Iterator[Finding]:
-    """Addresses that were not tried from here: those that were, and did not open, are closed at least to this machine."""
+def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str], places: Sequence[Place]) -> Iterator[Finding]:
+    """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
     tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
     for host, facts in heard.first.items():
         routed = [one["address"] for one in facts["interfaces"] if is_public(one["address"])]

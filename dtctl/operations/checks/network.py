@@ -109,7 +109,10 @@ def _with_port(address: str, port: int | None) -> str:
 
 def _live(heard: Heard[Facts]) -> set[tuple[str, str]]:
     return {
-        (host, slot["whose"]) for host, facts in heard.first.items() for slot in facts["bound"] if slot["state"] == "live"
+        (host, slot["whose"])
+        for host, facts in heard.first.items()
+        for slot in facts["bound"]
+        if slot["state"] == "live"
     }
 
 

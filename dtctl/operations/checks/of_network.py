@@ -6,8 +6,8 @@ from dtctl.operations.diagnosis.signature import Level, Signature
 
 _ADDRESS = "hosts.{other}.address: {first} in cluster.yaml    gives the address itself instead of the name"
 _RULES = (
-    "dtctl check --print-firewall nftables    prints rules that let the cluster's hosts in and nobody else (or iptables, "
-    "ufw)"
+    "dtctl check --print-firewall nftables    prints rules that let the cluster's hosts in and nobody else (or "
+    "iptables, ufw)"
 )
 _MATRIX = "every port of the plan, listened on by its host and connected to by the other hosts"
 
@@ -20,7 +20,8 @@ _NAMES = (
         "port {port} of {whose} on {hosts} is taken: {holder} listens there",
         (
             "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is",
-            "dtctl up --ports-from 2300    takes other ports; or write ports: auto in cluster.yaml, and the hosts choose",
+            "dtctl up --ports-from 2300    takes other ports; or write ports: auto in cluster.yaml, and the hosts "
+            "choose",
         ),
     ),
     Signature(
@@ -65,8 +66,8 @@ _NAMES = (
         Level.NOTE,
         "a host takes its own name for 127.0.1.1",
         "each host's name, looked up by itself",
-        "{hosts} takes its own name {name} for {address} (a line of /etc/hosts). TensorFlow listens on every address and "
-        "works; what tells others its own address (gloo, ps-lite, NCCL) would not",
+        "{hosts} takes its own name {name} for {address} (a line of /etc/hosts). TensorFlow listens on every address "
+        "and works; what tells others its own address (gloo, ps-lite, NCCL) would not",
         ("remove {name} from the line of {address} in /etc/hosts of {hosts}, to be sure",),
     ),
     Signature(
@@ -110,8 +111,8 @@ _MATRICES = (
         Level.BLOCKS,
         "nobody reaches the ports of a host",
         _MATRIX,
-        "no host reaches port {ports} of {hosts}, which listens there now and can be logged in to: a firewall on {hosts} "
-        "(or of its network: a security group)[ lets nothing in; what is sent is lost for {dropped_s}]"
+        "no host reaches port {ports} of {hosts}, which listens there now and can be logged in to: a firewall on "
+        "{hosts} (or of its network: a security group)[ lets nothing in; what is sent is lost for {dropped_s}]"
         "[ refuses them ({rejected})]",
         (_RULES, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
     ),
@@ -132,8 +133,8 @@ _MATRICES = (
         Level.BLOCKS,
         "a host and the others do not reach each other",
         _MATRIX,
-        "{hosts} and the other hosts do not reach each other, in neither direction, though it can be logged in to: it is "
-        "on another network than they are, or a firewall on it closes both",
+        "{hosts} and the other hosts do not reach each other, in neither direction, though it can be logged in to: it "
+        "is on another network than they are, or a firewall on it closes both",
         (
             "dtctl exec {at} -- ip -brief address    shows its networks; hosts.{host}.address in cluster.yaml chooses",
             _RULES,
@@ -144,11 +145,12 @@ _MATRICES = (
         Level.BLOCKS,
         "one host does not reach another, which reaches it",
         _MATRIX,
-        "{from_hosts} does not reach port {ports} of {hosts}, though {hosts} reaches {from_hosts}: a firewall in this one "
-        "direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; what is sent is lost for {dropped_s}]"
-        "[; it is refused ({rejected})]",
+        "{from_hosts} does not reach port {ports} of {hosts}, though {hosts} reaches {from_hosts}: a firewall in this "
+        "one direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; what is sent is lost for "
+        "{dropped_s}][; it is refused ({rejected})]",
         (
-            "dtctl exec {at} -- sudo nft list ruleset    shows the rules for what comes in (or: sudo iptables -S INPUT)",
+            "dtctl exec {at} -- sudo nft list ruleset    shows the rules for what comes in (or: sudo iptables -S "
+            "INPUT)",
             "dtctl exec {from} -- sudo nft list ruleset    those for what goes out (or: sudo iptables -S OUTPUT)",
             _RULES,
         ),
@@ -158,8 +160,8 @@ _MATRICES = (
         Level.BLOCKS,
         "two hosts do not reach each other, and reach others",
         _MATRIX,
-        "{from_hosts} and {hosts} do not reach each other (port {ports}), though they reach other hosts: rules or routes "
-        "between these alone[; what is sent is lost for {dropped_s}][; it is refused ({rejected})]",
+        "{from_hosts} and {hosts} do not reach each other (port {ports}), though they reach other hosts: rules or "
+        "routes between these alone[; what is sent is lost for {dropped_s}][; it is refused ({rejected})]",
         ("dtctl exec {from} -- ip route get {address}    shows the way from there", _RULES),
     ),
     Signature(
@@ -189,8 +191,8 @@ _MATRICES = (
         Level.BLOCKS,
         "connections open, and large packets do not get through",
         f"{_MATRIX}, and an answer of 16 kB",
-        "{from_hosts} can connect to {hosts}, and only small packets get back: something between them takes no large ones "
-        "(MTU), as with VPNs and jumbo frames",
+        "{from_hosts} can connect to {hosts}, and only small packets get back: something between them takes no large "
+        "ones (MTU), as with VPNs and jumbo frames",
         (
             "dtctl exec {at} -- ip -brief link    shows the MTU of each interface; the smallest on the way has to be "
             "everybody's: ip link set dev IF mtu 1400",
@@ -201,8 +203,8 @@ _MATRICES = (
         Level.BLOCKS,
         "connections open, and nobody answers",
         _MATRIX,
-        "{from_hosts} can connect to port {ports} of {hosts}, and nothing comes back: something between them answers in "
-        "its place, as a proxy or a load balancer does",
+        "{from_hosts} can connect to port {ports} of {hosts}, and nothing comes back: something between them answers "
+        "in its place, as a proxy or a load balancer does",
         ("hosts.{host}.address in cluster.yaml    the address by which the hosts reach each other directly",),
     ),
 )
@@ -224,8 +226,8 @@ _PROXIES = (
         Level.NOTE,
         "logins have a proxy variable, which dtctl does not hand on",
         "the variables of a login on each host",
-        "logins on {hosts} have {variable}={value}. dtctl does not hand it to the trainers, because gRPC would send the "
-        "traffic between tasks through that proxy; a trainer that downloads something does without it, too",
+        "logins on {hosts} have {variable}={value}. dtctl does not hand it to the trainers, because gRPC would send "
+        "the traffic between tasks through that proxy; a trainer that downloads something does without it, too",
         (
             "trainer.keep_proxy: true in cluster.yaml    hands it on, and exempts the cluster's hosts from it",
             "nothing, if the trainers download nothing",
@@ -238,9 +240,9 @@ EXPOSED = Signature(
     Level.NOTE,
     "a task's port answers from outside of the cluster",
     "every port of the plan, connected to from this machine while its host listens",
-    "port {ports} of {hosts} answered this machine ({seen_from}), which is none of the cluster's hosts[, at {public}, an "
-    "address of the internet]. Whoever reaches the port of a TensorFlow server can run code there as your user: it asks "
-    "for no password",
+    "port {ports} of {hosts} answered this machine ({seen_from}), which is none of the cluster's hosts[, at {public}, "
+    "an address of the internet]. Whoever reaches the port of a TensorFlow server can run code there as your user: it "
+    "asks for no password",
     (_RULES, "dtctl up --require-private    refuses to start as long as it is so"),
 )
 PUBLIC = Signature(
@@ -248,8 +250,8 @@ PUBLIC = Signature(
     Level.NOTE,
     "a host has an address of the internet",
     "the addresses of each host",
-    "{hosts} has the address {address}, which the internet routes, and servers of TensorFlow listen on every address of "
-    "their host: unless a firewall closes port {ports}, whoever reaches it can run code there as your user",
+    "{hosts} has the address {address}, which the internet routes, and servers of TensorFlow listen on every address "
+    "of their host: unless a firewall closes port {ports}, whoever reaches it can run code there as your user",
     (_RULES, "dtctl up --require-private    refuses to start as long as it is so"),
 )
 

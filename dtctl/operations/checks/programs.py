@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,9 @@ _USES = {
     "ps_strategy": re.compile(r"\bParameterServerStrategy(?:V2)?\s*\("),
     "fit": re.compile(r"\bmodel\.fit\s*\("),
     "graphs": re.compile(r"\b(?:import\s+tensorflow\.compat\.v1|compat\.v1\.disable|disable_v2_behavior)\b"),
+    "saves_alone": re.compile(r"\bsharded\s*=\s*False\b|\bexperimental_io_device\b"),
+    "saves_as_told": re.compile(r"\bsharded\s*=\s*(?!True|False)"),
+    "saves_sharded": re.compile(r"\bsharded\s*=\s*True\b|\bMonitoredTrainingSession\b|\bParameterServerStrategy\b"),
     "keras_2": re.compile(r"\btf_keras\b|\bTF_USE_LEGACY_KERAS\b"),
 }
 """What has to be known of a program beside its imports."""
@@ -47,15 +50,18 @@ def needs_of(plan: RunPlan) -> Mapping[str, Needs]:
         job = task.id.job
         if job not in found and runs_python(plan, job):
             program = program_of(task.argv, plan.cluster.trainer.code)
-            found[job] = _needs(program, task.env) if program else Needs()
+            found[job] = _needs(program, task.argv, task.env) if program else Needs()
     return found
 
 
-def _needs(program: Program, env: Mapping[str, str]) -> Needs:
+def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Needs:
     texts = [_text(file) for file in program.files]
     uses = {name for name, pattern in _USES.items() if any(pattern.search(text) for text in texts)}
     if env.get("TF_USE_LEGACY_KERAS") == "1":
         uses.add("keras_2")
+    if "saves_as_told" in uses:
+        uses -= {"saves_alone", "saves_sharded"}
+        uses.add("saves_sharded" if any(word.startswith("--sharded") for word in argv) else "saves_alone")
     own = tuple(name for name in program.modules if name not in sys.stdlib_module_names)
     return Needs(own, frozenset(uses))
 

@@ -10,6 +10,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature
+from dtctl.operations.networking.dialling import Dialled, Door
 from dtctl.plan.values import RunPlan
 
 Q = TypeVar("Q")
@@ -32,6 +33,10 @@ class Scene:
     deep: bool = False
     network_speed: bool = False
     token: str = ""
+    nonce: str = "0" * 32
+    """By which the hosts of this check know each other; nobody else is told."""
+    reached_at: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the name or address that SSH connects to, where SSH does."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -62,6 +67,11 @@ class Heard(Generic[F]):
     greeted: Mapping[str, Greeted] = field(default_factory=dict)
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that could not be asked."""
+    dialled: Sequence[Dialled] = ()
+    """What this machine could connect to itself, of `tried_doors`."""
+    tried_doors: int = 0
+    others: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The rounds of all topics."""
 
     @property
     def first(self) -> Mapping[str, F]:
@@ -102,6 +112,8 @@ class Topic(Generic[Q, F]):
     tell: Callable[[Scene, Heard[F]], Iterable[Line | Said]]
     rows: tuple[Signature, ...]
     """Of the table in the documentation: every signature that `judge` may find."""
+    doors: Callable[[Scene, Heard[F]], Sequence[Door]] = lambda scene, heard: ()
+    """What this machine is to try to connect to itself, during the next round."""
 
 
 def once(scene: Scene, heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:

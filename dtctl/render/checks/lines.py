@@ -8,7 +8,26 @@ from dtctl.operations.checks.topic import Line, Said
 from dtctl.render.health.findings import filled, valued
 from dtctl.render.words import fold
 
-SAID: Mapping[str, str] = {}
+SAID: Mapping[str, str] = {
+    "shared": "checkpoints: {where} is one directory for {hosts}",
+    "not_shared": "checkpoints: {where} is on {lead} alone",
+    "connections": "{reached} of {tried} connections between {hosts} work: every port from every other host, at the "
+    "address that the tasks are given",
+    "connections_sampled": "{reached} of {tried} connections between {hosts} work; these are a part of the {whole} "
+    "that there are: each host tried, and was tried by, {partners} others, in rotation, and the ps and the "
+    "coordinator by more",
+    "doors_open": "{open} of {doors} task ports answer this machine, which is none of the hosts",
+    "doors_closed": "none of {doors} task ports answers this machine, which is none of the hosts",
+    "doors_inside": "this machine is one of the hosts: what strangers reach cannot be told from here",
+    "speed": "{pairs} pairs measured: {latency_ms} ms there and back, {rate_bytes} a second; the slowest is {slowest} "
+    "({slowest_bytes} a second), the farthest {farthest} ({farthest_ms} ms)",
+    "step_to_ps": "one step moves {moved_bytes} to each ps and back (the newest checkpoint, shared among them): "
+    "{least_ms} ms at least",
+    "step_to_peers": "a step that exchanges {moved_bytes} (the newest checkpoint) takes {least_ms} ms at least",
+    "step_by_size": "a step that moves {moved_bytes} each way takes {least_ms} ms at least",
+    "logins": "a login takes {least} to {most} s with the start of Python (the slowest: {slowest}); up to {width} at "
+    "once",
+}
 """Templates of what is so of the cluster as a whole, by the kinds of Said."""
 
 _MOST_VALUES = 6

@@ -132,6 +132,8 @@ def valued(name: str, value: Any) -> str:
     """A field as people read it; its name says what it is (diagnosis.signature.Fields)."""
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
+    if isinstance(value, tuple) and value and isinstance(value[0], int):
+        return ", ".join(map(str, value))
     if isinstance(value, tuple):
         return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
     if name.endswith("_s"):
