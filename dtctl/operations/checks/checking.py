@@ -98,7 +98,7 @@ class _Asking:
             tried = beside.submit(dial, doors, self._scene.nonce) if doors else None
             yield
             if tried is not None:
-                self._dialled, self._doors = tried.result(), len(doors)
+                self._dialled, self._doors = tried.result(), len({(door.host, door.port) for door in doors})
 
     def next(self, errors: Mapping[str, DtctlError]) -> dict[str, Questions]:
         """By host."""

@@ -9,7 +9,7 @@ from dtctl.operations.checks.of_network import EXPOSED, PUBLIC
 from dtctl.operations.checks.topic import Heard, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.dialling import Dialled, Door
-from dtctl.operations.networking.view import Place, is_loopback, is_public, places_of
+from dtctl.operations.networking.view import COORDINATOR, Place, is_loopback, is_public, places_of
 
 MOST_DOORS = 256
 
@@ -17,7 +17,8 @@ MOST_DOORS = 256
 def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
     """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
 
-    Of many hosts one port each. How a host is reached is never taken from a host.
+    Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
+    them: it answers nobody without the run's credentials.
     """
     if scene.brief or len(heard.rounds) != 1:
         return ()
@@ -27,7 +28,7 @@ def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
         for host, facts in heard.first.items()
         if not scene.host(host).is_local
         for slot in facts["bound"]
-        if slot["state"] in ("bound", "live") and slot["port"]
+        if slot["state"] in ("bound", "live") and slot["port"] and slot["whose"] != COORDINATOR
         for name in dict.fromkeys([names[host], scene.reached_at.get(host, names[host])])
         if not is_loopback(name) and name != "localhost"
     ]
@@ -58,7 +59,7 @@ def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str], places: S
     tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
     for host, facts in heard.first.items():
         routed = [one["address"] for one in facts["interfaces"] if is_public(one["address"])]
-        ports = tuple(sorted({place.port for place in places if place.host == host}))
+        ports = tuple(sorted({place.port for place in places if place.host == host and place.whose != COORDINATOR}))
         if host not in known and ports and (untried := [address for address in routed if address not in tried]):
             yield found(PUBLIC, (host,), address=untried[0], ports=ports)
 
@@ -68,7 +69,8 @@ def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:
         opened = _opened(heard)
         inside = bool(heard.dialled) and not opened
         kind = "doors_inside" if inside else "doors_open" if opened else "doors_closed"
-        yield Said(kind, {"open": len(opened), "doors": heard.tried_doors})
+        open_doors = len({(one.door.host, one.door.port) for one in opened})
+        yield Said(kind, {"open": open_doors, "doors": heard.tried_doors})
 
 
 def is_exposed(finding: Finding) -> bool:

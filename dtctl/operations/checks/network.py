@@ -20,7 +20,7 @@ from dtctl.operations.networking.coverage import Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
 from dtctl.operations.networking.proxies import through
 from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
-from dtctl.operations.networking.view import Attempt, Place, View, places_of
+from dtctl.operations.networking.view import COORDINATOR, Attempt, Place, View, places_of
 from dtctl.ways import PS
 
 Facts = NetworkFacts
@@ -118,7 +118,7 @@ def _live(heard: Heard[Facts]) -> set[tuple[str, str]]:
 
 def _coverage(scene: Scene, heard: Heard[Facts]) -> Coverage:
     places = _open_places(scene, heard)
-    vital = [place for place in places if place.whose == "coordinator" or place.whose.partition(":")[0] == PS]
+    vital = [place for place in places if place.whose == COORDINATOR or place.whose.partition(":")[0] == PS]
     return spread([host for host in scene.hosts if host in heard.first], places, vital)
 
 
@@ -151,10 +151,10 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
     if kind == "own_loopback" and scene.plan.cluster.strategy in _TELLS_ITS_ADDRESS:
         kind = "own_loopback_told"
     mode = fields.pop("mode", "")
-    if mode == "drop":
+    if mode in ("drop", "mixed"):
         fields["dropped_s"] = LIMIT_S
-    elif mode in ("reject", "denied", "mixed"):
-        fields["rejected"] = fields.pop("text", "") or "at once"
+    if mode in ("reject", "mixed"):
+        fields["rejected"] = fields.pop("text")
     if fields.get("has"):
         fields["first"] = fields["has"][0]
         fields["has"] = ", ".join(fields["has"])
@@ -176,17 +176,18 @@ def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
 
 def _proxies(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     """Of TensorFlow's servers; others do not speak gRPC to each other."""
-    caught: dict[tuple[str, str, tuple[str, ...]], list[tuple[str, TaskId]]] = {}
+    caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
     for host, facts in heard.first.items():
         for task in scene.plan.on_host(host) if scene.plan.cluster.strategy not in _TELLS_ITS_ADDRESS else ():
             env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
             names = [place.name for place in places_of(scene.plan) if place.serves and place.host != host]
             if (sent := through(env, names)) is not None:
-                caught.setdefault((sent[0], env[sent[0]], sent[1]), []).append((host, task.id))
-    for (variable, value, names), group in caught.items():
-        fields = {"variable": variable, "value": value, "names": ", ".join(names), "exempt": _exempt(scene)}
-        hosts = dict.fromkeys(host for host, _ in group)
-        yield found(of_network.BY_NAME["proxy"], hosts, (task for _, task in group), **fields)
+                caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
+    for (variable, value), group in caught.items():
+        names = tuple(sorted({name for _, _, each in group for name in each}))
+        fields = {"variable": variable, "value": value, "names": names, "exempt": _exempt(scene)}
+        hosts = dict.fromkeys(host for host, _, _ in group)
+        yield found(of_network.BY_NAME["proxy"], hosts, (task for _, task, _ in group), **fields)
     if not any(task.keep_proxy for task in scene.plan.tasks):
         yield from _left_out(heard)
 

@@ -112,7 +112,7 @@ _MATRICES = (
         "nobody reaches the ports of a host",
         _MATRIX,
         "no host reaches port {ports} of {hosts}, which listens there now and can be logged in to: a firewall on "
-        "{hosts} (or of its network: a security group)[ lets nothing in; what is sent is lost for {dropped_s}]"
+        "{hosts} (or of its network: a security group)[ drops what is sent there: no answer within {dropped_s}]"
         "[ refuses them ({rejected})]",
         (_RULES, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
     ),
@@ -122,7 +122,7 @@ _MATRICES = (
         "a host reaches nobody, and is reached",
         _MATRIX,
         "{hosts} reaches no other host[ on port {ports}], though {others} listen and reach each other: a firewall on "
-        "{hosts} for outgoing connections[ loses them for {dropped_s}][ refuses them ({rejected})]",
+        "{hosts} for outgoing connections[ drops them: no answer within {dropped_s}][ refuses them ({rejected})]",
         (
             "dtctl exec {at} -- sudo nft list ruleset    shows its rules (or: sudo iptables -S OUTPUT)",
             "let it connect to the ports of the tasks: dtctl check --print-firewall nftables    names them",
@@ -161,7 +161,7 @@ _MATRICES = (
         "two hosts do not reach each other, and reach others",
         _MATRIX,
         "{from_hosts} and {hosts} do not reach each other (port {ports}), though they reach other hosts: rules or "
-        "routes between these alone[; what is sent is lost for {dropped_s}][; it is refused ({rejected})]",
+        "routes between these alone[; there is no answer within {dropped_s}][; it is refused ({rejected})]",
         ("dtctl exec {from} -- ip route get {address}    shows the way from there", _RULES),
     ),
     Signature(
@@ -182,7 +182,7 @@ _MATRICES = (
         "no host reaches any other",
         _MATRIX,
         "none of {hosts} reaches another, though all can be logged in to: a firewall on every host, or on the network "
-        "between them[, loses what is sent for {dropped_s}][, refuses them ({rejected})]; or their addresses in "
+        "between them[, drops what is sent: no answer within {dropped_s}][, refuses them ({rejected})]; or their addresses in "
         "cluster.yaml are of a network that they do not share",
         (_RULES, "dtctl exec {at} -- ip -brief address    shows their networks; hosts.NAME.address chooses one"),
     ),

@@ -109,7 +109,7 @@ def _told(wholes: Iterable[_Whole]) -> list[Cause]:
     by_host: dict[str, dict[Direction, _Whole]] = {}
     for whole in wholes:
         by_host.setdefault(whole.host, {})[whole.direction] = whole
-    alike: dict[tuple[str, tuple[int, ...], bool, str], list[_Whole]] = {}
+    alike: dict[tuple[str, tuple[int, ...], bool, tuple[tuple[str, str], ...]], list[_Whole]] = {}
     for ways in by_host.values():
         both = len(ways) == 2 and not any(whole.limited for whole in ways.values())
         for direction, whole in ways.items():
@@ -117,13 +117,13 @@ def _told(wholes: Iterable[_Whole]) -> list[Cause]:
                 continue
             kind = "cut_off" if both else f"firewall_{direction}"
             ports = whole.ports if whole.limited or kind == "firewall_in" else ()
-            alike.setdefault((kind, ports, whole.limited, str(_how(whole.covers)["mode"])), []).append(whole)
+            alike.setdefault((kind, ports, whole.limited, tuple(_how(whole.covers).items())), []).append(whole)
     causes = []
-    for (kind, ports, limited, mode), group in alike.items():
+    for (kind, ports, limited, how), group in alike.items():
         hosts = tuple(dict.fromkeys(whole.host for whole in group))
         ends = (one for whole in group for one in whole.covers)
         others = dict.fromkeys(one.source if kind == "firewall_in" else one.target for one in sorted(ends, key=_key))
-        fields = {"mode": mode, "limited": limited, **({"ports": ports} if ports else {})}
+        fields = {"limited": limited, **dict(how), **({"ports": ports} if ports else {})}
         causes.append(Cause(kind, hosts, tuple(host for host in others if host not in hosts), fields))
     return causes
 
@@ -150,13 +150,13 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
 
 
 def _how(failed: Iterable[Attempt]) -> dict[str, str]:
-    """drop: nothing came back; reject: somebody said no."""
-    problems = {one.problem for one in failed}
-    if problems <= {"timeout"}:
+    """drop: nothing came back; reject: somebody said no, and `text` is the system's word for it."""
+    problems = {one.problem: one.text for one in sorted(failed, key=_key)}
+    refusals = {problem: text for problem, text in problems.items() if problem != "timeout"}
+    if not refusals:
         return {"mode": "drop"}
-    if problems <= {"refused", "no_route"}:
-        return {"mode": "reject"}
-    return {"mode": "denied" if problems == {"denied"} else "mixed"}
+    mode = "reject" if "timeout" not in problems else "mixed"
+    return {"mode": mode, "text": next(iter(refusals.values()))}
 
 
 def _key(one: Attempt) -> tuple[str, str, int, str]:

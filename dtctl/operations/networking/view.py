@@ -10,6 +10,10 @@ from dtctl.agent.records.check_network import Bound, Interface, Resolved
 from dtctl.plan.values import RunPlan
 
 
+COORDINATOR = "coordinator"
+"""Whose place it is that is no task's."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a task, or the coordinator, is going to listen."""
@@ -77,7 +81,7 @@ def places_of(plan: RunPlan) -> list[Place]:
     """Of all tasks, and of the coordinator where there is somebody to dial it."""
     found = [Place(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.hosts) > 1:
-        found.append(Place("coordinator", plan.coordinator.host, plan.coordinator.address))
+        found.append(Place(COORDINATOR, plan.coordinator.host, plan.coordinator.address))
     return found
 
 

@@ -133,7 +133,7 @@ def valued(name: str, value: Any) -> str:
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):
-        return ", ".join(map(str, value))
+        return _numbers(value)
     if isinstance(value, tuple):
         return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
     if name.endswith("_s"):
@@ -145,6 +145,17 @@ def valued(name: str, value: Any) -> str:
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    """(2221, 2222, 2223, 2230) -> 2221-2223, 2230"""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    return ", ".join("-".join(map(str, span)) for span in spans)
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:
