@@ -48,7 +48,7 @@ def _rights() -> Rights:
         "open_files": _limit(resource.RLIMIT_NOFILE),
         "processes": _limit(resource.RLIMIT_NPROC),
         "locked_bytes": _limit(resource.RLIMIT_MEMLOCK),
-        "selinux": _selinux(),
+        "selinux": _selinux(),  # type: ignore[typeddict-item]
         "kills_at_logout": logind.ends_logins(),
         "lingers": logind.user_lingers(),
     }

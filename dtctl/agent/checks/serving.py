@@ -7,6 +7,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Dict
+
     from ..protocol.conversation import Conversation
     from ..records.checks import CheckFacts, CheckResult, Questions
     from ..records.requests import CheckRequest
@@ -20,7 +22,7 @@ def check(talk: Conversation, request: CheckRequest) -> CheckResult:
 
 def look(talk: Conversation, asked: Questions) -> CheckFacts:
     """A topic's facts, or null where it was not asked about."""
-    facts = {}
+    facts: Dict[str, object] = {}
     for topic, question in asked.items():
         facts[topic] = None
         if question is not None:

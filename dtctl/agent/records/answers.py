@@ -134,7 +134,16 @@ class TakenPort(Record):
     holder: Line
 
 
-class Prepared(Record):
+class Facts(Record):
+    """What a host tells of itself by the way."""
+
+    facts: Usual[Optional[CheckFacts], None]
+    """What was asked for with `up`."""
+    facts_s: Usual[Seconds, 0.0]
+    """How long it took to find that out."""
+
+
+class Prepared(Facts):
     """All is ready, and nothing has been started."""
 
     unchanged: bool
@@ -149,8 +158,6 @@ class Prepared(Record):
     taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
     free_from: Usual[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
-    facts: Usual[Optional[CheckFacts], None]
-    """What was asked for with `up`."""
 
 
 class Started(Record):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import Prepared, PushResult, Started, UpResult
+    from ..records.answers import Facts, Prepared, PushResult, Started, UpResult
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
@@ -77,6 +77,7 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "taken": [],
         "free_from": [],
         "facts": None,
+        "facts_s": 0.0,
     }
     talk.send("prepared", prepared)
     while True:
@@ -110,7 +111,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "outputs": owners.found(talk.root, outputs),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
-        "facts": checks.look(talk, request["ask"]) if request["ask"] is not None else None,
+        **_facts(talk, request),
     }
     talk.send("prepared", prepared)
     if talk.expect("start", "abort") == "abort":
@@ -160,6 +161,12 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
     setup.make_directories(spec, marks)
     setup.run_setup(talk, spec, code, marks)
     setup.look_for(marks.words(spec["brought_along"]))
+
+
+def _facts(talk: Conversation, request: UpRequest) -> Facts:
+    began = time.monotonic()
+    facts = checks.look(talk, request["ask"]) if request["ask"] is not None else None
+    return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:

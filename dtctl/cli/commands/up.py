@@ -37,6 +37,9 @@ def up(
     adopt_output: Annotated[
         bool, typer.Option("--adopt-output", help="Continue in an output directory that another cluster has written.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Look at versions, disks, memory and clocks by the way.")
+    ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     raw: Raw = False,
@@ -55,7 +58,9 @@ def up(
     from dtctl.operations.telling.hooks import hooks_here
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out, result
+    from dtctl.render.checks import page
     from dtctl.render.interrupted import show_interrupted
+    from dtctl.render.machine import checks as machine
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
@@ -70,6 +75,7 @@ def up(
         local=local,
         replace=replace,
         adopt_output=adopt_output,
+        check=check,
     )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
@@ -81,7 +87,14 @@ def up(
 
             previous = scope.memory.newest_of(cluster.file)
             outcome = start(
-                launch, scope.transport, progress, scope.memory, consent, previous=previous, at_zero=result.show_unseen
+                launch,
+                scope.transport,
+                progress,
+                scope.memory,
+                consent,
+                previous=previous,
+                at_zero=result.show_unseen,
+                checked=page.show_brief,
             )
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
@@ -95,7 +108,8 @@ def up(
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         left_out.show_unremembered(outcome)
         if output == "json":
-            document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
+            told = {**document.started(cluster.name, outcome), **machine.in_passing(outcome)}
+            document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
         else:
             result.show_started(outcome, launch.plan)
     broken = any(task.state.value == "failed" for task in outcome.started.values())

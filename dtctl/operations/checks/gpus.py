@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts
 from dtctl.agent.records.vitals import Gpu
@@ -53,8 +54,8 @@ def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Fin
         if gpu["index"] in set(given) and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"]:
             users = [one for one in told["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
             named = ", ".join(f"{one['name']} of {one['user'] or '?'} (pid {one['pid']})" for one in users)
-            fields = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"], "users": named}
-            yield found(rows.GPUS_IN_USE, [host], gpu=gpu["index"], **fields)
+            used: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
+            yield found(rows.GPUS_IN_USE, [host], gpu=gpu["index"], users=named, **used)
 
 
 def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:

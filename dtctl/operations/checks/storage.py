@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dtctl.agent.records.checks import LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
@@ -83,7 +84,7 @@ def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
                 continue
             fit = free[one["path"]] // one["size_bytes"]
             if fit < ENOUGH:
-                fields = {"free_bytes": free[one["path"]], "last_bytes": one["size_bytes"], "fit": fit}
+                fields: dict[str, Any] = {"free_bytes": free[one["path"]], "last_bytes": one["size_bytes"], "fit": fit}
                 yield found(rows.LITTLE_ROOM if fit else rows.NO_ROOM, [host], where=shown(one["path"]), **fields)
 
 

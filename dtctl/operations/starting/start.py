@@ -19,6 +19,9 @@ from dtctl.model import Cluster, Host, TaskId
 from dtctl.operations.asking.conversation import Progress, Report, about, final, request
 from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.checks.topic import Scene
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Left
@@ -61,6 +64,8 @@ class Start:
     """Output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
     """Those that the coordinator tells."""
+    scene: Scene | None = None
+    """What the hosts are asked of themselves by the way."""
 
     @property
     def expects_revival(self) -> bool:
@@ -78,6 +83,7 @@ class Starting:
         self._hosts = tuple(launch.record.hosts.values())
         self._sessions: dict[str, Session] = {}
         self._sender = Sender(launch.bundle)
+        self._passing = InPassing(launch.scene)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
         self._told_to_start = False
@@ -140,18 +146,22 @@ class Starting:
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:
             self._report(Progress(host.name, "connect"))
-            self._sessions[host.name] = self._transport.open(host)
+            self._sessions[host.name] = self._passing.opened(host.name, lambda: self._transport.open(host))
         return self._sessions[host.name]
 
     def prepare(self, host: Host) -> answers.Prepared:
         session = self._session(host)
-        session.send(_request(self.launch, host))
+        session.send({**_request(self.launch, host), "ask": self._passing.question(host.name)})
         answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
         with about(host.name, "sent an invalid `prepared`"):
             _check_prepared(self.launch.record, answer)
         self._runs[host.name] = answer["run"]
         self._report(Progress(host.name, "prepared"))
         return answer
+
+    def checked(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
+        """What the hosts told of themselves."""
+        return self._passing.judged(prepared)
 
     def start_everywhere(self) -> dict[str, answers.Started]:
         """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""

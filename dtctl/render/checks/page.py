@@ -6,9 +6,14 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.topic import fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.checks.lines import shown
+from dtctl.render.errors import note, show_warning
 from dtctl.render.health.findings import paragraph
 from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import still
 from dtctl.render.words import count, fold
+
+NOTICED_S = 0.5
+"""A brief check that takes so long is spoken of, though nothing is wrong."""
 
 
 def show_checked(checked: Checked) -> None:
@@ -35,6 +40,16 @@ def show_findings(checked: Checked) -> None:
             out.print(f"  {line}")
     if checked.found:
         out.print("")
+
+
+def show_brief(checked: Checked) -> None:
+    """Of the check by the way, where a bar may be moving: what is wrong, and the time, if it took any."""
+    with still():
+        for found in checked.found:
+            what, *remedies = paragraph(found)
+            show_warning(what, hint="\n".join(remedies))
+        if checked.found or checked.seconds >= NOTICED_S:
+            note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
 
 
 def worded(found: Finding) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.topic import Line, Said, fails
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.up import UpResult
 from dtctl.render.health.findings import filled, remedies, words
 from dtctl.render.machine.document import errors
 
@@ -21,6 +22,11 @@ def checked(told: Checked) -> dict[str, Any]:
         "topics": {topic: [_line(one) for one in lines] for topic, lines in told.told.items()},
         "errors": errors(told.errors),
     }
+
+
+def in_passing(outcome: UpResult) -> dict[str, Any]:
+    """Beside what else `up` tells."""
+    return {"checked": checked(outcome.checked) if outcome.checked else None}
 
 
 def _finding(found: Finding) -> dict[str, Any]:
