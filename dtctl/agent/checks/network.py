@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import FrozenSet, List
 
     from ..protocol.conversation import Conversation
-    from ..records.check_network import Bound, NetworkFacts, NetworkQuestion
+    from ..records.network.peers import Bound, NetworkFacts, NetworkQuestion
 
 
 def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:

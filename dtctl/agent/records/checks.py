@@ -1,7 +1,8 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
-from .check_network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
+from .network.logins import SshFacts, SshQuestion
+from .network.peers import NetworkFacts, NetworkQuestion
 from .spec import Paths
 from .vitals import Disk, Gpu, Machine
 from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName

@@ -53,7 +53,7 @@ def check(
     cluster = scope.cluster(cluster_file, overrides)
     plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
     if print_firewall is not None:
-        from dtctl.operations.checks.rules import rules_of
+        from dtctl.operations.networking.rules import rules_of
         from dtctl.render.checks import rules
 
         return rules.show_rules(rules_of(plan, print_firewall.value), print_firewall.value, output)

@@ -40,6 +40,9 @@ def up(
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Look at versions, disks, memory and clocks by the way.")
     ] = True,
+    require_private: Annotated[
+        bool, typer.Option("--require-private", help="Refuse if others than the hosts reach the ports of tasks.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     raw: Raw = False,
@@ -51,6 +54,8 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+    from dtctl.operations.checks.scene import scene_of
+    from dtctl.operations.networking.private import require_private as refuse_exposed
     from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch, scan_code
     from dtctl.operations.starting.review import review
@@ -81,6 +86,9 @@ def up(
     left_out.show_exposure(exposure(cluster))
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
+            if require_private:
+                scene = scene_of(launch.plan, hostname=scope.transport.hostname)
+                refuse_exposed(scene, launch.record, scope.transport, progress)
 
             def consent(runs: Collection[str]) -> None:
                 announce_replaced(scope, launch.record, runs, say=output == "text")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtctl.operations.checks import machine, network, software, ssh, storage
+from dtctl.operations.checks import machine, software, storage
 from dtctl.operations.checks.topic import Topic
+from dtctl.operations.networking import logins, tasks
 
 TOPICS: tuple[Topic[Any, Any], ...] = (
-    network.TOPIC,
+    tasks.TOPIC,
     storage.TOPIC,
     software.TOPIC,
     machine.TOPIC,
-    ssh.TOPIC,
+    logins.TOPIC,
 )
 
 ROWS = tuple(row for topic in TOPICS for row in topic.rows)

@@ -6,9 +6,8 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dtctl.agent.records.check_network import Bound, Interface, Resolved
+from dtctl.agent.records.network.peers import Bound, Interface, Resolved
 from dtctl.plan.values import RunPlan
-
 
 COORDINATOR = "coordinator"
 """Whose place it is that is no task's."""
@@ -44,7 +43,7 @@ class Attempt:
     at: str = ""
     """The address that the place's name stands for on the source."""
     problem: str = ""
-    """As in agent.records.check_network.Reached; empty: it was reached."""
+    """As in agent.records.network.peers.Reached; empty: it was reached."""
     by: str = ""
     text: str = ""
 

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, List, Optional
 
-    from ...records.check_network import Bound, Slot
+    from ...records.network.peers import Bound, Slot
 
 PADDING = b"." * 16_384
 """More than one packet of any network (9,000 bytes are the most that are usual)."""

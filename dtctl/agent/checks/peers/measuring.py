@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-    from ...records.check_network import Measured, Peer
+    from ...records.network.peers import Measured, Peer
 
 _ECHOES = 21
 _CHUNK = bytes(262_144)

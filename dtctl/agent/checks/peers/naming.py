@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Sequence, Tuple
 
-    from ...records.check_network import Interface, Resolved
+    from ...records.network.peers import Interface, Resolved
 
     Place = Tuple[int, str]
     """Family and address."""

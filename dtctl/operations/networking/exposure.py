@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dtctl.agent.records.check_network import NetworkFacts
-from dtctl.operations.checks.of_network import EXPOSED, PUBLIC
+from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.operations.checks.topic import Heard, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.dialling import Dialled, Door
+from dtctl.operations.networking.of_tasks import EXPOSED, PUBLIC
 from dtctl.operations.networking.view import COORDINATOR, Place, is_loopback, is_public, places_of
 
 MOST_DOORS = 256

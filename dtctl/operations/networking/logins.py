@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from dtctl.agent.records.check_network import SshFacts, SshQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.operations.checks import of_ssh as rows
+from dtctl.agent.records.network.logins import SshFacts, SshQuestion
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, once
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.networking import of_logins as rows
 from dtctl.transport.fanout import WIDTH
 
 Facts = SshFacts

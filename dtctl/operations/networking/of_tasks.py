@@ -182,8 +182,8 @@ _MATRICES = (
         "no host reaches any other",
         _MATRIX,
         "none of {hosts} reaches another, though all can be logged in to: a firewall on every host, or on the network "
-        "between them[, drops what is sent: no answer within {dropped_s}][, refuses them ({rejected})]; or their addresses in "
-        "cluster.yaml are of a network that they do not share",
+        "between them[, drops what is sent: no answer within {dropped_s}][, refuses them ({rejected})]; or their "
+        "addresses in cluster.yaml are of a network that they do not share",
         (_RULES, "dtctl exec {at} -- ip -brief address    shows their networks; hosts.NAME.address chooses one"),
     ),
     Signature(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from dtctl.agent.records.check_network import Measured, NetworkFacts, NetworkQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.network.peers import Measured, NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT, TaskId
-from dtctl.operations.checks import exposure, of_network
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found
+from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.networking import exposure, of_tasks
 from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.coverage import Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
@@ -139,10 +139,15 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
 
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start."""
+    yield from (one for one in _judged(scene, heard) if fails(one) or not scene.brief)
+
+
+def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     for cause in causes_of(_view(scene, heard)):
         yield _finding(scene, cause)
     yield from _proxies(scene, heard)
-    yield from exposure.judge(scene, heard, [place for place in _open_places(scene, heard) if place.whose])
+    yield from exposure.judge(scene, heard, _open_places(scene, heard))
 
 
 def _finding(scene: Scene, cause: Cause) -> Finding:
@@ -166,7 +171,7 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
         fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
     tasks = [task.id for task in scene.plan.tasks if str(task.id) == fields.get("whose")]
     fields = {name: value for name, value in fields.items() if name != "groups"}
-    return found(of_network.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
+    return found(of_tasks.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
 
 
 def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
@@ -187,7 +192,7 @@ def _proxies(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
         names = tuple(sorted({name for _, _, each in group for name in each}))
         fields = {"variable": variable, "value": value, "names": names, "exempt": _exempt(scene)}
         hosts = dict.fromkeys(host for host, _, _ in group)
-        yield found(of_network.BY_NAME["proxy"], hosts, (task for _, task, _ in group), **fields)
+        yield found(of_tasks.BY_NAME["proxy"], hosts, (task for _, task, _ in group), **fields)
     if not any(task.keep_proxy for task in scene.plan.tasks):
         yield from _left_out(heard)
 
@@ -199,7 +204,7 @@ def _left_out(heard: Heard[Facts]) -> Iterator[Finding]:
         for name, value in list(told.items())[:1]:
             alike.setdefault((name, value), []).append(host)
     for (variable, value), hosts in alike.items():
-        yield found(of_network.BY_NAME["proxy_left_out"], hosts, variable=variable, value=value)
+        yield found(of_tasks.BY_NAME["proxy_left_out"], hosts, variable=variable, value=value)
 
 
 def _exempt(scene: Scene) -> str:
@@ -263,4 +268,4 @@ def _variables_bytes(heard: Heard[Facts]) -> float | None:
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
 
-TOPIC = Topic("network", ask, judge, tell, of_network.ROWS, exposure.doors)
+TOPIC = Topic("network", ask, judge, tell, of_tasks.ROWS, exposure.doors)
