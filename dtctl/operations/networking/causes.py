@@ -1,4 +1,4 @@
-"""What is wrong with a network, as facts; the rows of checks/of_network.py make sentences of them."""
+"""What is wrong with a network, as facts; the rows of of_tasks.py make sentences of them."""
 
 from __future__ import annotations
 

@@ -73,4 +73,4 @@ def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
         if not piece:
             break
         said += piece
-    return said.partition(b"\n")[0] == host.encode()
+    return said.partition(b"\n")[0] == f"dtctl check {host}".encode()

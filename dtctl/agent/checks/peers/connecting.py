@@ -8,7 +8,7 @@ import selectors
 import socket
 import time
 
-from .listening import PADDING
+from .listening import GREETING, PADDING
 from .naming import resolved
 
 TYPE_CHECKING = False
@@ -96,11 +96,11 @@ class Try:
 
     def _judge(self) -> None:
         """By what it has said until now, of which nothing more is awaited."""
-        name, line, rest = self.said.partition(b"\n")
-        self.by = name.decode("ascii", "replace")[:200] if line else ""
+        greeting, line, rest = self.said.partition(b"\n")
+        self.by = greeting[len(GREETING) :].decode("ascii", "replace")[:200] if line else ""
         if not self.said:
             self.problem = "silent"
-        elif not line or rest.strip(b"."):
+        elif not line or rest.strip(b".") or not greeting.startswith(GREETING):
             self.problem, self.by = "stranger", ""
         elif self.by != self.peer["host"]:
             self.problem = "other_host"

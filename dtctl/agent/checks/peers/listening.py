@@ -2,7 +2,7 @@
 
 Who connects has to show the check's nonce first: strangers are not answered, and nothing is run for anybody.
 
-    NONCE ask     -> HOST, and padding that does not fit into one packet
+    NONCE ask     -> GREETING and the host's name, and padding that does not fit into one packet
     NONCE echo    -> READY; then each byte is sent back
     NONCE give    -> READY; then bytes without an end, for at most MOST_S
     NONCE take    -> READY; then all is read
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PADDING = b"." * 16_384
 """More than one packet of any network (9,000 bytes are the most that are usual)."""
 
+GREETING = b"dtctl check "
 READY = b"+"
 
 MOST_GUESTS = 400
@@ -53,7 +54,7 @@ class Listener:
     """Answers from a thread of its own until it is closed."""
 
     def __init__(self, host: str, nonce: str) -> None:
-        self._greeting = host.encode("ascii", "replace") + b"\n"
+        self._greeting = GREETING + host.encode("ascii", "replace") + b"\n"
         self._nonce = nonce.encode("ascii")
         self._selector = selectors.DefaultSelector()
         self._guests: Dict[Guest, None] = {}
