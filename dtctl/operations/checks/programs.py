@@ -62,6 +62,8 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Nee
     if "saves_as_told" in uses:
         uses -= {"saves_alone", "saves_sharded"}
         uses.add("saves_sharded" if any(word.startswith("--sharded") for word in argv) else "saves_alone")
+    elif "saves_alone" in uses:
+        uses.discard("saves_sharded")
     own = tuple(name for name in program.modules if name not in sys.stdlib_module_names)
     return Needs(own, frozenset(uses))
 
