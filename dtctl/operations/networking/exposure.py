@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.operations.checks.topic import Heard, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.dialling import Dialled, Door
 from dtctl.operations.networking.of_tasks import EXPOSED, PUBLIC
-from dtctl.operations.networking.view import COORDINATOR, Place, is_loopback, is_public, places_of
+from dtctl.operations.networking.view import COORDINATOR, Place, is_loopback, is_public, open_places, places_of
 
 MOST_DOORS = 256
 
@@ -22,14 +22,11 @@ def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
     """
     if scene.brief or len(heard.rounds) != 1:
         return ()
-    names = {place.host: place.name for place in places_of(scene.plan)}
     found = [
-        Door(host, slot["whose"], name, slot["port"] or 0, slot["state"] == "live")
-        for host, facts in heard.first.items()
-        if not scene.host(host).is_local
-        for slot in facts["bound"]
-        if slot["state"] in ("bound", "live") and slot["port"] and slot["whose"] != COORDINATOR
-        for name in dict.fromkeys([names[host], scene.reached_at.get(host, names[host])])
+        Door(place.host, place.whose, name, place.port, live)
+        for place, live in _task_places(scene, heard).items()
+        if not scene.host(place.host).is_local
+        for name in dict.fromkeys([place.name, scene.reached_at.get(place.host, place.name)])
         if not is_loopback(name) and name != "localhost"
     ]
     if len(found) > MOST_DOORS:
@@ -37,7 +34,12 @@ def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
     return tuple(found)
 
 
-def judge(scene: Scene, heard: Heard[NetworkFacts], places: Iterable[Place]) -> Iterator[Finding]:
+def _task_places(scene: Scene, heard: Heard[NetworkFacts]) -> dict[Place, bool]:
+    found = open_places(scene.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {place: live for place, live in found.items() if place.whose != COORDINATOR}
+
+
+def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
     opened = _opened(heard)
     if opened:
         hosts = tuple(dict.fromkeys(one.door.host for one in opened))
@@ -45,7 +47,7 @@ def judge(scene: Scene, heard: Heard[NetworkFacts], places: Iterable[Place]) -> 
         ports = tuple(sorted({one.door.port for one in opened}))
         tasks = [task.id for task in scene.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
         yield found(EXPOSED, hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
-    yield from _public(scene, heard, {one.door.host for one in opened}, list(places))
+    yield from _public(scene, heard, {one.door.host for one in opened})
 
 
 def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
@@ -54,12 +56,12 @@ def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
     return [one for one in heard.dialled if one.seen_from not in own]
 
 
-def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str], places: Sequence[Place]) -> Iterator[Finding]:
+def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterator[Finding]:
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
     tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
     for host, facts in heard.first.items():
         routed = [one["address"] for one in facts["interfaces"] if is_public(one["address"])]
-        ports = tuple(sorted({place.port for place in places if place.host == host and place.whose != COORDINATOR}))
+        ports = tuple(sorted({place.port for place in _task_places(scene, heard) if place.host == host}))
         if host not in known and ports and (untried := [address for address in routed if address not in tried]):
             yield found(PUBLIC, (host,), address=untried[0], ports=ports)
 

@@ -7,7 +7,6 @@ the tasks are given; meanwhile this machine tries them as well. Further rounds m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network.peers import Measured, NetworkFacts, NetworkQuestion
@@ -20,7 +19,7 @@ from dtctl.operations.networking.coverage import Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
 from dtctl.operations.networking.proxies import through
 from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
-from dtctl.operations.networking.view import COORDINATOR, Attempt, Place, View, places_of
+from dtctl.operations.networking.view import COORDINATOR, Attempt, Place, View, open_places, places_of
 from dtctl.ways import PS
 
 Facts = NetworkFacts
@@ -55,13 +54,10 @@ def _listening(scene: Scene, host: str) -> NetworkQuestion:
 
 
 def _reaching(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
-    live = _live(heard)
+    live = _open_places(scene, heard)
     asked = {}
     for host, places in _coverage(scene, heard).tries.items():
-        peers = [
-            {"whose": one.whose, "host": one.host, "address": one.address, "live": (one.host, one.whose) in live}
-            for one in places
-        ]
+        peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in places]
         if peers:
             asked[host] = made(NetworkQuestion, nonce=scene.nonce, host=host, reach=peers, limit_s=LIMIT_S)
     return asked
@@ -71,7 +67,7 @@ def _measuring(scene: Scene, heard: Heard[Facts], number: int) -> Mapping[str, N
     pairs = _pairs(scene, heard)
     if not scene.network_speed or number >= len(pairs):
         return {}
-    doors = {place.host: place for place in _open_places(scene, heard) if (place.host, place.whose) not in _live(heard)}
+    doors = {place.host: place for place, live in _open_places(scene, heard).items() if not live}
     return {
         source: made(
             NetworkQuestion,
@@ -92,32 +88,14 @@ def _pairs(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...], ...]:
     return rounds(working, serving) if serving else rounds(hosts, hosts)
 
 
-def _open_places(scene: Scene, heard: Heard[Facts]) -> list[Place]:
-    """Those that somebody listens at now, with the ports that hosts have chosen."""
-    known = {place.whose: place for place in places_of(scene.plan) if place.serves}
-    return [
-        replace(known[slot["whose"]], address=_with_port(known[slot["whose"]].address, slot["port"]))
-        for host, facts in heard.first.items()
-        for slot in facts["bound"]
-        if slot["state"] in ("bound", "live") and slot["whose"] in known and known[slot["whose"]].host == host
-    ]
-
-
-def _with_port(address: str, port: int | None) -> str:
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _live(heard: Heard[Facts]) -> set[tuple[str, str]]:
-    return {
-        (host, slot["whose"])
-        for host, facts in heard.first.items()
-        for slot in facts["bound"]
-        if slot["state"] == "live"
-    }
+def _open_places(scene: Scene, heard: Heard[Facts]) -> dict[Place, bool]:
+    """True: a trainer of the live run listens there."""
+    found = open_places(scene.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {place: live for place, live in found.items() if place.serves}
 
 
 def _coverage(scene: Scene, heard: Heard[Facts]) -> Coverage:
-    places = _open_places(scene, heard)
+    places = list(_open_places(scene, heard))
     vital = [place for place in places if place.whose == COORDINATOR or place.whose.partition(":")[0] == PS]
     return spread([host for host in scene.hosts if host in heard.first], places, vital)
 
@@ -147,7 +125,7 @@ def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     for cause in causes_of(_view(scene, heard)):
         yield _finding(scene, cause)
     yield from _proxies(scene, heard)
-    yield from exposure.judge(scene, heard, _open_places(scene, heard))
+    yield from exposure.judge(scene, heard)
 
 
 def _finding(scene: Scene, cause: Cause) -> Finding:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dtctl.agent.records.network.peers import Bound, Interface, Resolved
 from dtctl.plan.values import RunPlan
@@ -81,6 +81,23 @@ def places_of(plan: RunPlan) -> list[Place]:
     found = [Place(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.hosts) > 1:
         found.append(Place(COORDINATOR, plan.coordinator.host, plan.coordinator.address))
+    return found
+
+
+def open_places(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Place, bool]:
+    """Those that somebody listens at now, with the ports that hosts have chosen; True: a trainer of the live run does.
+
+    What a host tells of ports that the plan knows, or of tasks that it does not have, counts for nothing.
+    """
+    known = {(place.host, place.whose): place for place in places_of(plan)}
+    found = {}
+    for host, slots in bound.items():
+        for slot in slots:
+            place = known.get((host, slot["whose"]))
+            if place is None or slot["state"] not in ("bound", "live") or place.port not in (0, slot["port"]):
+                continue
+            address = f"{place.address.rpartition(':')[0]}:{slot['port']}"
+            found[replace(place, address=address)] = slot["state"] == "live"
     return found
 
 
