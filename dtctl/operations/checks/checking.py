@@ -17,9 +17,10 @@ from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Session, Transport
+from dtctl.transport.silence import PATIENCE_S
 
-PATIENCE_S = 300.0
-"""For one round."""
+DEEP_S = 900.0
+"""For one round of a deep check: imports and multiplications take their time."""
 
 Clocks = dict[str, tuple[float, float]]
 
@@ -49,7 +50,7 @@ def check(
     asking = _Asking(scene, tuple(topics))
     with Conversations(record, watched, scene.hosts) as hosts:
         while questions := asking.next(hosts.errors):
-            asking.take(hosts.ask(_request(questions, asking.clocks, report), questions), watched.greeted)
+            asking.take(hosts.ask(_request(scene, questions, asking.clocks, report), questions), watched.greeted)
         return asking.judged(time.monotonic() - began, hosts.errors)
 
 
@@ -120,7 +121,7 @@ class _Asking:
         return Heard(tuple(self._rounds[topic.name]), self.clocks, self._greeted, self._errors)
 
 
-def _request(questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
+def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
     sent: dict[str, float] = {}
 
     def fields(host: Host) -> Mapping[str, Any]:
@@ -137,7 +138,7 @@ def _request(questions: Mapping[str, Questions], clocks: Clocks, report: Report)
         _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
         report(Progress(host.name, "prepared"))
 
-    return Request("check", CheckResult, fields, heard, within_s=PATIENCE_S)
+    return Request("check", CheckResult, fields, heard, within_s=DEEP_S if scene.deep else PATIENCE_S)
 
 
 def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
