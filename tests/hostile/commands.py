@@ -26,6 +26,7 @@ ENDLESS_S = 2.0
 _MADE_READY = "status result, need, progress, prepared, started, up result"
 HEARD = {
     "status": "status result",
+    "check": "check result",
     "diagnose": "status result, diagnose result",
     "logs": "log, logs result, status result, states, watch result",
     "events": "event, events result, status result",
@@ -93,6 +94,8 @@ COMMANDS = {
         _spoken("status -o json", partly=True),
         _spoken("status --run demo-1", partly=True),
         _spoken("status --watch", endless=True),
+        _spoken("check", endless=True, shows=True),
+        _spoken("check -o json", endless=True),
         _spoken("diagnose"),
         _spoken("diagnose -o json", partly=True),
         _spoken("logs", shows=True),

@@ -20,9 +20,10 @@ from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.networking.dialling import Dialled, dial
 from dtctl.transport.seam import Session, Transport
+from dtctl.transport.silence import PATIENCE_S
 
-PATIENCE_S = 300.0
-"""For one round."""
+DEEP_S = 900.0
+"""For one round of a deep check: imports and multiplications take their time."""
 
 Clocks = dict[str, tuple[float, float]]
 
@@ -53,7 +54,7 @@ def check(
     with Conversations(record, watched, scene.hosts) as hosts:
         while questions := asking.next(hosts.errors):
             with asking.dialling():
-                answers = hosts.ask(_request(questions, asking.clocks, report), questions)
+                answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
             asking.take(answers, watched.greeted)
         return asking.judged(time.monotonic() - began, hosts.errors)
 
@@ -145,7 +146,7 @@ class _Asking:
         )
 
 
-def _request(questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
+def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
     sent: dict[str, float] = {}
 
     def fields(host: Host) -> Mapping[str, Any]:
@@ -162,7 +163,7 @@ def _request(questions: Mapping[str, Questions], clocks: Clocks, report: Report)
         _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
         report(Progress(host.name, "prepared"))
 
-    return Request("check", CheckResult, fields, heard, within_s=PATIENCE_S)
+    return Request("check", CheckResult, fields, heard, within_s=DEEP_S if scene.deep else PATIENCE_S)
 
 
 def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:

@@ -37,7 +37,7 @@ def judge(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]
     blind: dict[str, list[str]] = {}
     for host, told in looked.items():
         for one in told["looked"]:
-            if lead not in one["seen"]:
+            if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]:
                 blind.setdefault(one["path"], []).append(host)
     for path, hosts in blind.items():
         for row, roles in _rows(scene):

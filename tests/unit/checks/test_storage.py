@@ -27,7 +27,7 @@ def with_evaluator() -> Any:
 def test_all_hosts_write_first_and_then_the_others_look_for_the_leads() -> None:
     value = scene()
     first = TOPIC.ask(value, Heard())
-    assert {host: one["write"] for host, one in first.items()} == dict.fromkeys("abcd", ["/saved"])
+    assert {host: one["write"] for host, one in first.items()} == {host: ["/saved"] for host in "abcd"}
     second = TOPIC.ask(value, Heard([WROTE]))
     assert {host: [(one["path"], one["hosts"]) for one in asked["look"]] for host, asked in second.items()} == {
         "a": [("/saved", ["c"])],
