@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from dtctl.operations.checks.topic import fails, found
+from dtctl.operations.checks.topic import Topic, fails, found
 from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.table import SIGNATURES
@@ -68,6 +69,33 @@ _CHECKED = """\
     gpu-[1-8] checked in 1.9 s: 1 problem"""
 
 
+_NETWORK = (
+    "Each host listens on the ports of its tasks, and the lead's on the coordinator's too, for some seconds. Every "
+    "other host connects to them at the address that the tasks are given, and makes sure that the right host answers, "
+    "and with more bytes than fit into one packet. A port of a live run is not touched, but connected to. What does "
+    "not work is told as the cause that explains most of it, and not as a table. Above 4,000 connections a part is "
+    "tried: each host tries others, and is tried by others, at evenly spread distances, and the ps and the "
+    "coordinator are tried by more; how many were tried is said.",
+    "`--network-speed` measures latency and bandwidth between workers and ps, so that no host takes part in two "
+    "measurements at a time, and tells what that means for a step: the bytes of the newest checkpoint, shared among "
+    "the ps, there and back. Each measurement takes about a second.",
+    "`--print-firewall nftables` (or `iptables`, `ufw`) contacts nobody. It prints rules for each host by which the "
+    "cluster's hosts reach the ports of its tasks, and nobody else does; [security](security.md#the-ports-of-tasks) "
+    "says why, and what `dtctl up --require-private` does.",
+)
+_SSH = (
+    "The login shell is started once on each host, as sshd starts it for a command. `MaxStartups` and `MaxSessions` "
+    "are what `sshd -T` tells, where the login is root's; else what the file says that this sshd was started with, if "
+    "it can be read. Else they are not known.",
+)
+_INTRODUCED = {"network": _NETWORK, "ssh": _SSH}
+"""What stands above the signatures of a topic."""
+
+
+def _topic(topic: Topic[Any, Any]) -> tuple[str, ...]:
+    return (f"## {topic.name}", *_INTRODUCED.get(topic.name, ()), *map(_row, topic.rows))
+
+
 def checks() -> str:
     return _page(
         "# What is wrong before the start?",
@@ -85,7 +113,7 @@ def checks() -> str:
         "`dtctl up` checks by the way what costs nothing: versions (by the names of directories), disks, memory and "
         "clocks, in the very words by which it makes the hosts ready. It warns of what it finds, and starts all the "
         "same; `dtctl up --no-check` asks for none of it.",
-        *(part for topic in TOPICS for part in (f"## {topic.name}", *map(_row, topic.rows))),
+        *(part for topic in TOPICS for part in _topic(topic)),
     )
 
 

@@ -35,6 +35,7 @@ from dtctl.agent.records import (
 )
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
+from dtctl.agent.records.network import logins, peers
 
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
 _MODULES: dict[str, ModuleType] = {
@@ -43,6 +44,8 @@ _MODULES: dict[str, ModuleType] = {
     "goodput": goodput,
     "checkpoints": checkpoints,
     "checks": checks,
+    "check_network": peers,
+    "check_ssh": logins,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,
