@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from dtctl.agent.records.network.peers import Bound
 from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.matrix import matrix_causes
 from dtctl.operations.networking.view import Attempt, View, is_loopback
+
+MOST_ALIKE = 3
+"""Causes of a kind that are told one by one."""
 
 Rest = list[Attempt]
 """Attempts that failed, and that nothing explains yet."""
@@ -20,25 +24,46 @@ def judge(view: View) -> tuple[Cause, ...]:
         causes, rest = explain(view, rest)
         found += causes
     found += matrix_causes(view.attempts, rest)
-    return tuple(found)
+    return tuple(_few(found))
+
+
+def _few(causes: list[Cause]) -> Iterator[Cause]:
+    """Of each kind some, and the hosts of the others."""
+    kinds: dict[str, list[Cause]] = {}
+    for cause in causes:
+        kinds.setdefault(cause.kind, []).append(cause)
+    for kind, alike in kinds.items():
+        yield from alike[:MOST_ALIKE]
+        if rest := alike[MOST_ALIKE:]:
+            hosts = tuple(dict.fromkeys(host for cause in rest for host in cause.hosts))
+            others = tuple(dict.fromkeys(host for cause in rest for host in cause.others))
+            yield Cause("more_alike", hosts, others, {"of": kind, "count": len(rest)})
 
 
 def _taken(view: View) -> Iterator[Cause]:
+    """Of each port one, with who has it on the first of its hosts."""
+    ports: dict[int, dict[str, Bound]] = {}
     for host, slots in view.bound.items():
         for slot in slots:
             if slot["state"] == "taken":
-                fields = {"port": slot["port"] or 0, "whose": slot["whose"], "holder": slot["holder"]}
-                yield Cause("port_taken", (host,), fields=fields)
+                ports.setdefault(slot["port"] or 0, {})[host] = slot
+    for port, on in ports.items():
+        first, slot = next(iter(on.items()))
+        fields = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}
+        yield Cause("port_taken", tuple(on), fields=fields | ({"on": first} if len(on) > 1 else {}))
 
 
 def _own_names(view: View) -> Iterator[Cause]:
     """Harmless to TensorFlow, which listens on every address; gloo and others tell their peers what it stands for."""
+    found: dict[str, dict[str, str]] = {}
     for host, names in view.resolved.items():
         for named in names:
             looped = [address for address in named["addresses"] if is_loopback(address)]
             if looped and looped == named["addresses"] and not is_loopback(named["name"]):
-                fields = {"name": named["name"], "address": looped[0]}
-                yield Cause("own_loopback", (host,), fields=fields)
+                found.setdefault(looped[0], {})[host] = named["name"]
+    for address, on in found.items():
+        name = {"name": next(iter(on.values()))} if len(on) == 1 else {}
+        yield Cause("own_loopback", tuple(on), fields={"address": address, **name})
 
 
 def _unresolved(view: View, rest: Rest) -> tuple[list[Cause], Rest]:

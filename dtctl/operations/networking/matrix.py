@@ -11,6 +11,9 @@ from dtctl.operations.networking.view import Attempt
 
 Direction = Literal["in", "out"]
 
+MOST_PAIRS = 6
+"""That are told one by one. More of them have a cause that no pair tells."""
+
 
 @dataclass(frozen=True)
 class _Whole:
@@ -29,21 +32,19 @@ def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[C
     """Every failed attempt is explained by one of them. What was never tried is nobody's fault."""
     if not failed:
         return []
-    attempts = [one for one in tried if not one.problem or one in set(failed)]
-    if len(failed) == len(attempts) and len({one.pair for one in failed}) > 1:
+    lost = set(failed)
+    attempts = [one for one in tried if not one.problem or one in lost]
+    if len(lost) == len(attempts) and _both_ways(failed):
         hosts = tuple(dict.fromkeys(host for one in failed for host in one.pair))
-        if len({one.place.port for one in failed}) and _both_ways(failed):
-            return [Cause("nobody", hosts, fields=_how(failed))]
-    found, rest = _partition(attempts, set(failed))
+        return [Cause("nobody", hosts, fields=_how(failed))]
+    found, rest = _partition(attempts, lost)
     wholes, rest = _cover(attempts, rest)
     return [*found, *_told(wholes), *_pairs(rest, attempts)]
 
 
 def _both_ways(failed: Sequence[Attempt]) -> bool:
-    """Some pair was tried, and failed, in both directions: so it is not one host's rule alone."""
-    pairs = {one.pair for one in failed}
-    sources, targets = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
-    return len(sources) > 1 and len(targets) > 1
+    """From several hosts and to several: so it is not one host's rule alone."""
+    return len({one.source for one in failed}) > 1 and len({one.target for one in failed}) > 1
 
 
 def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[Cause], set[Attempt]]:
@@ -132,6 +133,10 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
     """What no single host explains: from some to one, and not back, or neither way."""
     broken = {one.pair for one in rest}
     whole = {one.pair for one in attempts} - broken
+    if len({frozenset(pair) for pair in broken}) > MOST_PAIRS:
+        found = sorted(rest, key=_key)
+        hosts, others = (tuple(dict.fromkeys(one.pair[end] for one in found)) for end in (1, 0))
+        return [Cause("scattered", hosts, others, {"failed": len(rest), "tried": len(attempts), **_how(rest)})]
     groups: dict[tuple[str, bool], list[Attempt]] = {}
     for one in sorted(rest, key=_key):
         back = one.pair[::-1] in whole

@@ -17,7 +17,7 @@ _NAMES = (
         Level.ENDS,
         "a port that a task needs is taken",
         "every port of the plan, bound on its host",
-        "port {port} of {whose} on {hosts} is taken: {holder} listens there",
+        "port {port} of {whose} on {hosts} is taken: {holder} listens there[, on {on}]",
         (
             "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is",
             "dtctl up --ports-from 2300    takes other ports; or write ports: auto in cluster.yaml, and the hosts "
@@ -57,18 +57,18 @@ _NAMES = (
         Level.BLOCKS,
         "a host takes its own name for 127.0.1.1, and its framework tells the others what that stands for",
         "each host's name, looked up by itself, and the framework",
-        "{hosts} takes its own name {name} for {address}, and the framework (gloo, ps-lite) tells the other tasks that "
-        "address: they would connect to themselves",
-        ("remove {name} from the line of {address} in /etc/hosts of {hosts}",),
+        "{hosts} takes its own name[ {name}] for {address}, and the framework (gloo, ps-lite) tells the other tasks "
+        "that address: they would connect to themselves",
+        ("take the host's own name out of the line of {address} in /etc/hosts of {hosts}",),
     ),
     Signature(
         "own_loopback",
         Level.NOTE,
         "a host takes its own name for 127.0.1.1",
         "each host's name, looked up by itself",
-        "{hosts} takes its own name {name} for {address} (a line of /etc/hosts). TensorFlow listens on every address "
+        "{hosts} takes its own name[ {name}] for {address} (a line of /etc/hosts). TensorFlow listens on every address "
         "and works; what tells others its own address (gloo, ps-lite, NCCL) would not",
-        ("remove {name} from the line of {address} in /etc/hosts of {hosts}, to be sure",),
+        ("to be sure: take the host's own name out of the line of {address} in /etc/hosts of {hosts}",),
     ),
     Signature(
         "other_address",
@@ -165,6 +165,16 @@ _MATRICES = (
         ("dtctl exec {from} -- ip route get {address}    shows the way from there", _RULES),
     ),
     Signature(
+        "scattered",
+        Level.BLOCKS,
+        "connections fail here and there",
+        _MATRIX,
+        "{failed} of {tried} connections between the hosts fail, and no single host explains it: from {from_hosts} to "
+        "{hosts}[; there is no answer within {dropped_s}][; they are refused ({rejected})]. A network that loses "
+        "packets, or rules that let only some hosts in",
+        ("dtctl check    once more: are they the same ones?", _RULES),
+    ),
+    Signature(
         "partition",
         Level.BLOCKS,
         "the hosts are two groups that do not reach each other",
@@ -207,6 +217,15 @@ _MATRICES = (
         "in its place, as a proxy or a load balancer does",
         ("hosts.{host}.address in cluster.yaml    the address by which the hosts reach each other directly",),
     ),
+)
+
+_MORE = Signature(
+    "more_alike",
+    Level.BLOCKS,
+    "more of a kind that was told some times already",
+    "",
+    "the same again ({of}) {count} more times, on {hosts}",
+    ("mend the first ones, then: dtctl check",),
 )
 
 _PROXIES = (
@@ -255,6 +274,6 @@ PUBLIC = Signature(
     (_RULES, "dtctl up --require-private    refuses to start as long as it is so"),
 )
 
-ROWS = (*_NAMES, *_MATRICES, *_PROXIES, EXPOSED, PUBLIC)
+ROWS = (*_NAMES, *_MATRICES, _MORE, *_PROXIES, EXPOSED, PUBLIC)
 
 BY_NAME = {row.name: row for row in ROWS}

@@ -147,7 +147,7 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
         fields.pop("address", None)
     if kind in ("pair",):
         fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
-    tasks = [task.id for task in scene.plan.tasks if str(task.id) == fields.get("whose")]
+    tasks = [task.id for task in scene.plan.tasks if str(task.id) in fields.get("whose", ())]
     fields = {name: value for name, value in fields.items() if name != "groups"}
     return found(of_tasks.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
 

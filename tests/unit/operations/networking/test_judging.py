@@ -87,4 +87,22 @@ def test_a_port_that_is_taken_is_told_with_who_has_it() -> None:
     bound = made(Bound, whose="worker:1", port=2222, state="taken", holder="pid 7 (nginx) of www")
     (cause,) = judge(View({"gpu-2": [bound]}))
     assert (cause.kind, cause.hosts) == ("port_taken", ("gpu-2",))
-    assert cause.fields == {"port": 2222, "whose": "worker:1", "holder": "pid 7 (nginx) of www"}
+    assert cause.fields == {"port": 2222, "whose": ("worker:1",), "holder": "pid 7 (nginx) of www"}
+
+
+def test_the_same_port_taken_on_many_hosts_is_told_once() -> None:
+    bound = {
+        host: [made(Bound, whose=f"worker:{number}", port=2222, state="taken", holder=f"pid {number}")]
+        for number, host in enumerate(names(4))
+    }
+    (cause,) = judge(View(bound))
+    assert cause.hosts == tuple(names(4))
+    assert (cause.fields["holder"], cause.fields["on"]) == ("pid 0", "gpu-1")
+
+
+def test_of_many_causes_of_a_kind_some_are_told_and_the_hosts_of_the_others() -> None:
+    tried = attempts(names(8), lambda source, target, port: "unresolved")
+    found = judge(view(tried))
+    assert [cause.kind for cause in found] == ["unresolved"] * 3 + ["more_alike"]
+    assert found[-1].fields == {"of": "unresolved", "count": 5}
+    assert {host for cause in found for host in cause.others} == set(names(8))

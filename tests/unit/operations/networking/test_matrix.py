@@ -128,6 +128,12 @@ def test_a_host_shut_for_what_comes_in_beside_one_shut_for_what_goes_out() -> No
     assert {(one.kind, one.hosts) for one in found} == {("firewall_in", ("gpu-2",)), ("firewall_out", ("gpu-3",))}
 
 
+def test_connections_that_fail_here_and_there_are_one_cause() -> None:
+    found = causes(9, lambda source, target, port: "timeout" if int(source[4:]) * int(target[4:]) % 2 else "")
+    assert [one.kind for one in found] == ["scattered"]
+    assert found[0].fields["failed"] < found[0].fields["tried"]
+
+
 @cases
 @given(st.integers(2, 5), st.data())
 def test_whatever_fails_is_explained_and_nobody_is_blamed_without_a_failure(count: int, data: st.DataObject) -> None:
