@@ -1,8 +1,8 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
 from .spec import Paths
-from .vitals import Disk, Gpu, Machine
+from .vitals import Busy, Disk, Gpu, Machine
 from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName
 
 MOST_PYTHONS = 20
@@ -192,12 +192,40 @@ class StorageFacts(Record):
     data: Usual[AtMost[List[Data], MOST_PLACES], []]
 
 
+class SpeedQuestion(Record):
+    """How fast the host computes: it multiplies matrices for so long."""
+
+    python: PythonAsked
+    seconds: Within[float, 0.1, 60]
+
+
+class SpeedFacts(Record):
+    """What it came to, and what may explain it."""
+
+    kind: Usual[OneOf["", "numpy", "python"], ""]
+    """With which means; only the same compare."""
+    flops: Usual[Within[float, 0, 1e18], 0.0]
+    """Additions and multiplications a second, on all processors where NumPy uses them."""
+    copied_bytes: Usual[Within[float, 0, 1e15], 0.0]
+    """In memory, a second."""
+    model: Usual[Line, ""]
+    """Of the processors."""
+    governor: Usual[Line, ""]
+    """By which the kernel sets their frequency."""
+    machine: Machine
+    """Its shares are of the time of the measurement."""
+    busy: Usual[AtMost[List[Busy], 10], []]
+    """Processes of others meanwhile."""
+    problem: Usual[Line, ""]
+
+
 class Questions(Record):
     """By topic; null: not asked."""
 
     software: Usual[Optional[SoftwareQuestion], None]
     machine: Usual[Optional[MachineQuestion], None]
     storage: Usual[Optional[StorageQuestion], None]
+    speed: Usual[Optional[SpeedQuestion], None]
 
 
 class CheckFacts(Record):
@@ -206,6 +234,7 @@ class CheckFacts(Record):
     software: Usual[Optional[SoftwareFacts], None]
     machine: Usual[Optional[MachineFacts], None]
     storage: Usual[Optional[StorageFacts], None]
+    speed: Usual[Optional[SpeedFacts], None]
 
 
 class CheckResult(Record):

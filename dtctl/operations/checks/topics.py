@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtctl.operations.checks import machine, software, storage
+from dtctl.operations.checks import machine, software, speed, storage
 from dtctl.operations.checks.topic import Topic
 
-TOPICS: tuple[Topic[Any, Any], ...] = (storage.TOPIC, software.TOPIC, machine.TOPIC)
+TOPICS: tuple[Topic[Any, Any], ...] = (storage.TOPIC, software.TOPIC, machine.TOPIC, speed.TOPIC)
 
 ROWS = tuple(row for topic in TOPICS for row in topic.rows)
