@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 
 from ..records.checks import MOST_MODULES
 from ..run import environment
@@ -113,6 +111,8 @@ class Python:
 
     def run(self, script: str, asked: object, limit_s: float) -> Any:
         """What it printed last, or None: why is in `problem`."""
+        import subprocess
+
         if not self.found["path"]:
             return None
         try:
@@ -139,4 +139,6 @@ class Python:
 
 def _whole(program: str, path: str) -> str:
     """Where it is; empty: nowhere."""
+    import shutil
+
     return (shutil.which(program, path=path) or "")[:4096]

@@ -101,7 +101,16 @@ class Rights(Record):
     """The user's own systemd outlives the logins."""
 
 
-class MachineFacts(Record):
+class TaskMemory(Record):
+    """Of a cluster's tasks on this host."""
+
+    took: Usual[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
+    """The memory that tasks of earlier runs took here at most."""
+    taking_bytes: Usual[Count, 0]
+    """What tasks of the cluster take at this moment."""
+
+
+class MachineFacts(TaskMemory):
     """Memory and disks at this moment."""
 
     machine: Machine
@@ -113,8 +122,6 @@ class MachineFacts(Record):
     gpus: Usual[AtMost[List[Gpu], 64], []]
     gpu_users: Usual[AtMost[List[GpuUser], 1000], []]
     rights: Usual[Optional[Rights], None]
-    took: Usual[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
-    """The memory that tasks of earlier runs took here at most."""
 
 
 class LookFor(Record):
