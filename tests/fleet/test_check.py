@@ -98,7 +98,7 @@ def test_what_a_check_says_names_hosts_causes_and_commands(broken: Desk, fleet: 
     done = broken.run("check")
     assert done.returncode == 5
     for line in (
-        "tensorflow   gpu-[1-3]: 2.21.0; gpu-4: none; gpu-5: 2.19.0",
+        "tensorflow  gpu-[1-3]: 2.21.0; gpu-4: none; gpu-5: 2.19.0",
         "problem: worker:1 will fail on gpu-4: the program imports tensorflow, which /home/train/venv/bin/python does",
         "problem: a disk of gpu-3 is full: 0 B of 4.2 MB left at /home/train/saved. The run cannot save there",
         "  dtctl exec @gpu-3 -- df -h /home/train/saved    shows the disk",

@@ -86,6 +86,7 @@ WORDS: list[Row] = [
     ("restart --all", 2, "No such option: --all", of("dtctl restart")),
     ("logs --lines 5", 2, "No such option: --lines", of("dtctl logs")),
     ("runs --run x", 2, "No such option: --run", of("dtctl runs")),
+    ("check -y", 2, "No such option: -y", of("dtctl check")),
     ("push -y", 2, "No such option: -y", of("dtctl push")),
     ("top", 2, "dtctl top draws on a terminal, and here is none", "dtctl status --watch"),
     ("metrics --csv --plot", 2, "--csv and --plot exclude each other", "leave one of them out"),

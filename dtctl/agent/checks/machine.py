@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, Optional
 
     from ..protocol.conversation import Conversation
-    from ..records.checks import MachineFacts, MachineQuestion, Rights
+    from ..records.checks import MachineFacts, MachineQuestion, Rights, TaskMemory
     from ..records.run_state import State
 
 _MOST_RUNS = 10
@@ -39,7 +39,7 @@ def look(talk: Conversation, question: MachineQuestion) -> MachineFacts:
         "gpus": gpus,
         "gpu_users": neighbours.gpu_users(path) if gpus else [],
         "rights": _rights() if question["rights"] else None,
-        "took": _took(talk.root, question["cluster"]) if question["cluster"] is not None else {},
+        **_memory(talk.root, question["cluster"]),
     }
 
 
@@ -68,14 +68,16 @@ def _selinux() -> str:
         return ""
 
 
-def _took(root: str, cluster: str) -> Dict[str, int]:
-    """The memory that each task took at most in its newest run that tells it."""
-    found: Dict[str, int] = {}
-    for state in _states(root, cluster):
+def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
+    """What each task took at most in its newest run that tells it, and what all take now."""
+    took: Dict[str, int] = {}
+    taking = 0
+    for state in _states(root, cluster) if cluster is not None else ():
         for task, entry in state["tasks"].items():
+            taking += entry["memory_bytes"] or 0
             if entry["most_memory_bytes"]:
-                found.setdefault(task, entry["most_memory_bytes"])
-    return found
+                took.setdefault(task, entry["most_memory_bytes"])
+    return {"took": took, "taking_bytes": taking}
 
 
 def _states(root: str, cluster: str) -> Iterator[State]:

@@ -1,10 +1,10 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
 from .network.logins import SshFacts, SshQuestion
 from .network.peers import NetworkFacts, NetworkQuestion
 from .spec import Paths
-from .vitals import Disk, Gpu, Machine
+from .vitals import Busy, Disk, Gpu, Machine
 from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName
 
 MOST_PYTHONS = 20
@@ -103,7 +103,16 @@ class Rights(Record):
     """The user's own systemd outlives the logins."""
 
 
-class MachineFacts(Record):
+class TaskMemory(Record):
+    """Of a cluster's tasks on this host."""
+
+    took: Usual[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
+    """The memory that tasks of earlier runs took here at most."""
+    taking_bytes: Usual[Count, 0]
+    """What tasks of the cluster take at this moment."""
+
+
+class MachineFacts(TaskMemory):
     """Memory and disks at this moment."""
 
     machine: Machine
@@ -115,8 +124,6 @@ class MachineFacts(Record):
     gpus: Usual[AtMost[List[Gpu], 64], []]
     gpu_users: Usual[AtMost[List[GpuUser], 1000], []]
     rights: Usual[Optional[Rights], None]
-    took: Usual[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
-    """The memory that tasks of earlier runs took here at most."""
 
 
 class LookFor(Record):
@@ -194,12 +201,40 @@ class StorageFacts(Record):
     data: Usual[AtMost[List[Data], MOST_PLACES], []]
 
 
+class SpeedQuestion(Record):
+    """How fast the host computes: it multiplies matrices for so long."""
+
+    python: PythonAsked
+    seconds: Within[float, 0.1, 60]
+
+
+class SpeedFacts(Record):
+    """What it came to, and what may explain it."""
+
+    kind: Usual[OneOf["", "numpy", "python"], ""]
+    """With which means; only the same compare."""
+    flops: Usual[Within[float, 0, 1e18], 0.0]
+    """Additions and multiplications a second, on all processors where NumPy uses them."""
+    copied_bytes: Usual[Within[float, 0, 1e15], 0.0]
+    """In memory, a second."""
+    model: Usual[Line, ""]
+    """Of the processors."""
+    governor: Usual[Line, ""]
+    """By which the kernel sets their frequency."""
+    machine: Machine
+    """Its shares are of the time of the measurement."""
+    busy: Usual[AtMost[List[Busy], 10], []]
+    """Processes of others meanwhile."""
+    problem: Usual[Line, ""]
+
+
 class Questions(Record):
     """By topic; null: not asked."""
 
     software: Usual[Optional[SoftwareQuestion], None]
     machine: Usual[Optional[MachineQuestion], None]
     storage: Usual[Optional[StorageQuestion], None]
+    speed: Usual[Optional[SpeedQuestion], None]
     network: Usual[Optional[NetworkQuestion], None]
     ssh: Usual[Optional[SshQuestion], None]
 
@@ -210,6 +245,7 @@ class CheckFacts(Record):
     software: Usual[Optional[SoftwareFacts], None]
     machine: Usual[Optional[MachineFacts], None]
     storage: Usual[Optional[StorageFacts], None]
+    speed: Usual[Optional[SpeedFacts], None]
     network: Usual[Optional[NetworkFacts], None]
     ssh: Usual[Optional[SshFacts], None]
 

@@ -37,11 +37,11 @@ def up(
     adopt_output: Annotated[
         bool, typer.Option("--adopt-output", help="Continue in an output directory that another cluster has written.")
     ] = False,
-    check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Look at versions, disks, memory and clocks by the way.")
-    ] = True,
     require_private: Annotated[
         bool, typer.Option("--require-private", help="Refuse if others than the hosts reach the ports of tasks.")
+    ] = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not look at versions, disks, memory and clocks by the way.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
@@ -80,7 +80,7 @@ def up(
         local=local,
         replace=replace,
         adopt_output=adopt_output,
-        check=check,
+        check=not no_check,
     )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))

@@ -83,7 +83,7 @@ def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
         }
         if took > machine["memory_bytes"]:
             yield found(rows.MEMORY_SHORT, [host], tasks, **fields)
-        elif took > machine["available_bytes"]:
+        elif took > machine["available_bytes"] + told["taking_bytes"]:
             yield found(rows.MEMORY_TAKEN, [host], tasks, **fields)
 
 

@@ -160,7 +160,9 @@ def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Ite
 
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
-    firsts = {host: python for host, python, _ in reversed(list(_each(scene, heard)))}
+    firsts: dict[str, PythonFound] = {}
+    for host, python, _ in _each(scene, heard):
+        firsts.setdefault(host, python)
     yield Line("Python", {host: python["version"] for host, python in firsts.items() if python["version"]})
     for package in SHOWN:
         yield Line(package, {host: python["packages"].get(package, "") for host, python in firsts.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtctl.operations.checks import machine, software, storage
+from dtctl.operations.checks import machine, software, speed, storage
 from dtctl.operations.checks.topic import Topic
 from dtctl.operations.networking import logins, tasks
 
@@ -13,6 +13,7 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
     storage.TOPIC,
     software.TOPIC,
     machine.TOPIC,
+    speed.TOPIC,
     logins.TOPIC,
 )
 

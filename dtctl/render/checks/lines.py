@@ -65,6 +65,6 @@ def _span(one: Line) -> str:
 
 def _label(what: str) -> str:
     """`memory_bytes` -> memory; what has no such end stands as it is."""
-    for end in ("_bytes", "_share", "_s"):
+    for end in ("_bytes", "_flops", "_share", "_s"):
         what = what.removesuffix(end)
     return what.replace("_", " ")

@@ -142,6 +142,8 @@ def valued(name: str, value: Any) -> str:
         return clock(value)
     if name.endswith("_bytes"):
         return size(value)
+    if name.endswith("_flops"):
+        return f"{value / 1e9:.3g} GFLOP/s"
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

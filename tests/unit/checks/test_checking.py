@@ -10,6 +10,8 @@ from typing import Any
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.network.logins import SshFacts
+from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.asking.conversation import Progress, silent
 from dtctl.operations.checks.checking import Checked, check
@@ -22,6 +24,8 @@ from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
+OF_THE_NETWORK = ("network", "ssh")
+"""Topics with tests of their own: tests/unit/operations/networking."""
 GONE = TransportError("cannot reach b")
 
 
@@ -34,7 +38,8 @@ class Hosts:
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         host, asked = session.host.name, fields["ask"]
-        self.asked.append((host, sorted(name for name, question in asked.items() if question is not None)))
+        own = sorted(name for name, question in asked.items() if question is not None and name not in OF_THE_NETWORK)
+        self.asked.append((host, own))
         facts = {name: self.facts(name, question) for name, question in asked.items() if question is not None}
         now = time.time() + self._off_s.get(host, 0.0)
         return [{"type": "result", "time": now, "seconds": 0.1, "facts": facts}]
@@ -44,6 +49,10 @@ class Hosts:
             return software(tensorflow="2.21.0")
         if topic == "machine":
             return machine(disks=[disk()])
+        if topic == "network":
+            return made(NetworkFacts)
+        if topic == "ssh":
+            return made(SshFacts)
         looked = [{"path": one["path"], "seen": one["hosts"]} for one in question["look"]]
         return storage(written=[SAVED] if question["write"] else [], looked=looked)
 
@@ -115,7 +124,7 @@ def test_in_passing_the_first_questions_travel_with_something_else() -> None:
     passing = InPassing(scene(brief=True))
     asked = passing.question("a")
     assert asked is not None
-    assert [name for name, question in asked.items() if question is not None] == ["software", "machine"]
+    assert [name for name, question in asked.items() if question is not None] == ["software", "machine", "network"]
     session = passing.opened("a", lambda: FakeTransport(lambda session, fields: []).open(scene().host("a")))
     assert session.host.name == "a"
 

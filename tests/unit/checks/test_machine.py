@@ -66,6 +66,12 @@ def test_memory_is_measured_against_what_the_tasks_took_before(took: int, free: 
     assert all(one.seen.fields["took_bytes"] == took * GB for one in found)
 
 
+def test_what_the_clusters_own_tasks_take_now_is_theirs() -> None:
+    value = cluster(job("worker", ["a"], [2222]))
+    facts = {"a": machine(available=4, took={"worker:0": 10 * GB}, taking_bytes=9 * GB)}
+    assert judged(TOPIC, scene(value), facts) == []
+
+
 def with_gpus(count: int, tasks: int = 2) -> Any:
     jobs = [job("worker", ["a"] * tasks, list(range(2222, 2222 + tasks)))]
     return scene(cluster(*jobs, hosts=[ssh_host("a", gpus=count)]))
