@@ -104,6 +104,11 @@ FAULTS: dict[str, tuple[Wrong, str, list[str]]] = {
         "one_way",
         ["gpu-2"],
     ),
+    "large packets that are lost": (
+        lambda fleet: faults.without_large_packets(fleet["gpu-2"], "2221:2299"),
+        "large_packets",
+        ["gpu-2"],
+    ),
     "the coordinator's port alone": (lambda fleet: faults.shut(fleet["gpu-2"], "2221"), "firewall_in", ["gpu-2"]),
     "a name of another host that is loopback": (
         lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-1", "127.0.1.1"),

@@ -93,6 +93,15 @@ def shut(host: FleetHost, ports: str, how: str = "DROP", *, source: str = "", ch
 
 
 @contextmanager
+def without_large_packets(host: FleetHost, ports: str) -> Iterator[None]:
+    """Those that the host sends from these ports are lost, as where an MTU on the way is smaller and nobody says so."""
+    with _firewall(
+        host, "OUTPUT", "-p", "tcp", "--sport", ports, "-m", "length", "--length", "1000:65535", "-j", "DROP"
+    ):
+        yield
+
+
+@contextmanager
 def name_stands_for(host: FleetHost, name: str, address: str) -> Iterator[None]:
     """In the /etc/hosts of that host alone."""
     file = host.directory / "hosts"

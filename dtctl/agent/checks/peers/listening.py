@@ -136,7 +136,10 @@ class Listener:
             guest.connection.settimeout(MOST_S)
             threading.Thread(target=self._measure, args=(measure, guest.connection), daemon=True).start()
         elif guest.words == b"ask":
-            guest.answer = self._greeting + PADDING
+            # a packet of its own: where the large ones are lost, this one tells who answers
+            guest.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            guest.connection.send(self._greeting)  # a new socket has room for it
+            guest.answer = PADDING
             self._selector.modify(guest.connection, selectors.EVENT_WRITE, guest)
         else:
             self._drop(guest)
