@@ -52,7 +52,7 @@ def look(talk: Conversation, question: SshQuestion) -> SshFacts:
         _start(told)
     listener = _listener()
     told["machine"] = ("%s %s" % (machine.identity(), os.environ["SSH_CONNECTION"].split()[-1]))[:4096]
-    limits, told["told_by"] = _limits(listener)
+    limits, told["told_by"] = _limits(listener)  # type: ignore[typeddict-item]
     told["max_startups"] = limits.get("maxstartups", "")[:100] or None
     sessions = limits.get("maxsessions", "")
     told["max_sessions"] = int(sessions) if sessions.isdigit() and len(sessions) < 10 else None
@@ -76,7 +76,7 @@ def _start(told: SshFacts) -> None:
         try:
             child = subprocess.Popen(
                 [told["shell"], "-c", "true"],
-                env=environment.encoded(variables),  # type: ignore[arg-type]
+                env=environment.encoded(variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -131,7 +131,7 @@ def _limits(listener: str) -> Tuple[Dict[str, str], str]:
         words = limits.get("maxstartups", "").split(":")
         rate = words[1] if len(words) == 3 else "30"
         limits, told_by = {**limits, "maxstartups": "%s:%s:%s" % (title[1], rate, title[2])}, told_by or "sshd"
-    return limits, told_by  # type: ignore[return-value]
+    return limits, told_by
 
 
 def _asked(file: Optional[str]) -> Dict[str, str]:

@@ -167,8 +167,8 @@ def _proxies(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
             if (sent := through(env, names)) is not None:
                 caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
     for (variable, value), group in caught.items():
-        names = tuple(sorted({name for _, _, each in group for name in each}))
-        fields = {"variable": variable, "value": value, "names": names, "exempt": _exempt(scene)}
+        reached = tuple(sorted({name for _, _, each in group for name in each}))
+        fields = {"variable": variable, "value": value, "names": reached, "exempt": _exempt(scene)}
         hosts = dict.fromkeys(host for host, _, _ in group)
         yield found(of_tasks.BY_NAME["proxy"], hosts, (task for _, task, _ in group), **fields)
     if not any(task.keep_proxy for task in scene.plan.tasks):

@@ -83,7 +83,7 @@ def is_own(place: Place) -> bool:
 def interfaces() -> List[Interface]:
     """Addresses by which others may reach this host: neither loopback nor link-local ones."""
     found = [*_ipv4(), *_ipv6()]
-    return [{"name": name[:100], "address": address} for name, address in found][:100]
+    return [{"name": name[:100], "address": address} for name, address in found[:100]]
 
 
 def _ipv4() -> List[Tuple[str, str]]:

@@ -49,5 +49,5 @@ def view(tried: tuple[Attempt, ...], **others: object) -> View:
         {host: [made(Interface, name="eth0", address=address(host))] for host in hosts},
         {host: [made(Resolved, name=host, addresses=[address(host)], own=True)] for host in hosts},
         tried,
-        **others,  # type: ignore[arg-type]
+        **others,
     )

@@ -30,14 +30,14 @@ def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind
 
 
 def test_iptables_takes_many_ports_in_groups_of_fifteen() -> None:
-    lines = firewall("demo", {"a": range(2222, 2262)}, ADDRESSES, "iptables")[0].lines  # type: ignore[arg-type]
+    lines = firewall("demo", {"a": range(2222, 2262)}, ADDRESSES, "iptables")[0].lines
     groups = [line.split("--dports ")[1].split(" ")[0].split(",") for line in lines if line.startswith("iptables -C")]
     assert [len(group) for group in groups] == [15, 15, 10]
 
 
 def test_a_name_that_is_a_word_to_no_shell_never_becomes_part_of_a_rule() -> None:
     for kind in ("nftables", "iptables"):
-        text = "\n".join(firewall("a;b $(x)", {"a": [1]}, ADDRESSES, kind)[0].lines)  # type: ignore[arg-type]
+        text = "\n".join(firewall("a;b $(x)", {"a": [1]}, ADDRESSES, kind)[0].lines)
         assert ";b" not in text
         assert "$(" not in text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.unit.operations.networking.networks import address, attempts, names, 
 WELL = attempts(names(4), lambda source, target, port: "")
 
 
-def with_names(changed: Mapping[tuple[str, str], tuple[str, str]], **others: str) -> View:
+def with_names(changed: Mapping[tuple[str, str], tuple[str, str]], **others: Any) -> View:
     """Of source and target: the address that the name stands for there, and what came of it."""
     tried = tuple(
         dataclasses.replace(one, at=changed[one.pair][0], problem=changed[one.pair][1], **others)

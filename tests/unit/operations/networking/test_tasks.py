@@ -18,6 +18,11 @@ from tests.unit.clusters import COMMAND, cluster, job
 from tests.unit.operations.networking.rounds import listening, reaching
 
 
+def listened(value: Scene, **others: Any) -> Any:
+    """The answers of the first round, to be changed."""
+    return listening(asked(value), **others)
+
+
 def asked(value: Scene, *rounds: Any) -> Any:
     return TOPIC.ask(value, Heard(rounds))
 
@@ -41,7 +46,7 @@ def test_each_host_listens_on_the_ports_of_its_tasks_and_the_leads_on_the_coordi
 
 
 def test_then_each_connects_to_the_ports_of_the_others_that_are_listened_on() -> None:
-    first = listening(asked(scene()))
+    first = listened(scene())
     first["b"] = checked(
         NetworkFacts, {"bound": [{"whose": "ps:1", "port": 2222, "state": "taken", "holder": "nginx"}]}
     )
@@ -56,7 +61,7 @@ def test_then_each_connects_to_the_ports_of_the_others_that_are_listened_on() ->
 
 
 def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
-    first = listening(asked(scene()))
+    first = listened(scene())
     del first["a"]
     second = asked(scene(), first)
     assert set(second) == {"b", "c", "d"}
@@ -65,20 +70,20 @@ def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
 
 def test_nobody_connects_to_an_evaluator() -> None:
     value = scene(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
-    second = asked(value, listening(asked(value)))
+    second = asked(value, listened(value))
     assert {peer["host"] for one in second.values() for peer in one["reach"]} == {"a", "b"}
     assert "c" in second
 
 
 def test_ports_that_hosts_choose_are_connected_to_as_they_were_chosen() -> None:
     value = scene(cluster(job("worker", ["a", "b"], [0, 0])))
-    second = asked(value, listening(asked(value)))
+    second = asked(value, listened(value))
     assert [peer["address"] for peer in second["b"]["reach"] if peer["whose"] == "worker:0"] == ["a:9000"]
 
 
 def test_a_run_on_one_host_tries_no_connection() -> None:
     value = scene(cluster(job("worker", ["a", "a"], [2222, 2223])))
-    assert asked(value, listening(asked(value))) == {}
+    assert asked(value, listened(value)) == {}
 
 
 def test_in_brief_no_port_is_bound_and_one_round_is_enough() -> None:
@@ -116,7 +121,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
 )
 def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
     value = scene()
-    first = listening(asked(value))
+    first = listened(value)
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
     for facts in second.values():
         for one in facts["reached"]:
@@ -129,7 +134,7 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
 
 def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
     value = scene()
-    first = listening(asked(value))
+    first = listened(value)
     first["d"]["bound"][0].update(state="taken", holder="pid 7 (nginx) of www")
     (finding,) = judged(TOPIC, value, first, reaching(asked(value, first)))
     assert [str(task) for task in finding.seen.tasks] == ["worker:1"]
