@@ -54,8 +54,14 @@ def test_an_agent_listens_and_another_one_reaches_it_by_its_name(make_host: Make
 def test_the_ports_are_free_again_when_the_conversation_is_over(host: AgentHost) -> None:
     with host.open() as talk:
         (port,) = listen(talk, host, 0)
-        with socket.create_connection(("127.0.0.1", port)):
-            pass
+        assert reach(talk, host, peer(port)) == [""]
+        assert ask(talk, host, measure=[peer(port)], measure_s=0.01)["measured"][0]["problem"] == ""
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            with suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+    with socket.socket() as trainer:
+        trainer.bind(("0.0.0.0", port))  # without SO_REUSEADDR
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 

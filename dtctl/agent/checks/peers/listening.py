@@ -14,6 +14,7 @@ import errno
 import hmac
 import selectors
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -38,6 +39,8 @@ MOST_S = 10.0
 _GREETING_S = 5.0
 _LONGEST_WORDS = 64
 _CHUNK = bytes(65_536)
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER: the connection is reset, and nothing of it is kept."""
 
 
 class Guest:
@@ -48,6 +51,13 @@ class Guest:
         self.since = since
         self.words = b""
         self.answer = b""
+        self.answered = False
+
+    def close(self) -> None:
+        """At once, without the minute in which a trainer that does not set SO_REUSEADDR could not have the port."""
+        with suppress(OSError):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.connection.close()
 
 
 class Listener:
@@ -78,7 +88,9 @@ class Listener:
         self._bell[1].send(b".")
         if self._thread.is_alive():
             self._thread.join(MOST_S)
-        for one in [*self._sockets, *self._bell, *(guest.connection for guest in self._guests)]:
+        for guest in self._guests:
+            guest.close()
+        for one in [*self._sockets, *self._bell]:
             one.close()
         self._selector.close()
 
@@ -107,7 +119,10 @@ class Listener:
 
     def _attend(self, guest: Guest) -> None:
         try:
-            if guest.answer:
+            if guest.answered:
+                if not guest.connection.recv(1):
+                    self._drop(guest)
+            elif guest.answer:
                 self._go_on(guest)
             elif self._has_spoken(guest):
                 self._obey(guest)
@@ -146,8 +161,9 @@ class Listener:
 
     def _go_on(self, guest: Guest) -> None:
         guest.answer = guest.answer[guest.connection.send(guest.answer) :]
-        if not guest.answer:
-            self._drop(guest)
+        if not guest.answer:  # it is the other side that ends: whoever does so first keeps its port for a minute
+            guest.answered = True
+            self._selector.modify(guest.connection, selectors.EVENT_READ, guest)
 
     def _measure(self, measure: Callable[[socket.socket], None], connection: socket.socket) -> None:
         with connection, suppress(OSError):
@@ -157,7 +173,7 @@ class Listener:
 
     def _drop(self, guest: Guest) -> None:
         self._forget(guest)
-        guest.connection.close()
+        guest.close()
 
     def _forget(self, guest: Guest) -> None:
         if guest in self._guests:
