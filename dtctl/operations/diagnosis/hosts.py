@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from dtctl.agent.records.vitals import Machine
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskState
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import ENDED, Facts
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
@@ -151,8 +151,3 @@ def diverged(facts: Facts) -> Iterator[Seen]:
 
 def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task.host for task in tasks))
-
-
-def behind_tasks(facts: Facts) -> set[TaskId]:
-    """All that are far slower than their peers."""
-    return {task for seen in (*stragglers(facts), *behind(facts)) for task in seen.tasks}
