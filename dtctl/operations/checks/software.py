@@ -33,7 +33,14 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SoftwareQuestion]:
 
 def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
     asked = [
-        made(PythonAsked, program=program, path=path, python_path=python_path, modules=_modules(scene, tasks))
+        made(
+            PythonAsked,
+            program=program,
+            path=path,
+            python_path=python_path,
+            modules=_modules(scene, tasks),
+            cuda=any(task.gpus for task in tasks),
+        )
         for (program, path, python_path), tasks in _pythons(scene, host).items()
     ]
     return made(SoftwareQuestion, pythons=asked, started=not scene.brief, imported=scene.deep) if asked else None
@@ -69,6 +76,8 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     yield from _lacking(there, made_by_setup)
     yield from _different(there)
     yield from _traps(scene, there)
+    if not scene.brief:
+        yield from _without_cuda(there)
 
 
 Found = tuple[str, PythonFound, list[TaskPlan]]
@@ -135,6 +144,24 @@ def _versions(row: Signature, package: str, by_version: Mapping[str, list[Found]
     return found(row, rare[1], package=package, versions=versions, version=usual[0], python=python)
 
 
+def _without_cuda(each: list[Found]) -> Iterator[Finding]:
+    """Tasks that are given GPUs and would train on processors, with a line in their logs that nobody reads."""
+    with_gpus = [one for one in each if any(task.gpus for task in one[2]) and not one[1]["problem"]]
+    for package, group in _by(with_gpus, _blind).items():
+        if package:
+            tasks = [task.id for _, _, tasks in group for task in tasks if task.gpus]
+            row = rows.CPU_ONLY if package == "tensorflow-cpu" else rows.CUDA_MISSING
+            yield found(row, _hosts(group), tasks, python=_python(group), package=package)
+
+
+def _blind(python: PythonFound) -> str:
+    """The package by which it would see no GPU; empty where it may see them."""
+    packages = python["packages"]
+    if "tensorflow-cpu" in packages and "tensorflow" not in packages:
+        return "tensorflow-cpu"
+    return "tensorflow" if "tensorflow" in packages and not python["cuda"] else ""
+
+
 def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
     """Where a program's text and the versions do not go together."""
     wanting: dict[tuple[Signature, str], list[Found]] = {}
@@ -166,6 +193,7 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     yield Line("Python", {host: python["version"] for host, python in firsts.items() if python["version"]})
     for package in SHOWN:
         yield Line(package, {host: python["packages"].get(package, "") for host, python in firsts.items()})
+    yield Line("CUDA", {host: python["cuda"] for host, python in firsts.items() if python["cuda"]})
     yield Line("C library", {host: python["libc"] for host, python in firsts.items() if python["libc"]})
     slowest = {
         host: max((one["seconds"] for one in python["imported"].values()), default=None)

@@ -12,7 +12,7 @@ from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Heard, fails
 from dtctl.render.health.findings import remedies
 from tests.unit.checks.scenes import judged, python, scene, sentence, software, told
-from tests.unit.clusters import cluster, job
+from tests.unit.clusters import cluster, job, ssh_host
 
 SAME = {host: software(tensorflow="2.21.0", keras="3.15.1", tensorboard="2.21.0") for host in "abcd"}
 
@@ -123,3 +123,27 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
     assert [(one["program"], one["python_path"]) for one in asked] == [
         ("\0HOME/dtctl/digits/venv/bin/python", "/opt/lib")
     ]
+
+
+@pytest.mark.parametrize(
+    ("has", "signature"),
+    [
+        ({"packages": {"tensorflow": "2.21.0"}}, "cuda_missing"),
+        ({"packages": {"tensorflow": "2.21.0"}, "cuda": "packages of pip"}, None),
+        ({"packages": {"tensorflow-cpu": "2.21.0"}}, "tensorflow_without_gpus"),
+        ({"packages": {"torch": "2.2.0"}}, None),
+        ({}, None),
+    ],
+)
+def test_gpus_that_would_stay_idle_are_told(has: dict[str, Any], signature: str | None) -> None:
+    jobs = [job("ps", ["a"], [2222]), job("worker", ["a"], [2223])]
+    value = scene(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
+    assert TOPIC.ask(value, Heard())["a"]["pythons"][0]["cuda"] is True
+    found = judged(TOPIC, value, {"a": {"pythons": [python(**has)]}})
+    assert [one.signature.name for one in found] == ([signature] if signature else [])
+    assert all([str(task) for task in one.seen.tasks] == ["worker:0"] for one in found)
+
+
+def test_without_gpus_nobody_looks_for_cuda() -> None:
+    assert TOPIC.ask(scene(), Heard())["a"]["pythons"][0]["cuda"] is False
+    assert judged(TOPIC, scene(), SAME) == []
