@@ -163,6 +163,8 @@ class Written(Record):
     up: Usual[Count, 0]
     """So many directories above it."""
     free_bytes: Usual[Count, 0]
+    full: Usual[bool, False]
+    """Its disk has no room."""
     problem: Usual[Line, ""]
 
 
