@@ -12,6 +12,7 @@ from dtctl.model import TaskId
 from dtctl.operations.checks import of_software as rows
 from dtctl.operations.checks.programs import runs_python
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding, Signature
 from dtctl.operations.starting.imports import PACKAGES
 from dtctl.plan.values import TaskPlan
@@ -136,12 +137,13 @@ def _different(each: list[Found]) -> Iterator[Finding]:
 
 
 def _versions(row: Signature, package: str, by_version: Mapping[str, list[Found]]) -> Finding:
-    """About the hosts that have what fewest have."""
+    """About the hosts that do not have what most have."""
     versions = tuple((version, _hosts(group)) for version, group in sorted(by_version.items()))
-    rare = min(versions, key=lambda one: len(one[1]))
-    usual = max(versions, key=lambda one: len(one[1]))
-    python = _python(by_version[rare[0]])
-    return found(row, rare[1], package=package, versions=versions, version=usual[0], python=python)
+    *others, usual = sorted(versions, key=commonness)
+    hosts = dict.fromkeys(host for _, own in others for host in own)
+    return found(
+        row, hosts, package=package, versions=versions, version=usual[0], python=_python(by_version[others[0][0]])
+    )
 
 
 def _without_cuda(each: list[Found]) -> Iterator[Finding]:

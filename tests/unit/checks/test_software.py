@@ -75,6 +75,13 @@ def test_the_host_that_differs_from_most_is_named() -> None:
     assert remedies(found[0]) == ["dtctl exec @b -- /usr/bin/python3 -m pip install tensorflow==2.21.0"]
 
 
+def test_of_as_many_hosts_those_with_the_older_version_are_named() -> None:
+    facts = {"a": software(tensorflow="2.9.0"), "b": software(tensorflow="2.21.0")}
+    found = judged(TOPIC, scene(), facts)
+    assert told(found) == {"framework_differs": ("a",)}
+    assert remedies(found[0])[0].endswith("tensorflow==2.21.0")
+
+
 def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
     facts: dict[str, Any] = {**SAME, "a": software(tensorflow="2.21.0", keras="3.14.0", tensorboard="2.21.0")}
     facts["b"] = {"pythons": [dict(SAME["b"]["pythons"][0], version="3.9.2")]}
