@@ -20,11 +20,22 @@ _TRAINING, _FLEET, _THIS_MACHINE = "training", "fleet", "this machine"
 _SHARED_NETWORK = pytest.StashKey[bool]()
 
 
+_LONGEST_ID = 100
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Of tests that run beside each other each worker has a network of its own, where that can be."""
     is_worker = hasattr(config, "workerinput")
     keys.key_directory()  # of the first process, for all workers
     config.stash[_SHARED_NETWORK] = not is_worker or bool(private_network.enter())
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Values of megabytes would be names of megabytes, which each worker sends and each process has in its environment.
+
+    Names that are the same pytest tells apart by itself.
+    """
+    return f"{val[:_LONGEST_ID]!a}..." if isinstance(val, (str, bytes)) and len(val) > _LONGEST_ID else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -17,7 +17,9 @@ from typing import Any
 from dtctl.errors import PreflightError
 from dtctl.places import read_regular
 
-NEVER_SENT = frozenset({".git", "__pycache__"})
+_NEVER_SENT = frozenset({".git", "__pycache__"})
+_REPORT = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}\.(?:html|md)")
+"""As `dtctl report` names what it writes into the directory of cluster.yaml, which is most often that of the code."""
 OWN_FILE = ".dtctlignore"
 _LIMIT_BYTES = 4_000_000
 MOST_DEEP = 16
@@ -26,6 +28,11 @@ _ANY = "[^/]*"
 """What pathspec makes of a star."""
 _MANY = 3
 _STAR = "star"
+
+
+def is_never_sent(name: str) -> bool:
+    """Whatever the rules say: what is no code, or is made of it."""
+    return name in _NEVER_SENT or _REPORT.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

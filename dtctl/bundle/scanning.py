@@ -20,7 +20,7 @@ from dtctl.bundle.entries import (
     target_of,
 )
 from dtctl.bundle.fingerprints import Fingerprints
-from dtctl.bundle.ignore import NEVER_SENT, IgnoreRules
+from dtctl.bundle.ignore import IgnoreRules, is_never_sent
 from dtctl.bundle.links import leads_outside
 from dtctl.bundle.manifest import Bundle, FileEntry, Manifest
 from dtctl.bundle.own_secrets import OwnSecrets
@@ -104,7 +104,7 @@ class _Found:
             entries = listed(descriptor, str(directory))
             rules = rules_above.within(directory, prefix)
             for entry in entries:
-                if entry.name not in NEVER_SENT:
+                if not is_never_sent(entry.name):
                     self._add(entry, descriptor, prefix + entry.name, rules)
         finally:
             os.close(descriptor)

@@ -15,14 +15,13 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.starting.earlier import Unseen
-from dtctl.operations.starting.imports import PACKAGES
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
-from dtctl.render.advice import advice
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.health.findings import advice_lines
 from dtctl.render.health.roster import left_behind
 from dtctl.render.logs import LogPrinter
 from dtctl.render.remains import written_line
@@ -190,9 +189,8 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
-        failed = status.tasks[verdict.cause]
-        if told_next := advice(failed.tail, failed.host, PACKAGES):
-            note(*told_next)
+    if told_next := advice_lines(status):
+        note(*told_next)
     if console.speaks_json():
         return note(f"run {status.record.run}: {verdict.outcome.value}, {sentence(verdict.why)}")
     style = OUTCOME_STYLE.get(verdict.outcome, "")

@@ -19,6 +19,8 @@ from tests.ci.ledger import FAILED, PASSED, SKIPPED, Ledger
 SKIPS = Path("tests/skips.txt")
 FLAKY = Path("tests/flaky.txt")
 INSTALLS = Path(sys.prefix) / ".spent"
+SPENT_BY_TESTS = Path(sys.prefix) / ".spent-by-tests"
+"""Written for whoever looks for what to cut."""
 
 
 class Died(Exception):
@@ -27,6 +29,8 @@ class Died(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     before = spent.Machine.now()
+    if strict():
+        compile_tests()
     try:
         first = run_pytest(arguments)
     except Died as died:
@@ -35,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     after = spent.Machine.now()
     busy_s = after.busy_s - before.busy_s if before and after else None
     show(spent.tables(first, spent.Install.read(INSTALLS), busy_s))
+    SPENT_BY_TESTS.write_text(spent.every_test(first) + "\n")
     INSTALLS.unlink(missing_ok=True)
     if wrong := [*verdict.complaints(first), *(skips_that_fail(first) if strict() else ())]:
         return red(wrong)
@@ -46,6 +51,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def strict() -> bool:
     return os.environ.get("CI", "") not in ("", "0", "false")
+
+
+def compile_tests() -> None:
+    """Once, in a fresh clone: each worker of pytest-xdist would rewrite the same assertions for itself."""
+    words = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "--quiet", "-p", "no:cacheprovider"]
+    subprocess.run(words, stdout=subprocess.DEVNULL, check=False)  # what is wrong the workers tell
 
 
 def run_pytest(arguments: Sequence[str]) -> Ledger:

@@ -73,8 +73,13 @@ def tables(ledger: Ledger, installs: list[Install], busy_s: float | None) -> Ite
         yield f"  {one.seconds:>7.1f}s  {one.cpu_s:>6.1f}s CPU  {one.count:>4}  {name}"
 
 
-def _tests(ledger: Ledger, by: Callable[[Test], float]) -> Iterator[str]:
-    first = sorted(ledger.tests.items(), key=lambda entry: -by(entry[1]))[:LONGEST]
+def every_test(ledger: Ledger) -> str:
+    """The one that computes most first."""
+    return "\n".join(_tests(ledger, lambda test: test.cpu_s, len(ledger.tests)))
+
+
+def _tests(ledger: Ledger, by: Callable[[Test], float], most: int = LONGEST) -> Iterator[str]:
+    first = sorted(ledger.tests.items(), key=lambda entry: -by(entry[1]))[:most]
     return (f"  {test.seconds:>7.1f}s  {test.cpu_s:>6.1f}s CPU  {name}" for name, test in first)
 
 

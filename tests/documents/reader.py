@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.documents.blocks import Typed, Written, blocks
 from tests.documents.screens import differences
 from tests.documents.shell import Shell
-from tests.documents.typing_rules import ANSWERS, CTRL_C, HOSTS, NOT_TYPED, PATIENCE
+from tests.documents.typing_rules import ANSWERS, CTRL_C, HAS_ENDED, HOSTS, NOT_TYPED, PATIENCE
 from tests.hosts.fleet import Fleet
 
 _PATIENCE_S = 600.0
@@ -65,6 +65,7 @@ class Reader:
             if re.search(awaited, said):
                 return Seen(typed, code, tuple(said.splitlines()))
             assert time.monotonic() < deadline, said
+            assert not re.search(HAS_ENDED, said), said
 
     def _own(self, text: str) -> str:
         """A cluster.yaml of a page with the Python of here."""

@@ -194,7 +194,7 @@ SCENARIOS = [
     Scenario("kill -9 of an agent", ASYNC, kill_agent("gpu-4")),
     Scenario("kill -9 of the coordinator", ASYNC, kill_agent("gpu-3"), quick=True),
     Scenario("kill -9 of a keeper", ASYNC, kill_keeper("worker:2")),
-    Scenario("kill -9 of an agent and its task", ASYNC, kill_agent_and_task("worker:1"), "worker:1", quick=True),
+    Scenario("kill -9 of an agent and its task", ASYNC, kill_agent_and_task("worker:1"), "worker:1"),
     Scenario("kill -9 of all on a worker's host", ASYNC, kill_everything("gpu-5"), "worker:2"),
     Scenario("kill -9 of all on the coordinator's host", ASYNC, kill_everything("gpu-3"), "worker:0", loses_steps=True),
     Scenario("a ps is frozen", ASYNC, freeze("ps:0"), "ps:0", loses_steps=True, settings=STALL, quick=True),
@@ -211,7 +211,7 @@ SCENARIOS = [
     Scenario("the coordinator's host hears nothing for 15 s", ASYNC, cut_one_way("gpu-3", 15, deaf=True)),
     Scenario("a worker's host reboots", ASYNC, reboot("gpu-5"), "worker:2"),
     Scenario("a ps host loses its power", ASYNC, reboot("gpu-2", silent=True), "ps:1", loses_steps=True, quick=True),
-    Scenario("the coordinator's host reboots", ASYNC, reboot("gpu-3"), "worker:0", loses_steps=True, quick=True),
+    Scenario("the coordinator's host reboots", ASYNC, reboot("gpu-3"), "worker:0", loses_steps=True),
     Scenario("sshd of the coordinator's host is gone", ASYNC, without_sshd("gpu-3", 2)),
     Scenario(
         "the newest checkpoint is damaged",

@@ -71,6 +71,7 @@ def test_stop_names_the_host_that_nobody_reaches_and_keeps_its_promise(running: 
     assert running.outcome() == "Stopped"
 
 
+@pytest.mark.nightly
 def test_a_dead_host_is_replaced_by_a_spare(running: Desk, fleet: Fleet) -> None:
     first = running.status()["run"]
     fleet.crash(fleet["gpu-3"])

@@ -98,6 +98,7 @@ def test_down_leaves_the_crontab_as_it_was(user: Desk, fleet: Fleet) -> None:
         host.exec("crontab", "-r")
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_not_to_come_back_does_not(user: Desk, fleet: Fleet) -> None:
     file = write(user)
     file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))

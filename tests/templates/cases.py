@@ -70,7 +70,7 @@ CASES = [
     Case("towers", "worker:0", "worker:0", 600),
     Case("towers", "worker:0", "worker:0", 600, variant="mirrored", settings=(OFTEN, "trainer.args.strategy=mirrored")),
     Case("ps-strategy", "worker:1", "worker:1", 1500, lead="chief:0", settings=(OFTEN, ONE_PS)),
-    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,), by_day=True),
+    Case("multi-worker-mirrored", "worker:1", BOTH, 600, settings=(EVERY_STEPS,)),
     Case(
         "multi-worker-mirrored",
         "worker:1",

@@ -52,6 +52,7 @@ model.fit(*data, validation_data=data, epochs=3, batch_size=16, verbose=0, callb
 """
 
 
+@pytest.mark.nightly
 def test_all_writers_of_tensorflow_are_read_as_tensorboard_reads_them(tmp_path: Path) -> None:
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
     subprocess.run([sys.executable, "-c", WRITERS, str(tmp_path)], env=env, check=True, timeout=600)

@@ -44,8 +44,19 @@ try:
     libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
 except (ValueError, OSError):
     libc = ""
+def cuda():
+    if not lacks("nvidia") and (not lacks("nvidia.cudnn") or not lacks("nvidia.cuda_runtime")):
+        return "packages of pip"
+    import glob
+    places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    places += [sys.prefix + "/lib", "/usr/local/cuda*/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64", "/opt/cuda/lib64"]
+    for place in filter(None, places):
+        found = sorted(glob.glob(place + "/libcudart.so*"))
+        if found:
+            return found[0]
+    return ""
 told = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
-        "missing": [name for name in asked["modules"] if lacks(name)]}
+        "cuda": cuda() if asked["cuda"] else "", "missing": [name for name in asked["modules"] if lacks(name)]}
 print("\\n" + json.dumps(told))
 """
 
@@ -83,6 +94,7 @@ class Python:
             "packages": {},
             "missing": [],
             "imported": {},
+            "cuda": "",
             "problem": "",
         }
 
@@ -94,11 +106,13 @@ class Python:
     def start(self) -> None:
         """By its own word, and where it cannot say one by the names of its directories."""
         wanted = [name.replace("_", "-") for name in packages.WANTED]
-        told = self.run(_PROBE, {"packages": wanted, "modules": self._asked["modules"]}, PROBE_S)
+        asked = {"packages": wanted, "modules": self._asked["modules"], "cuda": self._asked["cuda"]}
+        told = self.run(_PROBE, asked, PROBE_S)
         if told is None:
             self.read()
             return
         self.found["version"] = str(told["version"])[:200]
+        self.found["cuda"] = str(told["cuda"])[:4096]
         self.found["libc"] = str(told["libc"])[:200]
         self.found["packages"] = {name: str(version)[:200] for name, version in told["packages"].items()}
         self.found["missing"] = told["missing"][:MOST_MODULES]

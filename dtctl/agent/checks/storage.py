@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import suppress
@@ -44,13 +45,14 @@ def _name(token: str, host: str) -> str:
 
 
 def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> Written:
-    told: Written = {"path": asked, "at": "", "up": 0, "free_bytes": 0, "problem": ""}
+    told: Written = {"path": asked, "at": "", "up": 0, "free_bytes": 0, "full": False, "problem": ""}
     try:
         patience.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
     except patience.Silent:
         return dict(told, problem=_SILENT)  # type: ignore[return-value]
     except OSError as error:
         told["problem"] = str(error.strerror or error)[:4096]
+        told["full"] = error.errno == errno.ENOSPC
     return told
 
 

@@ -26,6 +26,8 @@ class PythonAsked(Record):
     """The trainers' PYTHONPATH."""
     modules: Usual[AtMost[List[Module], MOST_MODULES], []]
     """That their programs import."""
+    cuda: Usual[bool, False]
+    """CUDA's libraries are looked for, because trainers are given GPUs."""
 
 
 class SoftwareQuestion(Record):
@@ -57,6 +59,8 @@ class PythonFound(Record):
     missing: Usual[AtMost[List[Module], MOST_MODULES], []]
     """Modules that it does not find."""
     imported: Usual[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
+    cuda: Usual[Line, ""]
+    """Where CUDA's libraries are, as far as it was looked for them."""
     problem: Usual[Line, ""]
     """What it said instead of an answer."""
 
@@ -161,6 +165,8 @@ class Written(Record):
     up: Usual[Count, 0]
     """So many directories above it."""
     free_bytes: Usual[Count, 0]
+    full: Usual[bool, False]
+    """Its disk has no room."""
     problem: Usual[Line, ""]
 
 

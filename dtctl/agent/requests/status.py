@@ -1,39 +1,26 @@
-"""status, watch, logs and runs: what is known, from the files and from /proc."""
+"""status, watch and runs: what is known, from the files and from /proc."""
 
 from __future__ import annotations
 
 import time
 
 from ..host import paths
-from ..host.secrets import Masks
 from ..records.answers import MOST_DAMAGED, MOST_RUNS
 from ..records.spec import coordinates, inventory_of
 from ..records.whole_run import RunView
 from ..records.words import brief
-from ..run import environment
-from . import coordinated, damaged_runs, part, runs
+from . import coordinated, part, runs
+from .removal import damaged_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-    from ..checkpoints.places import Run as Places
     from ..protocol.conversation import Conversation
     from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
-    from ..records.checkpoints import FetchResult, FilePart, PruneResult, Reports, VerifyResult
-    from ..records.requests import (
-        DumpRequest,
-        FetchRequest,
-        LogsRequest,
-        PruneRequest,
-        Request,
-        RunsRequest,
-        StatusRequest,
-        VerifyRequest,
-        WatchRequest,
-    )
+    from ..records.checkpoints import Reports
+    from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
-    from ..records.vitals import DiagnoseResult
     from ..records.whole_run import Condition
 
 
@@ -82,46 +69,11 @@ def _none(problem: str) -> StatusResult:
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
     from ..checkpoints import places
+    from .checkpoints import places_of
 
     with talk.at("checkpoints"):
-        place = _places(run)
+        place = places_of(run)
         return places.report(place) if guess or place.known else []
-
-
-def _places(run: runs.Run) -> Places:
-    from ..checkpoints import places
-
-    code = run.files.code_directory()
-    return places.Run(run.spec, code, environment.Marks(code).words)
-
-
-def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
-    from ..checkpoints import serving
-
-    run = runs.need(talk, request)
-    with talk.at("verify"):
-        return {"run": run.id, "verified": serving.verify(_places(run), request, lambda: talk.pause(0))}
-
-
-def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
-    from ..checkpoints import serving
-
-    run = runs.need(talk, request)
-
-    def put(part: FilePart, data: bytes) -> None:
-        talk.wire.send(dict(part, type="part"), data)
-
-    return {"run": run.id, "files": serving.fetch(_places(run), request, put)}
-
-
-def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
-    from ..checkpoints import serving
-
-    run = runs.need(talk, request)
-    live = any(one.live() for one in runs.every(talk, request["cluster"]))
-    with talk.at("prune"):
-        found = serving.prune(_places(run), request, live, lambda: talk.pause(0))
-    return {"run": run.id, "directories": found}
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
@@ -145,46 +97,6 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
         return view is not None and coordinated.is_over(view, time.time()) if whole is not None else state["finished"]
 
     run.until(look, float("inf") if request["for_s"] is None else request["for_s"])
-    return {"run": run.id}
-
-
-def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
-    """How this host, and its tasks of the run, do at this moment."""
-    from ..vitals import gathering
-    from . import metrics
-
-    run = runs.need(talk, request)
-    run.keep_supervised()
-    places = metrics.directories(run)
-    with talk.at("diagnose"):
-        diverged = metrics.diverged(places, run.files.directory)
-        masks = Masks(run.files.secrets().values())
-        return gathering.gather(run.files.directory, run.spec, run.state(), masks, places, diverged)
-
-
-def logs(talk: Conversation, request: LogsRequest) -> RunResult:
-    from ..logs import serving as reading
-
-    run = runs.need(talk, request)
-    run.tasks(request["tasks"])
-
-    def state() -> State:
-        run.keep_supervised()
-        return run.state()
-
-    talk.wire.start_listening()
-    reading.serve(run.files.directory, request, talk.wire, state, talk.wire.is_gone)
-    return {"run": run.id}
-
-
-def dump(talk: Conversation, request: DumpRequest) -> RunResult:
-    from ..stacks import serving
-
-    run = runs.need(talk, request)
-    state = run.state()["tasks"]
-    serving.serve(
-        run.files, {task: state[task] for task in run.tasks(request["tasks"])}, lambda told: talk.send("dump", told)
-    )
     return {"run": run.id}
 
 

@@ -19,7 +19,8 @@ from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import logind, reboot
-from . import cluster_lock, old_runs, runs, setup, starting, stop
+from . import cluster_lock, runs, setup, starting, stop
+from .removal import old_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

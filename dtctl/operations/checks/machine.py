@@ -125,7 +125,7 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
 
 
 def _least(told: Facts) -> int | None:
-    return min((disk["free_bytes"] for disk in told["disks"]), default=None)
+    return min((disk["free_bytes"] for disk in told["disks"] if disk["size_bytes"]), default=None)
 
 
 TOPIC = Topic("machine", ask, judge, tell, rows.ROWS)

@@ -112,6 +112,28 @@ TENSORBOARD_MISSING = Signature(
     "{version} does not bring it)",
     ("dtctl exec {at} -- {python} -m pip install tensorboard",),
 )
+CUDA_MISSING = Signature(
+    "cuda_missing",
+    Level.SLOWS,
+    "tasks are given GPUs, and TensorFlow would not find CUDA's libraries",
+    "pip's packages of NVIDIA, LD_LIBRARY_PATH and the usual places, where a task has GPUs",
+    "{tasks} on {hosts} is given GPUs and would train on processors: no CUDA library is found for TensorFlow there",
+    (
+        "dtctl exec {at} -- {python} -m pip install 'tensorflow[and-cuda]'",
+        "or name their place: trainer.env.LD_LIBRARY_PATH in cluster.yaml",
+    ),
+)
+CPU_ONLY = Signature(
+    "tensorflow_without_gpus",
+    Level.SLOWS,
+    "tasks are given GPUs, and their TensorFlow was built for processors alone",
+    "the packages of every task's Python",
+    "{tasks} on {hosts} is given GPUs and would train on processors: {package} knows none",
+    (
+        "dtctl exec {at} -- {python} -m pip uninstall -y {package}",
+        "dtctl exec {at} -- {python} -m pip install 'tensorflow[and-cuda]'",
+    ),
+)
 
 ROWS = (
     PYTHON_MISSING,
@@ -126,4 +148,6 @@ ROWS = (
     ESTIMATOR_GONE,
     KERAS_3_FIT,
     TENSORBOARD_MISSING,
+    CUDA_MISSING,
+    CPU_ONLY,
 )

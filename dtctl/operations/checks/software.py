@@ -12,6 +12,7 @@ from dtctl.model import TaskId
 from dtctl.operations.checks import of_software as rows
 from dtctl.operations.checks.programs import runs_python
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding, Signature
 from dtctl.operations.starting.imports import PACKAGES
 from dtctl.plan.values import TaskPlan
@@ -33,7 +34,14 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SoftwareQuestion]:
 
 def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
     asked = [
-        made(PythonAsked, program=program, path=path, python_path=python_path, modules=_modules(scene, tasks))
+        made(
+            PythonAsked,
+            program=program,
+            path=path,
+            python_path=python_path,
+            modules=_modules(scene, tasks),
+            cuda=any(task.gpus for task in tasks),
+        )
         for (program, path, python_path), tasks in _pythons(scene, host).items()
     ]
     return made(SoftwareQuestion, pythons=asked, started=not scene.brief, imported=scene.deep) if asked else None
@@ -69,6 +77,8 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     yield from _lacking(there, made_by_setup)
     yield from _different(there)
     yield from _traps(scene, there)
+    if not scene.brief:
+        yield from _without_cuda(there)
 
 
 Found = tuple[str, PythonFound, list[TaskPlan]]
@@ -127,12 +137,31 @@ def _different(each: list[Found]) -> Iterator[Finding]:
 
 
 def _versions(row: Signature, package: str, by_version: Mapping[str, list[Found]]) -> Finding:
-    """About the hosts that have what fewest have."""
+    """About the hosts that do not have what most have."""
     versions = tuple((version, _hosts(group)) for version, group in sorted(by_version.items()))
-    rare = min(versions, key=lambda one: len(one[1]))
-    usual = max(versions, key=lambda one: len(one[1]))
-    python = _python(by_version[rare[0]])
-    return found(row, rare[1], package=package, versions=versions, version=usual[0], python=python)
+    *others, usual = sorted(versions, key=commonness)
+    hosts = dict.fromkeys(host for _, own in others for host in own)
+    return found(
+        row, hosts, package=package, versions=versions, version=usual[0], python=_python(by_version[others[0][0]])
+    )
+
+
+def _without_cuda(each: list[Found]) -> Iterator[Finding]:
+    """Tasks that are given GPUs and would train on processors, with a line in their logs that nobody reads."""
+    with_gpus = [one for one in each if any(task.gpus for task in one[2]) and not one[1]["problem"]]
+    for package, group in _by(with_gpus, _blind).items():
+        if package:
+            tasks = [task.id for _, _, tasks in group for task in tasks if task.gpus]
+            row = rows.CPU_ONLY if package == "tensorflow-cpu" else rows.CUDA_MISSING
+            yield found(row, _hosts(group), tasks, python=_python(group), package=package)
+
+
+def _blind(python: PythonFound) -> str:
+    """The package by which it would see no GPU; empty where it may see them."""
+    packages = python["packages"]
+    if "tensorflow-cpu" in packages and "tensorflow" not in packages:
+        return "tensorflow-cpu"
+    return "tensorflow" if "tensorflow" in packages and not python["cuda"] else ""
 
 
 def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
@@ -166,6 +195,7 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     yield Line("Python", {host: python["version"] for host, python in firsts.items() if python["version"]})
     for package in SHOWN:
         yield Line(package, {host: python["packages"].get(package, "") for host, python in firsts.items()})
+    yield Line("CUDA", {host: python["cuda"] for host, python in firsts.items() if python["cuda"]})
     yield Line("C library", {host: python["libc"] for host, python in firsts.items() if python["libc"]})
     slowest = {
         host: max((one["seconds"] for one in python["imported"].values()), default=None)

@@ -50,7 +50,7 @@ def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
     if told["flops"] < SLOW * flops:
         yield found(rows.SLOW, [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
     elif told["copied_bytes"] < SLOW * copied:
-        own = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
+        own: dict[str, Any] = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
         yield found(rows.SLOW_MEMORY, [host], **own, **_why(told, others))
 
 

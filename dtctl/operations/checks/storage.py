@@ -16,9 +16,6 @@ from dtctl.operations.diagnosis.signature import Finding
 ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""
 
-FULL = 4096
-"""Bytes: with fewer free nothing can be written, which the machine's disks tell."""
-
 Facts = StorageFacts
 
 
@@ -71,7 +68,7 @@ def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
     alike: dict[tuple[str, str, str], list[str]] = {}
     for host, told in facts.items():
         for one in told["written"]:
-            if one["problem"] and not (one["at"] and one["free_bytes"] < FULL):
+            if one["problem"] and not one["full"]:  # a full disk is among the machine's
                 there = one["at"] if one["up"] else ""
                 alike.setdefault((one["path"], one["problem"], there), []).append(host)
     for (path, problem, there), hosts in alike.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
 from dtctl.agent.records.vitals import Machine
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskState
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import ENDED, Facts
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
@@ -131,9 +132,13 @@ def versions(facts: Facts) -> Iterator[Seen]:
                     found.setdefault(task["packages"][package], []).append(host)
         if len(found) > 1:
             told_all = tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(found.items()))
-            rare = min(told_all, key=lambda one: len(one[1]))
-            usual = max(told_all, key=lambda one: len(one[1]))
+            rare, *_, usual = sorted(told_all, key=commonness)
             yield Seen((), rare[1], {"package": package, "versions": told_all, "version": usual[0]})
+
+
+def commonness(told: tuple[str, tuple[str, ...]]) -> tuple[int, list[int]]:
+    """To sort a version and its hosts by: what more hosts have comes last, of two that as many have the newer one."""
+    return len(told[1]), [int(part) for part in re.findall(r"\d+", told[0])]
 
 
 def diverged(facts: Facts) -> Iterator[Seen]:
@@ -151,8 +156,3 @@ def diverged(facts: Facts) -> Iterator[Seen]:
 
 def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task.host for task in tasks))
-
-
-def behind_tasks(facts: Facts) -> set[TaskId]:
-    """All that are far slower than their peers."""
-    return {task for seen in (*stragglers(facts), *behind(facts)) for task in seen.tasks}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.diagnosis import joins
-from dtctl.operations.diagnosis.signature import WHOLE_LOG, Level, Signature, in_log
+from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, WHOLE_LOG, Level, Signature, in_log
 
 PEERS = (
     Signature(
@@ -103,7 +103,7 @@ UNTOLD = (
         join=joins.killed_by(joins.SEGV),
     ),
     Signature(
-        "ended",
+        ENDED_SOMEHOW,
         Level.ENDS,
         "any other end",
         "",

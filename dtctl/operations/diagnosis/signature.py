@@ -51,6 +51,8 @@ class Signature:
     find: Find = lambda facts: ()
 
 
+ENDED_SOMEHOW = "ended"
+"""The signature of ends whose logs tell nothing that is known."""
 WHOLE_LOG = "dtctl logs {task} -n all"
 
 
@@ -93,6 +95,11 @@ class Finding:
     seen: Seen
     first: bool = False
     """The run has failed of it."""
+
+    @property
+    def is_known(self) -> bool:
+        """More than that something has ended."""
+        return self.signature.name != ENDED_SOMEHOW
 
     @property
     def order(self) -> tuple[bool, int, bool]:

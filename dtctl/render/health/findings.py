@@ -46,6 +46,12 @@ def problem_lines(status: RunStatus) -> list[str]:
     return head + more
 
 
+def advice_lines(status: RunStatus) -> list[str]:
+    """What the run has failed of and what to type, below the end of its log; nothing where that tells all."""
+    first = next((found for found in in_short(status) if found.first and found.is_known), None)
+    return paragraph(first, told=True) if first is not None else []
+
+
 def paragraph(found: Finding, *, told: bool = False) -> list[str]:
     """`told`: how its tasks have ended stands above already."""
     what, means = happened(found.seen), filled(found.signature.means, words(found))

@@ -27,10 +27,14 @@ def add_package(host: AgentHost, name: str, version: str) -> None:
 
 def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> None:
     add_package(host, "tensorflow", "2.19.0")
-    asked = {**PYTHON, "python_path": "\0HOME/lib", "modules": ["json", "tensorflow", "no_such_module"]}
+    add_package(host, "nvidia", "12.5")
+    (host.home / "lib" / "nvidia" / "__init__.py").unlink()
+    (host.home / "lib" / "nvidia" / "cudnn").mkdir()
+    asked = {**PYTHON, "cuda": True, "python_path": "\0HOME/lib", "modules": ["json", "tensorflow", "no_such_module"]}
     with host.open() as talk:
         (told,) = ask(host, talk, software={"pythons": [asked], "started": True})["software"]["pythons"]
         assert told["packages"]["tensorflow"] == "2.19.0"
+        assert told["cuda"] == "packages of pip"
         assert told["missing"] == ["no_such_module"]
         assert told["version"] == talk.greeting["python"]
         assert told["path"].startswith("/")

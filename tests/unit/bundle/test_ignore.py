@@ -12,6 +12,7 @@ from pathspec import GitIgnoreSpec
 from dtctl.bundle import scan
 from dtctl.bundle.ignore import _parse
 from dtctl.errors import PreflightError
+from dtctl.operations.starting.prepare import run_id
 from tests.fuzz import cases
 
 
@@ -42,6 +43,14 @@ def test_git_and_compiled_python_are_never_sent(tmp_path: Path) -> None:
     code = write(tmp_path / "code", files)
     assert sent(code) == {"a/x.py", ".dtctlignore"}
     assert scan(code).skipped == ()
+
+
+def test_a_report_of_a_run_does_not_change_the_code(tmp_path: Path) -> None:
+    code = write(tmp_path / "code", {"train.py": "", "report.html": ""})
+    before = scan(code).manifest
+    for form in ("html", "md"):
+        write(code, {f"{run_id('digits', 1.8e9)}.{form}": "a page"})
+    assert scan(code).manifest == before
 
 
 def test_gitignore_files_rule_at_every_level(tmp_path: Path) -> None:

@@ -96,8 +96,9 @@ def test_a_host_that_answers_something_else_is_not_believed() -> None:
     class Silent(Hosts):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             (answer,) = super().__call__(session, fields)
+            assert isinstance(answer, dict)
             if session.host.name == "d":
-                del answer["facts"]["machine"]  # type: ignore[attr-defined, union-attr]
+                del answer["facts"]["machine"]
             return [answer]
 
     found = checked(FakeTransport(Silent()))

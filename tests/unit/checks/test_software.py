@@ -12,7 +12,7 @@ from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Heard, fails
 from dtctl.render.health.findings import remedies
 from tests.unit.checks.scenes import judged, python, scene, sentence, software, told
-from tests.unit.clusters import cluster, job
+from tests.unit.clusters import cluster, job, ssh_host
 
 SAME = {host: software(tensorflow="2.21.0", keras="3.15.1", tensorboard="2.21.0") for host in "abcd"}
 
@@ -75,6 +75,13 @@ def test_the_host_that_differs_from_most_is_named() -> None:
     assert remedies(found[0]) == ["dtctl exec @b -- /usr/bin/python3 -m pip install tensorflow==2.21.0"]
 
 
+def test_of_as_many_hosts_those_with_the_older_version_are_named() -> None:
+    facts = {"a": software(tensorflow="2.9.0"), "b": software(tensorflow="2.21.0")}
+    found = judged(TOPIC, scene(), facts)
+    assert told(found) == {"framework_differs": ("a",)}
+    assert remedies(found[0])[0].endswith("tensorflow==2.21.0")
+
+
 def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
     facts: dict[str, Any] = {**SAME, "a": software(tensorflow="2.21.0", keras="3.14.0", tensorboard="2.21.0")}
     facts["b"] = {"pythons": [dict(SAME["b"]["pythons"][0], version="3.9.2")]}
@@ -123,3 +130,27 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
     assert [(one["program"], one["python_path"]) for one in asked] == [
         ("\0HOME/dtctl/digits/venv/bin/python", "/opt/lib")
     ]
+
+
+@pytest.mark.parametrize(
+    ("has", "signature"),
+    [
+        ({"packages": {"tensorflow": "2.21.0"}}, "cuda_missing"),
+        ({"packages": {"tensorflow": "2.21.0"}, "cuda": "packages of pip"}, None),
+        ({"packages": {"tensorflow-cpu": "2.21.0"}}, "tensorflow_without_gpus"),
+        ({"packages": {"torch": "2.2.0"}}, None),
+        ({}, None),
+    ],
+)
+def test_gpus_that_would_stay_idle_are_told(has: dict[str, Any], signature: str | None) -> None:
+    jobs = [job("ps", ["a"], [2222]), job("worker", ["a"], [2223])]
+    value = scene(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
+    assert TOPIC.ask(value, Heard())["a"]["pythons"][0]["cuda"] is True
+    found = judged(TOPIC, value, {"a": {"pythons": [python(**has)]}})
+    assert [one.signature.name for one in found] == ([signature] if signature else [])
+    assert all([str(task) for task in one.seen.tasks] == ["worker:0"] for one in found)
+
+
+def test_without_gpus_nobody_looks_for_cuda() -> None:
+    assert TOPIC.ask(scene(), Heard())["a"]["pythons"][0]["cuda"] is False
+    assert judged(TOPIC, scene(), SAME) == []

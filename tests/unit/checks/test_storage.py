@@ -90,7 +90,7 @@ def test_what_cannot_be_written_is_told_with_the_systems_words() -> None:
 
 
 def test_a_full_disk_is_the_machines_to_tell() -> None:
-    full = {**SAVED, "free_bytes": 0, "problem": "No space left on device"}
+    full = {**SAVED, "free_bytes": 0, "full": True, "problem": "No space left on device"}
     assert judged(TOPIC, scene(), {**WROTE, "d": storage(written=[full])}) == []
 
 

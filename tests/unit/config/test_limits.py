@@ -110,7 +110,11 @@ def test_a_small_text_that_stands_for_much_is_refused(name: str) -> None:
     assert all(len(problem) < 2000 for problem in problems)
 
 
-@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 100_000, "0x" + "f" * 90_000, "{a: &a {b: *a}}", merges(9, 9)])
+@pytest.mark.parametrize(
+    "value",
+    ["[" * 100_000, "9" * 100_000, "0x" + "f" * 90_000, "{a: &a {b: *a}}", merges(9, 9)],
+    ids=["brackets", "a huge number", "a huge hexadecimal", "a loop", "merges"],
+)
 def test_a_value_of_the_command_line_is_read_by_the_same_rules(value: str) -> None:
     for path in ("trainer.args", "grace", "hosts", "hosts.ps-a.gpus", "name"):
         assert read(GOOD, f"{path}={value}")

@@ -15,7 +15,7 @@ from dtctl.operations.asking.tasks import Exit
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.diagnosis.table import IN_LOGS, SIGNATURES
-from dtctl.render.health.findings import paragraph
+from dtctl.render.health.findings import advice_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SERVER
 from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 
@@ -453,6 +453,18 @@ def test_a_lost_connection_is_not_told_beside_the_loss_that_it_follows_from() ->
     lost = ended("worker:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n")
     assert names(facts(lost, ended("ps:0", FRAMES + "MemoryError\n", "gpu-b"))) == ["host_memory"]
     assert names(facts(lost, PS)) == ["peer_lost"]
+
+
+def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
+    def advice(log: str) -> list[str]:
+        task = ended("ps:0", log)
+        cause = Verdict(Outcome.FAILED, (fact("task_failed", task="ps:0"),), task.id)
+        return advice_lines(facts(task, verdict=cause).status)
+
+    lacks, remedy, *_ = advice(FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n")
+    assert lacks.endswith("lacks the module sklearn")
+    assert "-m pip install scikit-learn" in remedy
+    assert advice("it was late\n") == []
 
 
 def test_the_task_that_the_run_failed_of_comes_first() -> None:

@@ -11,22 +11,23 @@ import time
 from contextlib import suppress
 from itertools import chain
 
-from ..bundles import incoming, store, working
-from ..bundles.manifest import is_bundle_id
-from ..bundles.tree import remove_tree
-from ..host import locks, paths, programs
-from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
-from ..records.words import brief
-from ..survival import reboot
-from . import cluster_lock, damaged_runs, old_runs, orphans, runs
+from ...bundles import incoming, store, working
+from ...bundles.manifest import is_bundle_id
+from ...bundles.tree import remove_tree
+from ...host import locks, paths, programs
+from ...records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ...records.words import brief
+from ...survival import reboot
+from .. import cluster_lock, runs
+from . import damaged_runs, old_runs, orphans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
-    from ..protocol.conversation import Conversation
-    from ..records.answers import DeadRun, GcResult, Orphan, Written
-    from ..records.requests import GcRequest
+    from ...protocol.conversation import Conversation
+    from ...records.answers import DeadRun, GcResult, Orphan, Written
+    from ...records.requests import GcRequest
 
     T = TypeVar("T")
 

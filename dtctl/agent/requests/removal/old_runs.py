@@ -6,19 +6,20 @@ import os
 import time
 from contextlib import suppress
 
-from ..bundles import store, working
-from ..bundles.tree import remove_tree
-from ..host import locks, paths
-from ..host.errors import Refused
-from . import damaged_runs, runs
+from ...bundles import store, working
+from ...bundles.tree import remove_tree
+from ...host import locks, paths
+from ...host.errors import Refused
+from .. import runs
+from . import damaged_runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Container, Dict, Iterable, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
-    from ..records.answers import Written
-    from ..records.spec import Spec
+    from ...protocol.conversation import Conversation
+    from ...records.answers import Written
+    from ...records.spec import Spec
 
     Part = Tuple[str, str]  # a run and a host of the inventory: several may be this machine
 

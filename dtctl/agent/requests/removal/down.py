@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from ..bundles import store
-from ..host import paths
-from ..records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
-from ..records.reasons import because, fact
-from ..records.words import MOST_TASKS
-from ..survival import reboot
-from . import cluster_lock, damaged_runs, old_runs, orphans, runs, stop
+from ...bundles import store
+from ...host import paths
+from ...records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
+from ...records.reasons import because, fact
+from ...records.words import MOST_TASKS
+from ...survival import reboot
+from .. import cluster_lock, runs, stop
+from . import damaged_runs, old_runs, orphans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-    from ..protocol.conversation import Conversation
-    from ..records.answers import DownResult, Written
-    from ..records.requests import DownRequest
-    from ..records.run_state import How
+    from ...protocol.conversation import Conversation
+    from ...records.answers import DownResult, Written
+    from ...records.requests import DownRequest
+    from ...records.run_state import How
 
 
 def down(talk: Conversation, request: DownRequest) -> DownResult:

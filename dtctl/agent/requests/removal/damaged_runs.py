@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ..bundles.tree import remove_tree
-from ..host import locks, paths
-from ..records.words import brief
-from ..run.runfiles import RunFiles
-from ..survival import revival
-from . import orphans, runs
+from ...bundles.tree import remove_tree
+from ...host import locks, paths
+from ...records.words import brief
+from ...run.runfiles import RunFiles
+from ...survival import revival
+from .. import runs
+from . import orphans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional
 
-    from ..protocol.conversation import Conversation
-    from ..records import answers
+    from ...protocol.conversation import Conversation
+    from ...records import answers
 
 
 class DamagedRun:
