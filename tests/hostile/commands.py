@@ -23,7 +23,7 @@ OVER_SSH_ALONE = {"trust": "looks at keys, which are shown before any agent spea
 
 ENDLESS_S = 2.0
 
-_MADE_READY = "status result, need, progress, prepared, started, up result"
+_MADE_READY = "status result, need, progress, prepared, looked, started, up result"
 HEARD = {
     "status": "status result",
     "check": "check result",

@@ -169,8 +169,10 @@ class Host:
         yield {"type": "result", **told}, b""
 
     def _check(self, request: Fields) -> Answer:
-        facts = {name: getattr(self, f"_facts_of_{name}")(asked) for name, asked in request["ask"].items() if asked}
-        yield {"type": "result", "time": 2000.0, "seconds": 0.1, "facts": facts}, b""
+        yield {"type": "result", "time": 2000.0, "seconds": 0.1, "facts": self._facts(request["ask"])}, b""
+
+    def _facts(self, questions: Fields) -> Fields:
+        return {name: getattr(self, f"_facts_of_{name}")(asked) for name, asked in questions.items() if asked}
 
     def _facts_of_software(self, asked: Fields) -> Fields:
         told = {"path": "/usr/bin/python3", "version": f"3.11.7 {MARK} {self.name}", "libc": "glibc 2.36"}
@@ -275,8 +277,10 @@ class Host:
         yield {"type": "progress", "phase": "setup", "text": f"{MARK} {self.name}\n"}, b""
         found = checkpoints(self.name)
         yield {"type": "prepared", "unchanged": False, "run": run, "current": None, "replaces": None,
-               "checkpoints": found}, b""  # fmt: skip
-        if self._listen()["type"] == "start":
+               "checkpoints": found, "facts": self._facts(request.get("ask") or {})}, b""  # fmt: skip
+        while (word := self._listen())["type"] == "look":
+            yield {"type": "looked", "facts": self._facts(word["ask"]), "facts_s": 0.1}, b""
+        if word["type"] == "start":
             yield {"type": "started", "run": run, "tasks": own}, b""
             if self._listen()["type"] == "keep":
                 kept = {"unchanged": False, "reboot": "cron", "reboot_why": None, "pruned": []}

@@ -281,6 +281,9 @@ LIES: dict[str, Lie] = {
     "what another host has written": told("check result", within("facts.storage.looked", [FOREIGN_LOOK])),
     "ports of tasks that others have": told("check result", within("facts.network.bound", FOREIGN_BOUND)),
     "connections that nobody asked for": told("check result", within("facts.network.reached", FOREIGN_REACHED)),
+    "a look around without facts": told("looked", put(facts=None)),
+    "a look at what nobody asked for": told("looked", within("facts.network.reached", FOREIGN_REACHED)),
+    "a look that takes for ever": told("looked", put(facts_s=1e9)),
     "addresses of escapes": told("check result", within("facts.network.resolved.0.addresses", [ESCAPES[:99]])),
     "proxies of escapes": told("check result", within("facts.network.proxies", {"http_proxy": ESCAPES})),
     "a shell of escapes": told(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict
+    from typing import Dict, Optional
 
     from ..protocol.conversation import Conversation
+    from ..records.answers import Facts
     from ..records.checks import CheckFacts, CheckResult, Questions
     from ..records.requests import CheckRequest
 
@@ -18,6 +20,31 @@ def check(talk: Conversation, request: CheckRequest) -> CheckResult:
     began = time.monotonic()
     facts = look(talk, request["ask"])
     return {"time": time.time(), "seconds": time.monotonic() - began, "facts": facts}
+
+
+def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
+    """What is told within another request."""
+    began = time.monotonic()
+    facts = look(talk, asked) if asked is not None else None
+    return {"facts": facts, "facts_s": time.monotonic() - began}
+
+
+def until_start(talk: Conversation) -> bool:
+    """Answers further questions until the controller says `start`; False when it says `abort`.
+
+    What was made to look, such as ports that are listened on, is gone when it returns. Raises Gone and Refused.
+    """
+    try:
+        while True:
+            word = talk.hear("start", "look", "abort")
+            if word["type"] != "look":
+                return bool(word["type"] == "start")
+            talk.send("looked", by_the_way(talk, word["ask"]))
+    finally:
+        for clear in talk.leaving:
+            with suppress(OSError):
+                clear()
+        del talk.leaving[:]
 
 
 def look(talk: Conversation, asked: Questions) -> CheckFacts:

@@ -135,10 +135,10 @@ class TakenPort(Record):
 
 
 class Facts(Record):
-    """What a host tells of itself by the way."""
+    """What a host tells of itself by the way: with `prepared`, and as the frame `looked`."""
 
     facts: Usual[Optional[CheckFacts], None]
-    """What was asked for with `up`."""
+    """What was asked for with `up`, or with `look`."""
     facts_s: Usual[Seconds, 0.0]
     """How long it took to find that out."""
 
@@ -432,6 +432,7 @@ FRAMES = {
     "progress": Progress,
     "need": Need,
     "prepared": Prepared,
+    "looked": Facts,
     "started": Started,
     "states": States,
     "stopping": Stopping,

@@ -278,6 +278,12 @@ class Word(Record):
     """`start`, `keep`, `abort` or `alive`: nothing but its type."""
 
 
+class LookWord(Record):
+    """`look`: another round of what the host is to tell of itself, before `start`."""
+
+    ask: Questions
+
+
 class ManifestWord(Record):
     """`manifest`: the bundle's, as the bytes of the frame (zlib)."""
 
@@ -339,6 +345,7 @@ def _is_of_one_or_all(request: GcRequest) -> None:
 
 WORDS = {
     "start": Word,
+    "look": LookWord,
     "keep": Word,
     "abort": Word,
     "manifest": ManifestWord,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import Facts, Prepared, PushResult, Started, UpResult
+    from ..records.answers import Prepared, PushResult, Started, UpResult
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
@@ -112,10 +112,10 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "outputs": owners.found(talk.root, outputs),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
-        **_facts(talk, request),
+        **checks.by_the_way(talk, request["ask"]),
     }
     talk.send("prepared", prepared)
-    if talk.expect("start", "abort") == "abort":
+    if not checks.until_start(talk):
         raise Aborted()
     if old is not None:
         how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}
@@ -162,12 +162,6 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
     setup.make_directories(spec, marks)
     setup.run_setup(talk, spec, code, marks)
     setup.look_for(marks.words(spec["brought_along"]))
-
-
-def _facts(talk: Conversation, request: UpRequest) -> Facts:
-    began = time.monotonic()
-    facts = checks.look(talk, request["ask"]) if request["ask"] is not None else None
-    return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,23 +59,29 @@ def check(
         return asking.judged(time.monotonic() - began, hosts.errors)
 
 
-def first_questions(scene: Scene, topics: Iterable[Topic[Any, Any]] = TOPICS) -> dict[str, Questions]:
-    """What each host is asked in the first round, for a conversation that goes on about something else."""
-    return _Asking(scene, tuple(topics)).next({})
+Rounds = Sequence[Mapping[str, CheckFacts]]
+"""What hosts have answered, round by round."""
+
+
+def questions_after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]] = TOPICS) -> dict[str, Questions]:
+    """What each host is asked in the next round, in conversations that are about something else."""
+    return _after(scene, rounds, topics).next({})
 
 
 def judged(
-    scene: Scene,
-    facts: Mapping[str, CheckFacts],
-    clocks: Clocks,
-    seconds: float,
-    topics: Iterable[Topic[Any, Any]] = TOPICS,
+    scene: Scene, rounds: Rounds, clocks: Clocks, seconds: float, topics: Iterable[Topic[Any, Any]] = TOPICS
 ) -> Checked:
-    """What hosts have answered to their first questions."""
-    asking = _Asking(scene, tuple(topics))
+    """What is made of them."""
+    asking = _after(scene, rounds, topics)
     asking.clocks.update(clocks)
-    asking.hear(facts)
     return asking.judged(seconds, {})
+
+
+def _after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]]) -> _Asking:
+    asking = _Asking(scene, tuple(topics))
+    for facts in rounds:
+        asking.hear(facts)
+    return asking
 
 
 class _Asking:

@@ -21,9 +21,9 @@ F = TypeVar("F")
 class Scene:
     """What is to be checked, and how closely.
 
-    `brief`: only what costs the hosts nothing and needs one round, as `up` asks it by the way. `deep`: also what takes
-    seconds, and loads the hosts. `network_speed`: what hosts can exchange is measured. `token`: in the names of all
-    that is written for a while.
+    `brief`: only what costs the hosts next to nothing and needs two rounds at most, as `up` asks it by the way.
+    `deep`: also what takes seconds, and loads the hosts. `network_speed`: what hosts can exchange is measured.
+    `token`: in the names of all that is written for a while.
     """
 
     plan: RunPlan

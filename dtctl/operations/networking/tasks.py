@@ -26,29 +26,29 @@ Facts = NetworkFacts
 
 LIMIT_S = 3.5
 """A lost packet is sent again after 1 s and after 3 s."""
+BRIEF_S = 1.5
 _TELLS_ITS_ADDRESS = ("ddp", "kvstore")
 """Strategies whose tasks tell each other what their own names stand for."""
 
 
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
     number = len(heard.rounds)
+    if scene.brief and all(scene.host(host).is_local for host in scene.hosts):
+        return {}
     if number == 0:
         return {host: _listening(scene, host) for host in scene.hosts}
-    if scene.brief:
-        return {}
-    if number == 1:
-        return _reaching(scene, heard)
-    return _measuring(scene, heard, number - 2)
+    return _reaching(scene, heard) if number == 1 else _measuring(scene, heard, number - 2)
 
 
 def _listening(scene: Scene, host: str) -> NetworkQuestion:
     own = [place for place in places_of(scene.plan) if place.host == host]
+    several = len(scene.hosts) > 1
     return made(
         NetworkQuestion,
         nonce=scene.nonce,
         cluster=scene.plan.cluster.name,
         host=host,
-        listen=[] if scene.brief else [{"whose": place.whose, "port": place.port} for place in own],
+        listen=[{"whose": place.whose, "port": place.port} for place in own if several or not scene.brief],
         names=list(dict.fromkeys(place.name for place in own)),
     )
 
@@ -59,8 +59,12 @@ def _reaching(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion
     for host, places in _coverage(scene, heard).tries.items():
         peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in places]
         if peers:
-            asked[host] = made(NetworkQuestion, nonce=scene.nonce, host=host, reach=peers, limit_s=LIMIT_S)
+            asked[host] = made(NetworkQuestion, nonce=scene.nonce, host=host, reach=peers, limit_s=_limit_s(scene))
     return asked
+
+
+def _limit_s(scene: Scene) -> float:
+    return BRIEF_S if scene.brief else LIMIT_S
 
 
 def _measuring(scene: Scene, heard: Heard[Facts], number: int) -> Mapping[str, NetworkQuestion]:
@@ -117,8 +121,10 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
 
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start."""
-    yield from (one for one in _judged(scene, heard) if fails(one) or not scene.brief)
+    """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start, and `up` refuses taken ports."""
+    for one in _judged(scene, heard):
+        if not scene.brief or (fails(one) and one.signature is not of_tasks.BY_NAME["port_taken"]):
+            yield one
 
 
 def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
@@ -135,7 +141,7 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
         kind = "own_loopback_told"
     mode = fields.pop("mode", "")
     if mode in ("drop", "mixed"):
-        fields["dropped_s"] = LIMIT_S
+        fields["dropped_s"] = _limit_s(scene)
     if mode in ("reject", "mixed"):
         fields["rejected"] = fields.pop("text")
     if fields.get("has"):

@@ -160,8 +160,20 @@ class Starting:
         return answer
 
     def checked(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
-        """What the hosts told of themselves."""
-        return self._passing.judged(prepared)
+        """What the hosts tell of themselves; they look at each other in a second round, all at once."""
+        self._passing.hear(prepared)
+        while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
+            looking = fan_out(asked, self._look, width=len(asked), cancel=self._abort)
+            self._passing.hear(looking.or_raise("look around"))
+        return self._passing.judged()
+
+    def _look(self, host: Host) -> answers.Facts:
+        session = self._sessions[host.name]
+        session.send({"type": "look", "ask": self._passing.question(host.name)})
+        answer = converse(session, None, self._report, until="looked").of(answers.Facts)
+        with about(host.name, "sent an invalid `looked`"):
+            self._passing.check(host.name, answer)
+        return answer
 
     def start_everywhere(self) -> dict[str, answers.Started]:
         """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""

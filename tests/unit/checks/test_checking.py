@@ -7,9 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from dtctl.agent.records.answers import Prepared
+import pytest
+
+from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.checks import CheckFacts
-from dtctl.agent.records.kinds import made
+from dtctl.agent.records.kinds import Wrong, made
 from dtctl.agent.records.network.logins import SshFacts
 from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.errors import DtctlError, TransportError
@@ -22,6 +24,7 @@ from dtctl.render.checks import page
 from dtctl.render.machine import checks as machine_form
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.networking.rounds import listening, reaching
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
 OF_THE_NETWORK = ("network", "ssh")
@@ -141,9 +144,8 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
 
     passing.opened("d", late)
     own = made(CheckFacts, machine=machine())
-    told = passing.judged(
-        {"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)}
-    )
+    passing.hear({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
+    told = passing.judged()
     assert told is not None
     assert [one.signature.name for one in told.found] == ["clock_wrong"]
     assert told.seconds == 0.2
@@ -152,7 +154,34 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
 def test_without_a_scene_nothing_is_asked_in_passing() -> None:
     passing = InPassing(None)
     assert passing.question("a") is None
-    assert passing.judged({}) is None
+    passing.hear({})
+    assert passing.judged() is None
+
+
+def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:
+    passing = InPassing(scene(brief=True))
+    first = listening({host: question["network"] for host, question in passing.questions.items()})  # type: ignore[misc]
+    told = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
+    passing.hear(told)
+        {host: made(Facts, facts={"network": facts}, facts_s=0.1) for host, facts in first.items() if host != "d"}
+    )
+    assert set(passing.questions) == {"a", "b", "c"}
+    question = passing.question("a")
+    assert question is not None
+    assert [name for name, asked in question.items() if asked is not None] == ["network"]
+    network = question["network"]
+    assert network is not None
+    assert {peer["host"] for peer in network["reach"]} == {"b", "c"}
+    answer = reaching({"a": network}, lambda source, peer: "refused")
+    passing.check("a", made(Facts, facts={"network": answer["a"]}))
+    with pytest.raises(Wrong, match="facts: expected network"):
+        passing.check("a", made(Facts, facts={"ssh": made(SshFacts)}))
+    passing.hear({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
+    assert passing.questions == {}
+    told = passing.judged()
+    assert told is not None
+    assert told.failed
+    assert told.seconds == pytest.approx(0.4)
 
 
 def test_lines_fold_hosts_that_have_the_same() -> None:

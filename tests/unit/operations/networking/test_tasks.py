@@ -9,9 +9,10 @@ import pytest
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network.peers import Measured, NetworkFacts
-from dtctl.model import Launch, Trainer
+from dtctl.model import Host, Launch, Trainer
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails
 from dtctl.operations.networking.tasks import TOPIC
+from dtctl.reach import Local
 from dtctl.render.checks.lines import shown
 from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import COMMAND, cluster, job
@@ -86,12 +87,24 @@ def test_a_run_on_one_host_tries_no_connection() -> None:
     assert asked(value, listened(value)) == {}
 
 
-def test_in_brief_no_port_is_bound_and_one_round_is_enough() -> None:
-    value = dataclasses.replace(scene(), brief=True)
-    first = asked(value)
-    assert all(one["listen"] == [] for one in first.values())
-    assert asked(value, listening(first)) == {}
-    assert judged(TOPIC, value, listening(first, proxies={"http_proxy": "http://p:1"})) == []
+def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
+    value = dataclasses.replace(scene(), brief=True, network_speed=False)
+    first = listened(value, proxies={"http_proxy": "http://p:1"})
+    first["d"]["bound"][0].update(state="taken", holder="which `up` refuses itself")
+    second = asked(value, first)
+    assert {one["limit_s"] for one in second.values()} == {1.5}
+    rounds = [first, reaching(second)]
+    assert asked(value, *rounds) == {}
+    assert judged(TOPIC, value, *rounds) == []
+    assert list(TOPIC.tell(value, Heard(rounds))) == []
+    lost = [first, reaching(second, lambda source, peer: "timeout" if peer["host"] == "b" else "")]
+    assert len(judged(TOPIC, value, *lost)) == 1
+
+
+def test_in_brief_hosts_that_are_all_this_machine_try_nothing() -> None:
+    here = [Host(name=name, reach=Local()) for name in "ab"]
+    value = scene(cluster(job("worker", ["a", "b"], [2222, 2223]), hosts=here), brief=True)
+    assert asked(value) == {}
 
 
 def test_a_network_that_works_is_told_with_the_connections_that_were_tried() -> None:
