@@ -94,16 +94,16 @@ def _look(path: str, asked: LookFor, token: str) -> Looked:
     names = {host: os.path.join(path, _name(token, host)) for host in asked["hosts"]}
     seen: List[str] = []
     with suppress(patience.Silent, OSError):
-        seen = patience.within(_ANSWER_S, path, lambda: _seen(names))
+        seen = patience.within(_ANSWER_S, path, lambda: _seen(path, names))
     return {"path": asked["path"], "seen": seen}
 
 
-def _seen(names: Dict[str, str]) -> List[str]:
+def _seen(path: str, names: Dict[str, str]) -> List[str]:
     """Asked for by name, as a list of the directory may be an old one."""
     deadline = time.monotonic() + _SEEN_S
     while True:
         seen = [host for host, file in names.items() if os.path.lexists(file)]
-        if len(seen) == len(names) or time.monotonic() > deadline:
+        if len(seen) == len(names) or time.monotonic() > deadline or not os.path.isdir(path):
             return seen
         time.sleep(0.2)
 
