@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from ..checkpoints import reading
-from ..host import patience
+from ..host import files, patience
 from ..run import environment
 from ..vitals import disks
 from . import data
@@ -62,9 +62,8 @@ def _try_to_write(talk: Conversation, told: Written, path: str, name: str) -> No
     disk = os.statvfs(at)
     told["free_bytes"] = disk.f_bavail * disk.f_frsize
     file = os.path.join(at, name)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(FileExistsError):  # several names of one directory
-        descriptor = os.open(file, flags, 0o600)
+        descriptor = files.descriptor(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         talk.leaving.append(partial(os.unlink, file))
         try:
             os.write(descriptor, b"of a `dtctl check`, which removes it at its end\n")
