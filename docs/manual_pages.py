@@ -100,6 +100,9 @@ def checks() -> str:
     return _page(
         "# What is wrong before the start?",
         "<!-- Written by docs/generate.py from dtctl/operations/checks; change it there. -->",
+        "    dtctl check             every host of the cluster file here\n"
+        "    dtctl check --local     this machine, as if it were all of them\n"
+        "    dtctl check --deep      also real imports, and which host computes slowly",
         "`dtctl check` looks at every host of a cluster file before anything starts there, at all side by side, by one "
         "connection and one process each. It tells what is so, hosts that have the same in one word, then what "
         "is wrong, why, and what to type:",

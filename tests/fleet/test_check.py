@@ -94,6 +94,7 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
         assert not [path.name for path in host.home.rglob(".dtctl-check-*")]
 
 
+@pytest.mark.nightly
 def test_what_a_check_says_names_hosts_causes_and_commands(broken: Desk, fleet: Fleet) -> None:
     done = broken.run("check")
     assert done.returncode == 5
@@ -107,6 +108,7 @@ def test_what_a_check_says_names_hosts_causes_and_commands(broken: Desk, fleet: 
         assert line in done.stdout
 
 
+@pytest.mark.nightly
 def test_hosts_that_share_what_they_have_to_pass(user: Desk, fleet: Fleet) -> None:
     user.write_cluster(CLUSTER.replace("~/saved", str(fleet.shared / "saved")), hosts=HOSTS)
     (user.project / "train.py").write_text(TRAIN)

@@ -43,6 +43,7 @@ def make_environment(place: Path, version: str) -> Path:
     return place / "bin" / "python"
 
 
+@pytest.mark.nightly
 def test_a_problem_is_told_with_what_to_type_and_code_5(two_versions: Desk) -> None:
     done = two_versions.run("check")
     assert done.returncode == 5, done.stdout + done.stderr

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from ..host import patience
+from ..host import files, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..records.checks import Data
 
-    File = Tuple[bytes, int]
+    File = Tuple[str, int]
     """Its path below the directory, and its size."""
 
 LIMIT_S = 15.0
@@ -51,24 +51,24 @@ def told(asked: str, path: str) -> Data:
 def _count(found: Data, path: str) -> None:
     os.listdir(path)  # raises what hinders
     deadline = time.monotonic() + _COUNT_S
-    files: List[File] = []
-    for file in _files(os.fsencode(path)):
-        files.append(file)
+    counted: List[File] = []
+    for file in _files(path):
+        counted.append(file)
         if time.monotonic() > deadline:
             found["whole"] = False
             break
-    files.sort()
-    found["files"], found["size_bytes"] = len(files), sum(size for _, size in files)
+    counted.sort()
+    found["files"], found["size_bytes"] = len(counted), sum(size for _, size in counted)
     if found["whole"]:
-        found["digest"] = _digest(os.fsencode(path), files)
+        found["digest"] = _digest(path, counted)
 
 
-def _files(root: bytes) -> Iterator[File]:
+def _files(root: str) -> Iterator[File]:
     """Regular files, also those that links lead to; hidden ones do not count."""
-    for directory, names, files in os.walk(root):
-        names[:] = [name for name in names if not name.startswith(b".")]
-        for name in files:
-            if not name.startswith(b"."):
+    for directory, names, here in os.walk(root):
+        names[:] = [name for name in names if not name.startswith(".")]
+        for name in here:
+            if not name.startswith("."):
                 path = os.path.join(directory, name)
                 with suppress(OSError):  # gone, or a link to nowhere
                     status = os.stat(path)
@@ -76,14 +76,17 @@ def _files(root: bytes) -> Iterator[File]:
                         yield os.path.relpath(path, root), status.st_size
 
 
-def _digest(root: bytes, files: List[File]) -> str:
+def _digest(root: str, counted: List[File]) -> str:
     """Of all names and sizes, and of the first and the last piece of some files, the same ones on every host."""
     whole = hashlib.sha256()
-    for name, size in files:
-        whole.update(b"%s\0%d\0" % (name, size))
-    for name, size in files[:: max(1, len(files) // _SAMPLED)][:_SAMPLED]:
-        with suppress(OSError), open(os.path.join(root, name), "rb") as file:
-            whole.update(file.read(_PIECE_BYTES))
-            file.seek(max(0, size - _PIECE_BYTES))
-            whole.update(file.read(_PIECE_BYTES))
+    for name, size in counted:
+        whole.update(b"%s\0%d\0" % (os.fsencode(name), size))
+    for name, size in counted[:: max(1, len(counted) // _SAMPLED)][:_SAMPLED]:
+        with suppress(OSError):
+            opened = files.descriptor(os.path.realpath(os.path.join(root, name)))
+            try:
+                whole.update(files.read_at(opened, 0, _PIECE_BYTES))
+                whole.update(files.read_at(opened, max(0, size - _PIECE_BYTES), _PIECE_BYTES))
+            finally:
+                os.close(opened)
     return whole.hexdigest()[:16]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from ..checkpoints import reading
-from ..host import patience
+from ..host import files, patience
 from ..run import environment
 from ..vitals import disks
 from . import data
@@ -62,9 +62,8 @@ def _try_to_write(talk: Conversation, told: Written, path: str, name: str) -> No
     disk = os.statvfs(at)
     told["free_bytes"] = disk.f_bavail * disk.f_frsize
     file = os.path.join(at, name)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(FileExistsError):  # several names of one directory
-        descriptor = os.open(file, flags, 0o600)
+        descriptor = files.descriptor(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         talk.leaving.append(partial(os.unlink, file))
         try:
             os.write(descriptor, b"of a `dtctl check`, which removes it at its end\n")
@@ -94,16 +93,16 @@ def _look(path: str, asked: LookFor, token: str) -> Looked:
     names = {host: os.path.join(path, _name(token, host)) for host in asked["hosts"]}
     seen: List[str] = []
     with suppress(patience.Silent, OSError):
-        seen = patience.within(_ANSWER_S, path, lambda: _seen(names))
+        seen = patience.within(_ANSWER_S, path, lambda: _seen(path, names))
     return {"path": asked["path"], "seen": seen}
 
 
-def _seen(names: Dict[str, str]) -> List[str]:
+def _seen(path: str, names: Dict[str, str]) -> List[str]:
     """Asked for by name, as a list of the directory may be an old one."""
     deadline = time.monotonic() + _SEEN_S
     while True:
         seen = [host for host, file in names.items() if os.path.lexists(file)]
-        if len(seen) == len(names) or time.monotonic() > deadline:
+        if len(seen) == len(names) or time.monotonic() > deadline or not os.path.isdir(path):
             return seen
         time.sleep(0.2)
 

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.agent.host import AgentHost, Conversation, python_task, shell
 
 PYTHON = {"program": "python3", "modules": ["json", "no_such_module"]}
@@ -104,6 +106,7 @@ def test_data_is_the_same_where_names_sizes_and_pieces_are(host: AgentHost) -> N
     assert none["there"] is False
 
 
+@pytest.mark.nightly
 def test_the_memory_that_tasks_took_is_remembered(host: AgentHost) -> None:
     script = "import time; held = bytearray(50 << 20)\nwhile True: print('at work', flush=True); time.sleep(0.2)"
     spec = host.spec(python_task("worker:0", script), shell("worker:1", "exec sleep 1000"), run="c-20260101-1")
