@@ -41,7 +41,7 @@ def up(
         bool, typer.Option("--require-private", help="Refuse if others than the hosts reach the ports of tasks.")
     ] = False,
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Do not look at versions, disks, memory and clocks by the way.")
+        bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
