@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-LIMIT_S = 2.0
+LIMIT_S = 1.5
+"""A packet that is lost is sent again after 1 s."""
 _AT_ONCE = 32
 _LONGEST = 300
 

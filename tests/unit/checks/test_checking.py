@@ -176,10 +176,10 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
         passing.check("a", made(Facts, facts={"ssh": made(SshFacts)}))
     passing.hear({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
     assert passing.questions == {}
-    told = passing.judged()
-    assert told is not None
-    assert told.failed
-    assert told.seconds == pytest.approx(0.4)
+    checked_all = passing.judged()
+    assert checked_all is not None
+    assert checked_all.failed
+    assert checked_all.seconds == pytest.approx(0.4)
 
 
 def test_lines_fold_hosts_that_have_the_same() -> None:
