@@ -99,9 +99,11 @@ def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
     found = []
     for (host, direction), by_port in lines.items():
         ports = [port for port, line in by_port.items() if all(one in failed for one in line)]
-        if ports:
-            covers = frozenset(one for port in ports for one in by_port[port])
-            found.append(_Whole(host, direction, tuple(sorted(ports)), len(ports) < len(by_port), covers))
+        limited = len(ports) < len(by_port)
+        covers = frozenset(one for port in ports for one in by_port[port])
+        # of a port that one host alone has, one connection tells nothing about who is to blame
+        if ports and (not limited or len({one.pair for one in covers}) > 1):
+            found.append(_Whole(host, direction, tuple(sorted(ports)), limited, covers))
     return found
 
 

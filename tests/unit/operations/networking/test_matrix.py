@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +61,18 @@ def test_one_direction_between_two_hosts_blames_either_of_them(count: int, data:
     source, target = data.draw(st.permutations(names(count)))[:2]
     found = causes(count, lambda *pair: "timeout" if pair[:2] == (source, target) else "")
     assert told(found) == [("one_way", (target,), (source,))]
+
+
+def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
+    """As the coordinator's is."""
+    hosts = names(5)
+    tried = [
+        one
+        for one in attempts(hosts, lambda *_: "", ports=(2221, 2222))
+        if one.place.port == 2222 or one.target == "gpu-2"
+    ]
+    lost = [dataclasses.replace(one, problem="timeout") if one.pair == ("gpu-3", "gpu-2") else one for one in tried]
+    assert told(judge(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
 
 
 def test_of_two_hosts_one_direction_blames_either_of_them() -> None:
