@@ -55,7 +55,7 @@ class Sender:
             indexes: Sequence[int] = need.fields.get("files", ())
             self._send_files(session, indexes, report)
         except ConnectionLost:
-            _raise_agents_reason(session)
+            raise_agents_reason(session)
             raise
         return len(indexes)
 
@@ -97,7 +97,7 @@ def _hear(session: Session) -> None:
         pass
 
 
-def _raise_agents_reason(session: Session) -> None:
+def raise_agents_reason(session: Session) -> None:
     """The agent may have said why it went before the connection broke. Raises its AgentError, if there is one."""
     try:
         while True:

@@ -21,6 +21,7 @@ def _main() -> None:
     from dtctl.cli.app import app
     from dtctl.cli.bash import whole_words
     from dtctl.cli.machine import in_json, wants_json
+    from dtctl.cli.shells import mended
     from dtctl.errors import DtctlError, ExitCode
     from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
@@ -35,7 +36,7 @@ def _main() -> None:
     show_whatever_comes()
     speak_json(wants_json(sys.argv[1:]))
     try:
-        with whole_words(os.environ):
+        with whole_words(os.environ), mended(os.environ):
             if wants_json(sys.argv[1:]):
                 in_json(app)
             app(prog_name="dtctl")

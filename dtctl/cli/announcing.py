@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,17 +20,6 @@ def announced(scope: Scope, record: RunRecord, doing: str, *, say: bool = True) 
             _tell(f"{doing} {facts(found)}")
 
     return before
-
-
-def announce_replaced(scope: Scope, record: RunRecord, runs: Collection[str], *, say: bool = True) -> None:
-    """The same of runs that a new one replaces, as far as this machine knows them."""
-    from dtctl.operations.asking.ending import Ending, ending
-
-    for run in runs:
-        scope.refuse_others(record, run)
-        known = scope.memory.load(run)
-        if say:
-            _tell(f"stopping {facts(ending(known, known.roster) if known else Ending(run))}")
 
 
 def facts(found: Ending) -> str:

@@ -12,6 +12,7 @@ import typer
 from dtctl import __version__
 from dtctl.cli import commands
 from dtctl.cli.effects import NAMES
+from dtctl.cli.parsing import Command, Group
 from dtctl.render.terminal.console import say
 
 ORDER = (
@@ -38,6 +39,7 @@ SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
 app = typer.Typer(
     name="dtctl",
+    cls=Group,
     help="Distributed training on plain SSH machines: close the laptop and go home.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -61,7 +63,11 @@ def _options(
     ] = False,
 ) -> None:
     if color not in ("auto", "always", "never"):
-        raise typer.BadParameter(f"{color!r} is none of auto, always, never", param_hint="--color")
+        from dtctl.errors import UsageError
+
+        raise UsageError(
+            f"--color is {color!r}, expected auto, always or never", hint="write, for example, --color never"
+        )
     from dtctl.render.terminal.console import choose_color
 
     choose_color(color)  # type: ignore[arg-type]
@@ -72,7 +78,8 @@ def _add_commands() -> None:
     modules = pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")
     found = {module.name.rpartition(".")[2]: module.name for module in modules if not module.ispkg}
     for name in [*ORDER, *sorted(found.keys() - set(ORDER))]:
-        app.command(NAMES.get(name), context_settings=SETTINGS.get(name))(getattr(import_module(found[name]), name))
+        command = app.command(NAMES.get(name), cls=Command, context_settings=SETTINGS.get(name))
+        command(getattr(import_module(found[name]), name))
 
 
 _add_commands()

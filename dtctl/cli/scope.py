@@ -137,6 +137,10 @@ class Scope:
         if outcome.decided and found.record.outcome != outcome.value:
             self.memory.change(found.record, outcome=outcome.value)
 
+    def started_here(self, run: str) -> RunRecord | None:
+        """A run that this machine has started, reached as the options say; None for another."""
+        return self._of_run(run)
+
     def _of_run(self, run: str) -> RunRecord | None:
         """None for a run that was not started here."""
         record = self.memory.load(run)

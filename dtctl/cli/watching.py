@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -37,6 +38,34 @@ def follow_to_the_end(
     printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
     wanted = LogRequest(tasks, lines=lines)
     finish(watch(scope, record, wanted, printer, hooks=hooks, fresh=fresh), printer)
+
+
+def follow_logs(
+    scope: Scope,
+    record: RunRecord,
+    words: list[str] | None,
+    wanted: LogRequest,
+    printer_for: Callable[[Sequence[TaskId]], LogPrinter],
+) -> NoReturn:
+    """Shows logs and then the result, as `finish`. Where the cluster has a newer run by then, that is followed on.
+
+    `words`: the tasks as they were named. A run that was named itself is followed to its end.
+    """
+    from dtctl.operations.logs.onward import onward
+    from dtctl.render.narrator import show_onward
+
+    printer = printer_for(wanted.tasks)
+    while True:
+        ended = watch(scope, record, wanted, printer)
+        newer = onward(ended, record, scope.transport) if scope.run is None else None
+        if newer is not None:
+            show_onward(ended, newer)
+        if newer is None or newer.record is None:
+            finish(ended, printer)
+        record = scope.started_here(newer.run) or newer.record
+        tasks = chosen(record, words)
+        wanted = dataclasses.replace(wanted, tasks=tasks, lines=None, since=None, previous=False)
+        printer = printer_for(tasks)
 
 
 def watch(
@@ -98,7 +127,7 @@ def end_of(status: RunStatus) -> Sequence[Happened]:
     return [ended(run, verdict.outcome.value, list(verdict.why), cause, time.time())]
 
 
-def finish(status: RunStatus, followed: LogPrinter | None = None) -> None:
+def finish(status: RunStatus, followed: LogPrinter | None = None) -> NoReturn:
     """Shows the end; raises Exit with the run's result. `followed` has shown the logs."""
     from dtctl.render.result import ended_exit_code, show_ended
 

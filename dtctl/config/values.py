@@ -182,8 +182,8 @@ HostPath = Annotated[
     str,
     text(
         "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
-        r"(?!~[^/])[\s\S]+",
-        "only ~ and ~/... stand for a home directory",
+        r"(?!~[^/])(?![\s\S]*\$[A-Za-z_{])[\s\S]+",
+        "only ~ and ~/... stand for a home directory, and no variable is filled in",
     ),
 ]
 Port = Annotated[int, whole(1, 65535)]

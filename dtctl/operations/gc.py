@@ -9,13 +9,15 @@ from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.plausible import wrong
+from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
-_PATIENCE_S = 600.0
-"""Orphans are given time to end, and large directories take time to remove."""
+_QUIET_S = 120.0
+"""Orphans are given time to end, and a large directory takes time to remove; hosts tell of each step in between."""
+_PATIENCE_S = 3600.0
+"""In all: there may be much to remove, but not for ever."""
 
 
 @dataclass(frozen=True)
@@ -71,22 +73,33 @@ class GcResult:
 
 
 def collect(
-    record: RunRecord, transport: Transport, *, dry_run: bool, every_cluster: bool, written: bool = False
+    record: RunRecord,
+    transport: Transport,
+    *,
+    dry_run: bool,
+    every_cluster: bool,
+    written: bool = False,
+    over: bool = False,
 ) -> GcResult:
     """Asks every host of the record to remove what it can prove to be dtctl's own and dead; `dry_run` only looks.
 
-    `written`: with what trainers wrote into the working directories of clusters that have no run there any more.
+    `written`: with what trainers wrote into the working directories of clusters that have no run there any more;
+    `over`: with every run that is over, the newest too.
     """
 
     def check(host: Host, answer: records.GcResult) -> None:
         if answer["dry_run"] != dry_run:
             raise wrong("dry_run", str(dry_run).lower(), answer["dry_run"])
+        for run in answer["runs"] if over else ():
+            check_run(record.cluster, None, run["run"], "runs")
         for one in (*answer["written"], *answer["kept"]):
             if not every_cluster and one["cluster"] != record.cluster:
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
-    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written}
-    outcomes = ask(record, transport, Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S))
+    fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
+    heard = {"progress": lambda host, message: None}
+    request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, heard, _QUIET_S)
+    outcomes = ask(record, transport, request)
     told = outcomes.results.items()
     return GcResult(
         {host: _remains(answer) for host, answer in told},

@@ -16,6 +16,7 @@ from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.asking.written import Written, told_once
+from dtctl.operations.gc import GcResult, collect
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stopping import OnStopping, listener, unseen
@@ -72,6 +73,8 @@ class DownResult:
     """Host -> ids of the runs that were removed there."""
     kept: tuple[Written, ...]
     """What the cluster's trainers wrote into their working directory."""
+    unasked: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts without a task that gave no answer: an earlier run may have left something there."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,10 @@ def down(
     report: OnStopping = unseen,
     before: Before | None = None,
 ) -> DownResult:
-    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`."""
+    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`.
+
+    Runs that are over go from hosts that have no task any more, too, unless the record is about one run.
+    """
     stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]
@@ -152,6 +158,8 @@ def down(
         clear = [host for host in record.hosts if host not in unclear and host not in failed]
         answers = conversations.ask(_removal(record, order, report), clear)
         rest = _result(record, conversations, _told(record, answers.items()))
+    without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
+    left = _clear_others(dataclasses.replace(record, hosts=without_task), transport)
     return DownResult(
         stop=dataclasses.replace(
             stopped,
@@ -164,9 +172,20 @@ def down(
                 **unreachable,
             },
         ),
-        removed={host: tuple(answer["removed"]) for host, answer in answers.items()},
-        kept=told_once((host, one) for host, answer in answers.items() for one in answer["kept"]),
+        removed={
+            **{host: tuple(answer["removed"]) for host, answer in answers.items()},
+            **{host: tuple(run.run for run in remains.runs) for host, remains in left.remains.items() if remains.runs},
+        },
+        kept=(*told_once((host, one) for host, answer in answers.items() for one in answer["kept"]), *left.kept),
+        unasked=left.errors,
     )
+
+
+def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
+    """Of hosts that the cluster's tasks have left. A run that is live there is somebody else's."""
+    if record.run is not None or not record.hosts:
+        return GcResult({}, {})
+    return collect(record, transport, dry_run=False, every_cluster=False, over=True)
 
 
 def _request(

@@ -12,6 +12,7 @@ from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import TaskId
 from dtctl.operations.asking.conversation import Report
+from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.checks.checking import Checked
@@ -22,6 +23,8 @@ from dtctl.operations.starting.ownership import refuse_outputs_of_others
 from dtctl.operations.starting.ports import refuse_taken_ports
 from dtctl.operations.starting.start import Start, Starting, statuses
 from dtctl.operations.stop import StopResult
+from dtctl.operations.stopping import OnStopping
+from dtctl.operations.stopping import unseen as nobody
 from dtctl.transport.seam import Transport
 
 
@@ -70,6 +73,8 @@ def up(
     *,
     previous: RunRecord | None = None,
     at_zero: Callable[[Unseen], None] = lambda unseen: None,
+    before: Before | None = None,
+    stopping: OnStopping = nobody,
     checked: Callable[[Checked], None] = lambda checked: None,
 ) -> UpResult:
     """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
@@ -79,8 +84,9 @@ def up(
     begun, and as one that has started before any host is told to keep it; where it was taken back for certain it is
     forgotten. When all is prepared, `checked` is called with what the hosts told of themselves, `at_zero` with a
     checkpoint of an earlier run that this one does not see (`previous`: the last of this file), and `consent` with the
-    runs that are to be ended: what they raise takes everything back. Raises Interrupted for Ctrl-C, with what is
-    certain about what it has left.
+    runs that are to be ended: what they raise takes everything back. `before` hears of each of those what of it is
+    still there, and `stopping` of tasks that take long to end. Raises Interrupted for Ctrl-C, with what is certain
+    about what it has left.
     """
     starting = Starting(launch, transport, report)
     unbegun = _error_of(memory.begin, launch.record)
@@ -88,7 +94,7 @@ def up(
         raise _without_trace(unbegun)
     try:
         with starting:
-            outcome = _up(starting, memory, consent, unbegun, previous, at_zero, checked)
+            outcome = _up(starting, memory, consent, unbegun, previous, at_zero, before, stopping, checked)
     except BaseException as error:
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
@@ -108,6 +114,8 @@ def _up(
     unbegun: DtctlError | None,
     previous: RunRecord | None,
     at_zero: Callable[[Unseen], None],
+    before: Before | None,
+    stopping: OnStopping,
     checked: Callable[[Checked], None],
 ) -> UpResult:
     launch, record = starting.launch, starting.launch.record
@@ -129,7 +137,7 @@ def _up(
     if (out_of_sight := unseen(prepared, record, previous)) is not None:
         at_zero(out_of_sight)
     consent(old)
-    replaced = {run: starting.replace(run) for run in old}
+    replaced = {run: starting.replace(run, before, stopping) for run in old}
     started = starting.start_everywhere()
     with uninterrupted():
         unsaved = _error_of(memory.save, record)

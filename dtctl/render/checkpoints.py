@@ -9,6 +9,7 @@ from pathlib import Path
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.pruning import Pruning
 from dtctl.operations.checkpointing.pulling import Pulled
+from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.status import RunStatus
@@ -101,6 +102,24 @@ def show_pulled(outcome: Pulled) -> None:
     for path in outcome.files:
         console.say(str(path))
     console.tell(f"{count(len(outcome.files), 'file')}, {size(outcome.size_bytes)}{resumed}")
+
+
+def show_reading(prefix: Path) -> None:
+    console.tell(f"reading every byte of {prefix}")
+
+
+def show_pushed(outcome: Pushed) -> None:
+    """Where it is, and what begins with it."""
+    own = outcome.own
+    for one in outcome.placed:
+        what = f"{size(one.sent_bytes)} sent"
+        if one.sent_bytes < own.size_bytes:
+            before = size(own.size_bytes - one.sent_bytes)
+            what = f"{what}, {before} of it had arrived before" if one.sent_bytes else "it was all there already"
+        shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
+        console.say(f"{one.host}:{one.directory}/{one.prefix}{shared}: {what}")
+    at = "from it" if own.step is None else f"at step {own.step}"
+    console.tell(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:

@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.stopping import Stopping
+from dtctl.render.stopping import StopProgress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 
@@ -38,6 +40,7 @@ class UpProgress:
         self._starting: dict[str, Mapping[str, str]] = {}
         """What the hosts that start their tasks wait for."""
         self._all: TaskID | None = None
+        self._ends = StopProgress(quiet=quiet or self._bars is not None)
         self.starting = False
         """Tasks have been let start."""
         self._until = ExitStack()
@@ -61,6 +64,12 @@ class UpProgress:
             elif progress.phase == "setup" and progress.text and not self._quiet:
                 for line in progress.text.splitlines():
                     console.tell(f"{progress.host} setup | {line}")
+
+    def ending(self, told: Stopping) -> None:
+        """How far the run is that a new one replaces."""
+        self._ends(told)
+        if self._bars is not None and self._all is not None:
+            self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
 
     def _draw(self, bars: Bars, overall: TaskID, progress: Progress) -> None:
         host = progress.host
@@ -119,10 +128,11 @@ def _bars() -> Bars:
             return text(task.description)
 
     class Note(ProgressColumn):
-        """What a host is doing, short enough to be drawn eight times a second."""
+        """What a host is doing, short enough to be drawn eight times a second; or what tells it, where it changes."""
 
         def render(self, task: Task) -> Text:
-            return text((task.fields["note"][:_SHOWN_NOTE], "dim"))
+            note = task.fields["note"]
+            return text(((note() if callable(note) else note)[:_SHOWN_NOTE], "dim"))
 
     class Bytes(DownloadColumn):
         """Nothing, where nothing is measured."""

@@ -65,6 +65,16 @@ class StopProgress:
         """Whether a host has said that it is at it."""
         return bool(self._tasks)
 
+    def now(self) -> str:
+        """The line as it is at this moment: what nobody has told since is counted on."""
+        now = time.monotonic()
+        with self._lock:
+            counted = {
+                task: Leaving(one.way, _later(one, now - self._heard[task]), one.signal)
+                for task, one in self._tasks.items()
+            }
+            return stopping_line(counted, self._grace_s)
+
     def _print(self, line: str) -> None:
         if line != self._last and self._lines < MOST_LINES:
             console.tell(line)
@@ -77,20 +87,11 @@ class StopProgress:
         from dtctl.render.terminal.rich_console import text
 
         def draw() -> object:
-            line = text(self._now())
+            line = text(self.now())
             line.no_wrap, line.overflow = True, "crop"
             return line
 
         return Live(get_renderable=draw, console=console.err(), transient=True, refresh_per_second=4)  # type: ignore[arg-type]
-
-    def _now(self) -> str:
-        now = time.monotonic()
-        with self._lock:
-            counted = {
-                task: Leaving(one.way, _later(one, now - self._heard[task]), one.signal)
-                for task, one in self._tasks.items()
-            }
-            return stopping_line(counted, self._grace_s)
 
 
 def _later(one: Leaving, passed_s: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from dtctl.errors import ExitCode
 from tests.hostile.host_answers import MARK
@@ -22,6 +23,8 @@ OVER_SSH_ALONE = {"trust": "looks at keys, which are shown before any agent spea
 """Commands that need a real server."""
 
 ENDLESS_S = 2.0
+OWN = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain/model.ckpt-100"
+"""A checkpoint of this machine."""
 
 _MADE_READY = "status result, need, progress, prepared, looked, started, up result"
 HEARD = {
@@ -34,13 +37,13 @@ HEARD = {
     "dump": "dump, dump result",
     "tensorboard": "event_dirs result, board, tensorboard result",
     "report": "status result, event, events result, metrics result",
-    "checkpoints": "status result, verify result, part, fetch result, prune result",
+    "checkpoints": "status result, verify result, part, fetch result, prune result, landing, stored, store result",
     "wait": "status result, states, watch result",
     "runs": "runs result",
     "exec": "output, exec result",
     "stop": "stop result, status result",
     "restart": "restart result, status result",
-    "down": "stop result, status result, down result",
+    "down": "stop result, status result, down result, gc result",
     "gc": "gc result",
     "push": "need, push result",
     "up": _MADE_READY,
@@ -117,6 +120,7 @@ COMMANDS = {
         _spoken("checkpoints", partly=True),
         _spoken("checkpoints verify --all", endless=True),
         _spoken("checkpoints pull 1000 pulled", endless=True),
+        _spoken(f"checkpoints push {OWN} --into /out", endless=True),
         _spoken("checkpoints prune --keep 1 -y", endless=True),
         _spoken("wait --timeout 2s", endless=True),
         _spoken("wait", endless=True),

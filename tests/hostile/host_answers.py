@@ -211,6 +211,19 @@ class Host:
             told.append({"name": file, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
         yield {"type": "result", "run": RUN, "files": told}, b""
 
+    def _store(self, request: Fields) -> Answer:
+        landing = {"dir": request["dir"], "token": hashlib.md5(self.name.encode()).hexdigest(), "there": False}
+        yield {"type": "landing", **landing, "have": [], "owners": []}, b""
+        if self._listen()["type"] == "abort":
+            yield _error("rolled_back", "given up at the controller's word"), b""
+            return
+        left = sum(one["size"] for one in request["files"])
+        while left > 0:
+            left -= self._listen().get("bytes", 1)
+        yield {"type": "stored"}, b""
+        if self._listen()["type"] == "keep":
+            yield {"type": "result", "dir": request["dir"], "prefix": request["name"]}, b""
+
     def _prune(self, request: Fields) -> Answer:
         gone = checkpoints(self.name)[0]["all"]
         told = {"removed": gone, "kept": [], "freed_bytes": 8, "problem": None, "listed": True}

@@ -55,7 +55,8 @@ def escaped(fields: Fields) -> None:
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
-RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result"
+RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
+RESULTS += "store result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -246,6 +247,9 @@ LIES: dict[str, Lie] = {
     "files that begin in the middle": told("part", put(offset=1 << 40)),
     "files that are not what was sent": told("fetch result", within("files.0.sha256", "0" * 64)),
     "files without end": before("fetch result", forever(b"x" * 65536)),
+    "files that had come before": told("landing", put(have=[{"name": PATH, "size": 8}])),
+    "files that had come, and more": told("landing", put(have=[{"name": "model.ckpt-100.index", "size": 2**40}])),
+    "a place of its own": told("store result", put(dir=ESCAPES, prefix=PATH)),
     "only half of a checkpoint": told("fetch result", put(files=[])),
     "removed where nobody asked": told("prune result", within("directories.0.dir", PATH)),
     "a cleaning that was not asked for": told("gc result", lambda frame: frame.update(dry_run=not frame["dry_run"])),

@@ -94,3 +94,29 @@ def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
     assert ended.returncode == 1
     assert "third/model.ckpt-200 is damaged" in ended.stderr
     assert "recovery.allow_scratch: true" in ended.stderr
+
+
+def test_a_checkpoint_of_this_machine_is_what_the_next_run_finds(home: Desk) -> None:
+    write(home, "'{{output_dir}}'", "dirs: {{output: third}}\n")
+    output = home.home / "dtctl/demo/third"
+    pushed = json.loads(home.dtctl("checkpoints", "push", f"{DATA}/model.ckpt-100", "--local", "-o", "json"))
+    assert [(one["host"], one["directory"], one["prefix"]) for one in pushed["placed"]] == [
+        ("node-1", str(output), "model.ckpt-100")
+    ]
+    assert (output / "checkpoint").read_text().startswith('model_checkpoint_path: "model.ckpt-100"')
+    begun = home.run("up", "--local", "-q")
+    assert "an earlier checkpoint is there" in begun.stderr
+    assert "model.ckpt-100 on node-1" in begun.stderr
+    trains(home)
+
+    live = home.run("checkpoints", "push", str(DATA), "--local")
+    assert (live.returncode, "is live" in live.stderr, "dtctl stop" in live.stderr) == (5, True, True)
+    home.dtctl("stop")
+    before = {path.name: path.read_bytes() for path in output.iterdir()}
+    (home.project / "other").mkdir()
+    for path in DATA.glob("model.ckpt-100.*"):  # the same name, and what another training has saved
+        (home.project / "other" / path.name.replace("100", "200")).write_bytes(path.read_bytes())
+    other = home.run("checkpoints", "push", "other", "--local")
+    assert (other.returncode, f"another checkpoint is called model.ckpt-200 in {output}" in other.stderr) == (5, True)
+    assert {path.name: path.read_bytes() for path in output.iterdir()} == before
+    assert "it was all there already" in home.dtctl("checkpoints", "push", str(DATA / "model.ckpt-200"), "--local")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.desk import Desk
+from tests.waiting import read_until
 
 TRAINER = """\
 import os, sys
@@ -47,3 +50,30 @@ def test_what_a_run_has_printed_is_found_and_saved(home: Desk) -> None:
     assert (home.project / saved[0]).read_text().endswith(f"{ERROR}\n")
     refused = home.run("logs", "--save", "saved")
     assert (refused.returncode, "saved is not empty" in refused.stderr) == (2, True)
+
+
+ENDLESS = """\
+import os, time
+while True:
+    print("of", os.environ["DTCTL_RUN"], flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.nightly
+def test_a_run_that_is_replaced_is_followed_on_and_the_last_one_ends_the_command(home: Desk) -> None:
+    home.write_cluster(CLUSTER + "grace: 100ms\n")
+    (home.project / "stand_in.py").write_text(ENDLESS)
+    home.dtctl("up", "--local", "-q")
+    with home.start("logs", "-f", "worker:1") as following, home.start("logs", "-f", "-o", "jsonl") as objects:
+        old = read_until(following.stdout, r"of \S+\n")[-1].split()[-1]
+        read_until(objects.stdout, f'"text": "of {old}"')
+        home.dtctl("up", "--local", "-q", "--replace", "--set", "grace=200ms")
+        new = home.status()["run"]
+        assert f"{old} was replaced by {new}: its logs follow\n" in "".join(read_until(following.stdout, f"of {new}\n"))
+        said = "".join(read_until(objects.stdout, f'"text": "of {new}"'))
+        assert f"{old} was replaced by {new}: its logs follow" in said
+        home.dtctl("stop")
+        assert f"run {new}: Stopped" in following.communicate()[0]
+        objects.communicate()
+        assert (following.returncode, objects.returncode) == (1, 1)

@@ -91,8 +91,8 @@ def test_a_command_line_that_cannot_be_read_is_one_error_in_json(
     code, out, (error,) = typed(f"{name} --zzz -o json", monkeypatch, capsys)
     assert (code, out) == (2, "")
     assert (error["apiVersion"], error["kind"], error["exitCode"]) == ("dtctl/v1", "Error", 2)
-    assert error["error"] == "No such option: --zzz"
-    assert error["hint"] == f"dtctl {name} -h    for help"
+    assert error["error"] == f"dtctl {name} has no option --zzz"
+    assert error["hint"] == f"dtctl {name} -h    shows what it takes"
 
 
 @pytest.mark.parametrize("name", SPEAKING)

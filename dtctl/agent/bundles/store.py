@@ -57,8 +57,15 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
         raise from_os_error(error, "store the bundle") from error
 
 
-def prune(root: str, keep: set[str], goes: Callable[[Written], bool] = lambda _: False) -> List[Written]:
+def prune(
+    root: str,
+    keep: set[str],
+    goes: Callable[[Written], bool] = lambda _: False,
+    before: Callable[[], None] = lambda: None,
+) -> List[Written]:
     """Removes the bundles that are neither in `keep` nor being prepared, and tells those that stay all the same.
+
+    `before` is called before each of them.
 
     A bundle stays if trainers of an earlier build have written in it (they worked in the bundle itself), unless it
     `goes` with what they wrote.
@@ -67,6 +74,7 @@ def prune(root: str, keep: set[str], goes: Callable[[Written], bool] = lambda _:
     remove_abandoned(store)
     kept: List[Written] = []
     for base, written in unneeded(root, keep):
+        before()
         if written is not None and not goes(written):
             kept.append(written)
         else:

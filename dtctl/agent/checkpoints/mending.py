@@ -1,7 +1,7 @@
 """Sets damaged checkpoints aside, so that a trainer which starts again goes back to the newest complete one.
 
-TensorFlow restores what its file `checkpoint` names (a text CheckpointState, tensorflow/python/training/
-checkpoint_state.proto) and ends with DataLossError when that was cut off by a full disk or a crash, for ever.
+TensorFlow restores what its file `checkpoint` names (state_file.py) and ends with DataLossError when that was cut off
+by a full disk or a crash, for ever.
 Nothing is deleted: the files are moved into a directory beside them. Bytes that differ from what was saved are found
 where a trainer has failed to restore them: to read everything takes long, and each restart would wait for it.
 
@@ -11,13 +11,12 @@ Other users may write there: all is done below a descriptor of the directory, so
 from __future__ import annotations
 
 import os
-import re
 import time
 from contextlib import suppress
 from itertools import islice
 
 from ..host import files, patience
-from . import reading
+from . import reading, state_file
 from .losing import distrusted
 
 TYPE_CHECKING = False
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
 LIMIT_S = reading.LOOK_S + 1.0
 """Nothing is touched after that: by then somebody may write there again."""
 
-_STATE = "checkpoint"
+_STATE = state_file.NAME
 _MOST_STATE_BYTES = 4 * 1024 * 1024
-
-_PATH = re.compile(r'(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*\Z')
-_TIMESTAMP = re.compile(r"all_model_checkpoint_timestamps: ")
 
 
 class _TooLate(Exception):
@@ -124,7 +120,7 @@ class OpenDirectory:
         text = self.state()
         if text:
             for name in gone:
-                text = _renamed(text.strip(), name, name)
+                text = state_file.renamed(text.strip(), name, name)
             self._write_state(text, files.look(_STATE, self.descriptor).st_mode & 0o777)
 
     def move(self, name: str) -> None:
@@ -154,7 +150,15 @@ class OpenDirectory:
         text = self.state()
         if text:
             mode = files.look(_STATE, self.descriptor).st_mode
-            self._write_state(_renamed(text.strip(), damaged, good), mode & 0o777)
+            self._write_state(state_file.renamed(text.strip(), damaged, good), mode & 0o777)
+
+    def name_newest(self, name: str, now: float) -> None:
+        """Lets the file `checkpoint` name this one as the one to be restored; what else it lists stays."""
+        with suppress(FileNotFoundError, files.Unfit):
+            mode = files.look(_STATE, self.descriptor).st_mode & 0o777
+            self._write_state(state_file.with_newest(self.state(), name, now), mode)
+            return
+        self._write_state(state_file.with_newest("", name, now), 0o600)
 
     def _write_state(self, text: str, mode: int) -> None:
         temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
@@ -188,36 +192,3 @@ class OpenDirectory:
         if time.monotonic() > self._until:
             raise _TooLate
         os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=directory)
-
-
-def is_named(state: str, name: str) -> bool:
-    """Whether the file `checkpoint` says that this is to be restored."""
-    found = (_PATH.match(line) for line in state.strip().split("\n"))
-    return any(
-        one and one.group(1) == "model_checkpoint_path" and os.path.basename(one.group(2)) == name for one in found
-    )
-
-
-def _renamed(text: str, damaged: str, good: str) -> str:
-    lines: List[str] = []
-    times: List[str] = []
-    dropped: List[int] = []
-    for line in text.split("\n"):
-        match = _PATH.match(line)
-        if _TIMESTAMP.match(line):
-            times.append(line)
-        elif match and os.path.basename(match.group(2)) == damaged:
-            if match.group(1) == "model_checkpoint_path":
-                lines.append('%s: "%s"' % (match.group(1), match.group(2)[: -len(damaged)] + good))
-            else:
-                dropped.append(_all_paths(lines) + len(dropped))
-        else:
-            lines.append(line)
-    for index in reversed(dropped):  # a time stands for the path with the same index
-        if index < len(times):
-            del times[index]
-    return "\n".join(lines + times) + "\n"
-
-
-def _all_paths(lines: List[str]) -> int:
-    return sum(line.startswith("all_model_checkpoint_paths") for line in lines)

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from ..host import files
 from ..records.words import brief
-from . import reading, verifying
-from .mending import OpenDirectory, is_named
+from . import reading, state_file, verifying
+from .mending import OpenDirectory
 from .reading import MOST_NAMES
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ def _clear(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_r
     state = place.state()
     going: List[Checkpoint] = []
     for one in doomed:
-        named = is_named(state, os.path.basename(one["prefix"]))
+        named = state_file.named(state) == os.path.basename(one["prefix"])
         (answer["kept"] if named else going).append(one)
     if not dry_run and not live and going:
         place.forget_in_state([os.path.basename(one["prefix"]) for one in going])

@@ -1,8 +1,8 @@
 """The checkpoints of TensorFlow and Keras in a run's directories, without either (docs/agent.md, "Checkpoints").
 
 Looked at: each directory and those directly in it, as tasks like to save to `output/chief/`. Not looked at: what a
-save in progress calls its files, the directories that sharded saves work in, and those whose names TensorFlow's
-guide gives to what other workers than the chief must save and throw away.
+save in progress calls its files, the directories that sharded saves work in, those whose names TensorFlow's guide
+gives to what other workers than the chief must save and throw away, and those in which a checkpoint arrives.
 
 Other users may write there, and the file system may hang: nothing is believed before it was checked, nothing but
 regular files is opened, and a look ends after a few seconds, with what it has found by then.
@@ -63,7 +63,7 @@ _MOST_INDEX_BYTES = MOST_BYTES
 
 _INDEX = re.compile(r"(.+)\.index\Z", re.DOTALL)
 _DATA = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z", re.DOTALL)
-_PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z", re.DOTALL)
+_PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z", re.DOTALL)
 
 
 class _Files:

@@ -16,17 +16,19 @@ from . import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Optional, Tuple
+    from typing import Callable, Container, Iterable, List, Optional, Tuple
 
 MOST_MARKS = 1000
 """Those of older dates are forgotten."""
 _MARK_BYTES = 65536
 
 
-def found(root: str, directories: Iterable[str]) -> List[OutputMark]:
-    """The marks of those directories that hold something."""
-    marks = [_mark(root, directory) for directory in directories if _holds_something(directory)]
-    return [mark for mark in marks if mark is not None]
+def found(root: str, directories: Iterable[str], live: Callable[[], Container[str]]) -> List[OutputMark]:
+    """The marks of those directories that hold something, or into which a `live` run will soon write."""
+    marks = [(directory, mark) for directory in directories for mark in [_mark(root, directory)] if mark is not None]
+    empty = [mark for directory, mark in marks if not _holds_something(directory)]
+    runs = live() if empty else ()
+    return [mark for _, mark in marks if mark not in empty or mark["run"] in runs]
 
 
 def write(

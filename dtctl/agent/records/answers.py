@@ -13,9 +13,10 @@ from .board import (
 )
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
-from .checkpoints import FetchResult, FilePart, PruneResult, Reports, Saved, VerifyResult
+from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
+from .checkpoints import OutputMark as OutputMark
 from .checks import CheckFacts, CheckResult
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
 from .spec import Inventory
@@ -24,7 +25,6 @@ from .vitals import DiagnoseResult
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,
-    By,
     Count,
     Doing,
     Epoch,
@@ -109,20 +109,6 @@ class Need(Record):
 
     manifest: Usual[bool, False]
     files: Usual[AtMost[List[Count], 1_000_000], []]
-
-
-class OutputMark(Record):
-    """Who has last started a run that writes to a directory."""
-
-    path: AtMost[str, 8192]
-    inode: Form[str, 20, r"[0-9]+", "a number"]
-    """Of the directory, which may have been made anew since."""
-    cluster: Name
-    run: Name
-    controller: By
-    file: Line
-    """The cluster file there."""
-    time: Epoch
 
 
 class TakenPort(Record):
@@ -448,6 +434,8 @@ FRAMES = {
     "event_file": EventFile,
     "caught_up": CaughtUp,
     "part": FilePart,
+    "landing": Landing,
+    "stored": Stored,
 }
 """By their types. That of a `result` is the request's."""
 
@@ -484,6 +472,7 @@ EXCHANGES = {
     "verify": Exchange("checkpoints.verify", requests.VerifyRequest, VerifyResult),
     "fetch": Exchange("checkpoints.fetch", requests.FetchRequest, FetchResult),
     "prune": Exchange("checkpoints.prune", requests.PruneRequest, PruneResult),
+    "store": Exchange("storing.store", requests.StoreRequest, StoreResult),
     "gc": Exchange("removal.gc.collect", requests.GcRequest, GcResult),
 }
 """By the types of requests. One that asks for nothing but what a host knows has the plain `requests.Request`."""

@@ -1,10 +1,29 @@
 """What a host tells of checkpoints."""
 
+import re
+
 from .kinds import AtMost, Form, List, OneOf, Optional, Record, Usual
-from .words import Count, Epoch, Name, Reason, Seconds
+from .words import By, Count, Epoch, Line, Name, Reason, Seconds
 
 MOST_SHARDS = 1000
 """That are told of a checkpoint."""
+
+MOST_STORED = MOST_SHARDS + 2
+"""Files of a checkpoint that is stored: its shards, the index and the graph."""
+
+
+class OutputMark(Record):
+    """Who has last started a run that writes to a directory."""
+
+    path: AtMost[str, 8192]
+    inode: Form[str, 20, r"[0-9]+", "a number"]
+    """Of the directory, which may have been made anew since."""
+    cluster: Name
+    run: Name
+    controller: By
+    file: Line
+    """The cluster file there."""
+    time: Epoch
 
 
 class Checkpoint(Record):
@@ -82,7 +101,7 @@ class FilePart(Record):
 
 
 class FileSent(Record):
-    """A file that was sent to its end."""
+    """A file as a whole: of a checkpoint that was fetched, or is to be stored."""
 
     name: AtMost[str, 300]
     size: Count
@@ -94,6 +113,38 @@ class FetchResult(Record):
 
     run: Name
     files: AtMost[List[FileSent], 1100]
+
+
+class Arrived(Record):
+    """How much of a file has come."""
+
+    name: AtMost[str, 300]
+    size: Count
+
+
+class Landing(Record):
+    """The frame `landing`: where a checkpoint is about to arrive, and what of it is there."""
+
+    dir: AtMost[str, 8192]
+    token: Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    """The same on hosts that share the directory."""
+    there: bool
+    """This very checkpoint is in its place already."""
+    have: AtMost[List[Arrived], MOST_STORED]
+    """What an interrupted push has left."""
+    owners: AtMost[List[OutputMark], 1]
+    """Whose runs have written there last, where that is known."""
+
+
+class Stored(Record):
+    """The frame `stored`: every file has arrived, and is what it should be; none has its name yet."""
+
+
+class StoreResult(Record):
+    """The checkpoint is in its place, and the file `checkpoint` names it."""
+
+    dir: AtMost[str, 8192]
+    prefix: AtMost[str, 8192]
 
 
 class Pruned(Record):
@@ -114,3 +165,12 @@ class PruneResult(Record):
 
     run: Name
     directories: AtMost[List[Pruned], 100]
+
+
+_SHARD = re.compile(r"\.data-[0-9]{5}-of-[0-9]{5}")
+
+
+def is_part(name: str, file: str) -> bool:
+    """Whether a file of this name is one of the checkpoint's."""
+    own, end = file[: len(name)], file[len(name) :]
+    return own == name and (end in (".index", ".meta") or _SHARD.fullmatch(end) is not None)

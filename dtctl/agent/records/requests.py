@@ -1,6 +1,7 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
 from .board import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
+from .checkpoints import MOST_STORED, FileSent, is_part
 from .checks import Questions
 from .hooks import Posts
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
@@ -203,6 +204,20 @@ class CheckRequest(Request):
     ask: Questions
 
 
+class StoreRequest(Request):
+    """Takes a checkpoint, gives it its place at the controller's word, and names it as the one to be restored."""
+
+    dir: AtMost[str, 8192]
+    """With marks."""
+    below: Usual[Optional[Form[str, 200, r"[^/\0]+", "the name of a directory"]], None]
+    """A directory in it, which is made if need be."""
+    name: Form[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
+    files: AtMost[List[FileSent], MOST_STORED]
+    push: Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    """A random name of this attempt, the same for all hosts."""
+    by: Usual[By, ""]
+
+
 class RunsRequest(Record):
     """The runs of a cluster, or all."""
 
@@ -272,6 +287,8 @@ class GcRequest(Record):
     all: Usual[bool, False]
     written: Usual[bool, False]
     """With what trainers wrote in the working directories of clusters that have no run any more."""
+    over: Usual[bool, False]
+    """Every run that is over goes, the newest too."""
 
 
 class Word(Record):
@@ -282,6 +299,13 @@ class LookWord(Record):
     """`look`: another round of what the host is to tell of itself, before `start`."""
 
     ask: Questions
+
+
+class PartWord(Record):
+    """`part`: bytes of one of the files of a checkpoint, from `offset` on."""
+
+    name: AtMost[str, 300]
+    offset: Count
 
 
 class ManifestWord(Record):
@@ -319,6 +343,19 @@ def _is_of_its_spec(request: UpRequest) -> None:
         refuse_unfit(("credentials",), [credentials["key"], credentials["certificate"], credentials["authority"]])
 
 
+@also(StoreRequest)
+def _is_whole(request: StoreRequest) -> None:
+    refuse_unfit(("dir",), [request["dir"]])
+    if request["below"] in (".", ".."):
+        raise Wrong.at(("below",), "the name of a directory", request["below"])
+    names = [one["name"] for one in request["files"]]
+    if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
+        raise Wrong.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
+    for number, name in enumerate(names):
+        if not is_part(request["name"], name):
+            raise Wrong.at(("files", str(number), "name"), "a file of %s" % request["name"], name)
+
+
 @also(ExecRequest)
 def _is_a_command(request: ExecRequest) -> None:
     if not request["argv"]:
@@ -350,6 +387,7 @@ WORDS = {
     "abort": Word,
     "manifest": ManifestWord,
     "file": FileWord,
+    "part": PartWord,
     "alive": Word,
     "open": OpenWord,
     "piece": PieceWord,

@@ -15,7 +15,7 @@ from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Tuple
+    from typing import Container, Dict, List, Set, Tuple
 
     from ..protocol.conversation import Conversation
     from ..records.answers import PortsResult, Progress, TakenPort
@@ -39,7 +39,7 @@ def refuse_taken_ports(spec: Spec) -> None:
     led = coordinators_port(spec)
     named = ["port %s" % ", ".join(str(port) for _, port in taken)] if taken else []
     lines = ["port %d of %s is held by %s" % (port, task, ports.holder(port)) for task, port in taken]
-    hint = ""
+    hint = "type the same again: dtctl then names ports that are free on all hosts"
     if led is not None and ports.taken(led):
         named.insert(0, "the coordinator's port %d" % led)
         lines.insert(0, "port %d of the coordinator is held by %s" % (led, ports.holder(led)))
@@ -73,6 +73,11 @@ def choose_ports(talk: Conversation, request: PortsRequest) -> PortsResult:
     if request["coordinator"] and led is None:
         led = _chosen(talk, reserved)
     return {"tasks": chosen, "coordinator": led if request["coordinator"] else None}
+
+
+def live_runs(talk: Conversation) -> Set[str]:
+    """Of all clusters, by their ids."""
+    return {run.id for run in runs.every(talk) if not _is_over(run)}
 
 
 def _is_over(run: Run) -> bool:

@@ -109,7 +109,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "replaces": old.id if old else None,
         "checkpoints": earlier,
         "saved": saved,
-        "outputs": owners.found(talk.root, outputs),
+        "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
         **checks.by_the_way(talk, request["ask"]),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import announce_replaced
+from dtctl.cli.announcing import announced
+from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Overrides, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
@@ -40,7 +41,7 @@ def replace(
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.status import status
     from dtctl.operations.up import up
-    from dtctl.render import left_out, result
+    from dtctl.render import errors, left_out, result
     from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
@@ -49,6 +50,9 @@ def replace(
     exchange = plan_replacement(cluster, host, new)
     found = status(scope.record(), scope.transport)
     if not found.time:
+        if found.errors:  # who did not answer may well know a run
+            errors.show_host_errors(found.errors)
+            exit_for(found.errors, others=found.without_run)
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     check_same(cluster, found.record)
     launch = prepare_launch(
@@ -59,13 +63,23 @@ def replace(
     left_out.show_exposure(exposure(cluster))
 
     def consent(runs: Collection[str]) -> None:
-        announce_replaced(scope, launch.record, runs, say=output == "text")
+        for run in runs:
+            scope.refuse_others(launch.record, run)
         if not yes:
             _ask(exchange, runs)
 
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
-            outcome = up(launch, scope.transport, progress, scope.memory, consent, at_zero=result.show_unseen)
+            outcome = up(
+                launch,
+                scope.transport,
+                progress,
+                scope.memory,
+                consent,
+                at_zero=result.show_unseen,
+                before=announced(scope, launch.record, "stopping", say=output == "text"),
+                stopping=progress.ending,
+            )
     except Interrupted as interrupted:
         show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None

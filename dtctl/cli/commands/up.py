@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.announcing import announce_replaced
+from dtctl.cli.announcing import announced
 from dtctl.cli.interrupts import left
 from dtctl.cli.options import (
     ClusterFile,
@@ -91,17 +91,19 @@ def up(
                 refuse_exposed(scene, launch.record, scope.transport, progress)
 
             def consent(runs: Collection[str]) -> None:
-                announce_replaced(scope, launch.record, runs, say=output == "text")
+                for run in runs:
+                    scope.refuse_others(launch.record, run)
 
-            previous = scope.memory.newest_of(cluster.file)
             outcome = start(
                 launch,
                 scope.transport,
                 progress,
                 scope.memory,
                 consent,
-                previous=previous,
+                previous=scope.memory.newest_of(cluster.file),
                 at_zero=result.show_unseen,
+                before=announced(scope, launch.record, "stopping", say=output == "text"),
+                stopping=progress.ending,
                 checked=page.show_brief,
             )
     except DtctlError as error:

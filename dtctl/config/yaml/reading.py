@@ -88,7 +88,18 @@ def _example(path: Path, found: Any) -> str:
         field = section.model_fields.get(str(key)) if section is not None else None
         if field is not None and field.examples:
             return f"write, for example, {key}: {field.examples[0]}"
-    return EXAMPLES.get(str(path[0]), "") if path else ""
+    if not path:
+        return ""
+    return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    tells what it takes"
+
+
+def _example_within(path: Path) -> str:
+    """Where the place takes a mapping of keys that are known."""
+    section = _section_at(path)
+    fields = section.model_fields.items() if section is not None else ()
+    return next(
+        (f"write, for example, {path[-1]}: {{{key}: {one.examples[0]}}}" for key, one in fields if one.examples), ""
+    )
 
 
 def _without(data: Any, path: Path) -> Any:

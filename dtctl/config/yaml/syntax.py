@@ -15,6 +15,9 @@ START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    tel
 
 NEAR = 200
 """Characters of a line to each side of a mistake; to look through longer ones takes time with their square."""
+_CONFLICT = re.compile(r"^(?:<<<<<<<|=======|>>>>>>>)(?: .*)?$", re.MULTILINE)
+_LOOK_ALIKE = re.compile("[\u00a0\u2007\u202f\u3000\u200b\u2060\uff1a]")
+"""Blanks and colons that an editor, a page or a chat program has put in place of those of the keyboard."""
 _RANGE_IN_BRACKETS = re.compile(r"[\w.-]+\[[0-9][0-9,-]*\]")
 
 
@@ -72,6 +75,9 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool)
     place = Place(name, line, column) if places else Place(name)
     if isinstance(error, ReaderError):
         return Problem(place, f"this is not text: it holds the character {_code(error)}", "take it out")
+    if found := _CONFLICT.search(text) or _look_alike(text, line):
+        at = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+        return Problem(Place(name, *at) if places else place, *_of_others(found[0]))
     tab = _tab(text, line, column)
     if tab is not None:
         where = Place(name, *tab) if places else place
@@ -81,6 +87,20 @@ def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool)
     if _in_brackets(error, text) and (unquoted := _RANGE_IN_BRACKETS.search(near)):
         return Problem(place, "a range inside [...] or {...} needs quotes", f'write "{unquoted[0]}"')
     return Problem(place, f"this is not YAML: {wording.summary}", wording.hint)
+
+
+def _look_alike(text: str, line: int) -> re.Match[str] | None:
+    """In the line of the complaint, or in the one above."""
+    starts = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    return _LOOK_ALIKE.search(text, starts[max(0, line - 2)], starts[min(line, len(starts) - 1)])
+
+
+def _of_others(found: str) -> tuple[str, str]:
+    """Of what another program has put into the file: what is wrong with it, and the remedy."""
+    if len(found) > 1:
+        return "a merge is not finished here", "keep one side, and take the lines <<<<<<<, ======= and >>>>>>> out"
+    meant = "':'" if found == "\uff1a" else "a blank"
+    return f"the character U+{ord(found):04X} looks like {meant}, and is none", f"type {meant} in its place"
 
 
 def _in_brackets(error: yaml.YAMLError, text: str) -> bool:

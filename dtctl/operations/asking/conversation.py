@@ -52,7 +52,7 @@ class Request(Generic[R]):
     """What is asked of each host, and what its answer has to be.
 
     `check` raises Wrong for an answer that is not about what this host was asked. `heard`: the frames that may come
-    before it, and who hears them, from the thread of their host.
+    before it, and who hears them, from the thread of their host. `quiet_s`: how long none may come, beats aside.
     """
 
     kind: str
@@ -61,6 +61,7 @@ class Request(Generic[R]):
     check: Callable[[Host, R], None] = lambda host, answer: None
     within_s: float | None = PATIENCE_S
     heard: Mapping[str, Callable[[Host, Message], None]] = field(default_factory=dict)
+    quiet_s: float | None = None
 
     def __post_init__(self) -> None:
         assert EXCHANGES[self.kind].result is self.record
@@ -69,7 +70,7 @@ class Request(Generic[R]):
         """Asks one host. Raises as `said` and `final`."""
         host = session.host
         session.send({**request(run, host, self.kind), **self.fields(host)})
-        for message in said(session, *self.heard, within_s=self.within_s):
+        for message in said(session, *self.heard, within_s=self.within_s, quiet_s=self.quiet_s):
             if message.type != "result":
                 self.heard[message.type](host, message)
         return final(session, self.kind, message, self.record, lambda answer: self.check(host, answer))
@@ -145,24 +146,33 @@ def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:
 
 
 def said(
-    session: Session, *frames: str, most_bytes: int | None = ANSWER_BYTES, within_s: float | None = None
+    session: Session,
+    *frames: str,
+    most_bytes: int | None = ANSWER_BYTES,
+    within_s: float | None = None,
+    quiet_s: float | None = None,
 ) -> Iterator[Message]:
     """What an agent says to a request: any number of these frames, and its `result` last.
 
-    Raises TransportError for any other frame, for more than `most_bytes` in all, and for an answer that takes too long,
-    besides what `Session.receive` raises.
+    Raises TransportError for any other frame, for more than `most_bytes` in all, and for an answer that takes too long
+    in all, or that for `quiet_s` gets on by no frame, besides what `Session.receive` raises.
     """
     host = session.host.name
     deadline = None if within_s is None else time.monotonic() + within_s
     size = 0
     while True:
+        left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        limits = [limit for limit in (left_s, quiet_s) if limit is not None]
         try:
-            message = session.receive(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            message = session.receive(min(limits, default=None))
             if deadline is not None and message.type != "result" and time.monotonic() > deadline:
                 raise TimeoutError  # so much comes that there is always a frame to be had
         except TimeoutError:
+            quiet = quiet_s is not None and (deadline is None or time.monotonic() < deadline)
             raise TransportError(
-                f"{host} did not finish its answer within {within_s:g} s",
+                f"{host} told of no progress for {quiet_s:g} s"
+                if quiet
+                else f"{host} did not finish its answer within {within_s:g} s",
                 detail="dtctl's agent there keeps saying that it is at work on it",
                 hint=f"dtctl ssh {host}    shows what is wrong there",
             ) from None

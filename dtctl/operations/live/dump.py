@@ -17,6 +17,8 @@ from dtctl.transport.seam import Message, Transport
 
 WITHIN_S = 180.0
 """A host takes at most a minute for its tasks; each of them may be waited for, too."""
+QUIET_S = 90.0
+"""Of each task when it has its stacks: of the first within that minute, and what a last process takes."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
             lambda _, answer: check_run(record.cluster, record.run, answer["run"]),
             within_s=WITHIN_S,
             heard={"dump": heard},
+            quiet_s=QUIET_S,
         ),
         [host for host, named in wanted.items() if named],
     )

@@ -14,7 +14,7 @@ others may have written: it is shown, and compared, and nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dtctl.agent.records.answers import OutputMark, Prepared
@@ -26,22 +26,27 @@ _MOST_TOLD = 5
 
 def refuse_outputs_of_others(prepared: Mapping[str, Prepared], cluster: str, controller: str, file: Path) -> None:
     """Raises PreflightError, before anything has been started."""
-    hosts: dict[tuple[str, str], list[str]] = {}
-    marks: dict[tuple[str, str], OutputMark] = {}
-    for host, answer in prepared.items():
-        for mark in answer["outputs"]:
-            if not _is_same(mark, cluster, controller, file):
-                hosts.setdefault((mark["path"], mark["run"]), []).append(host)
-                marks[mark["path"], mark["run"]] = mark
-    if not marks:
+    lines = strangers({host: answer["outputs"] for host, answer in prepared.items()}, cluster, controller, file)
+    if not lines:
         return
-    lines = [f"{fold(hosts[key])}: {_told(mark)}" for key, mark in list(marks.items())[:_MOST_TOLD]]
     raise PreflightError(
         "the output directory was last written by a cluster of another directory: its checkpoints would be restored",
         detail="\n".join([*lines, f"this is cluster {cluster} of {file.parent}"]),
         hint="dtctl up --adopt-output    continues from what is there; or give this cluster a name, or dirs.output, of "
         f"its own in {file}",
     )
+
+
+def strangers(told: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
+    """Who else has written to output directories, by the marks that hosts have told; a line for each."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    marks: dict[tuple[str, str], OutputMark] = {}
+    for host, own in told.items():
+        for mark in own:
+            if not _is_same(mark, cluster, controller, file):
+                hosts.setdefault((mark["path"], mark["run"]), []).append(host)
+                marks[mark["path"], mark["run"]] = mark
+    return [f"{fold(hosts[key])}: {_told(mark)}" for key, mark in list(marks.items())[:_MOST_TOLD]]
 
 
 def _is_same(mark: OutputMark, cluster: str, controller: str, file: Path) -> bool:

@@ -104,7 +104,7 @@ def _check_file(name: str, at: Path, code: _Code, findings: Findings, *, may_be_
         summary = f"{findings.name(*at)}: there is no {name} in the code, {code.root}"
         known = [file for file in code.files if posixpath.splitext(file)[1] == posixpath.splitext(path)[1]]
         some = (
-            f"there are {', '.join(known[:_MOST_NAMED])}"
+            f"there {'is' if len(known) == 1 else 'are'} {', '.join(known[:_MOST_NAMED])}"
             if known
             else "trainer.code names the directory of the program"
         )

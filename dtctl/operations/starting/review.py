@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dtctl.agent.records.marks import HOME
 from dtctl.bundle import Bundle
+from dtctl.config.known_hosts import why_not_written
 from dtctl.config.load import Checked
 from dtctl.config.ranges import expand
 from dtctl.config.yaml.document import Findings, Scalar
@@ -116,7 +117,7 @@ def _check_keys(cluster: Cluster, findings: Findings) -> None:
             continue
         for key, hint in (
             ("identity_file", "name the private key; keys of an SSH agent are tried as well"),
-            ("known_hosts", "dtctl trust    shows the hosts' keys and writes it"),
+            ("known_hosts", _who_writes(host.reach.known_hosts, cluster)),
         ):
             file = getattr(host.reach, key)
             path = _ssh_path(host.name, key, findings)
@@ -125,6 +126,12 @@ def _check_keys(cluster: Cluster, findings: Findings) -> None:
             seen.add((path, file))
             if key == "identity_file" or host.reach.host_keys == "strict":
                 findings.doubt(path, f"{findings.name(*path)}: there is no file {file}", hint)
+
+
+def _who_writes(known_hosts: str | None, cluster: Cluster) -> str:
+    if known_hosts is not None and why_not_written(Path(known_hosts), cluster.file.absolute().parent):
+        return "known_hosts: known_hosts    is a file beside this one, which dtctl trust may write; or leave it out"
+    return "dtctl trust    shows the hosts' keys and writes it"
 
 
 def _ssh_path(host: str, key: str, findings: Findings) -> Steps | None:

@@ -17,6 +17,7 @@ from dtctl.bundle import Bundle, Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
 from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
@@ -28,6 +29,7 @@ from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.ports import ports_request, with_chosen
 from dtctl.operations.starting.readying import converse
 from dtctl.operations.stop import StopOrder, StopResult, stop
+from dtctl.operations.stopping import OnStopping
 from dtctl.plan.directories import output_directories
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan
@@ -117,7 +119,7 @@ class Starting:
             unremembered=unremembered,
         )
 
-    def replace(self, old: str) -> StopResult:
+    def replace(self, old: str, before: Before | None, stopping: OnStopping) -> StopResult:
         """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
         launch = self.launch
         record = dataclasses.replace(launch.record, run=old)
@@ -127,6 +129,8 @@ class Starting:
             self._transport,
             tuple(record.roster),
             StopOrder(launch.controller, why="replaced", run=launch.record.run),
+            stopping,
+            before,
         )
 
     def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:

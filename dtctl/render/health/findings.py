@@ -46,6 +46,13 @@ def problem_lines(status: RunStatus) -> list[str]:
     return head + more
 
 
+def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
+    """The tasks of which `problem_lines` tells how they have ended; not those of which the head of a status does."""
+    found = in_short(status)
+    told = found and found[0].seen.end is not None and not found[0].first
+    return frozenset(found[0].seen.tasks if told else ())
+
+
 def advice_lines(status: RunStatus) -> list[str]:
     """What the run has failed of and what to type, below the end of its log; nothing where that tells all."""
     first = next((found for found in in_short(status) if found.first and found.is_known), None)

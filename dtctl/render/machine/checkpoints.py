@@ -8,6 +8,7 @@ from typing import Any
 from dtctl.operations.checkpointing.finding import every, missing_elsewhere
 from dtctl.operations.checkpointing.pruning import Pruning
 from dtctl.operations.checkpointing.pulling import Pulled
+from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.render.machine import document
@@ -53,6 +54,25 @@ def pulled(outcome: Pulled) -> dict[str, Any]:
         "files": [str(path) for path in outcome.files],
         "sizeBytes": outcome.size_bytes,
         "sentBytes": outcome.sent_bytes,
+    }
+
+
+def pushed(outcome: Pushed) -> dict[str, Any]:
+    return {
+        "name": outcome.own.name,
+        "step": outcome.own.step,
+        "sizeBytes": outcome.own.size_bytes,
+        "unread": outcome.own.unread or None,
+        "placed": [
+            {
+                "host": one.host,
+                "others": list(one.others),
+                "directory": one.directory,
+                "prefix": one.prefix,
+                "sentBytes": one.sent_bytes,
+            }
+            for one in outcome.placed
+        ],
     }
 
 

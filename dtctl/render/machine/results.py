@@ -25,6 +25,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
         **document.stop(outcome.stop),
         "removed": [{"host": host, "runs": list(runs)} for host, runs in outcome.removed.items()],
         "kept": [document.written(one) for one in outcome.kept],
+        "notAsked": list(outcome.unasked),
     }
 
 

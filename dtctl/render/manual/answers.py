@@ -27,6 +27,14 @@ ANSWERS = (
         ("the code or the file has changed since", "`dtctl up --replace` stops it and starts anew"),
     ),
     trouble(
+        "checkpoint_damaged",
+        "a checkpoint that was pushed is not what was sent",
+        (
+            "its file changed while it was sent, or the disk of the host is at fault",
+            "try again; what is damaged is sent once more",
+        ),
+    ),
+    trouble(
         "command_not_found",
         "`dtctl exec` names a program that the host lacks",
         ("it is not in the PATH of an ordinary login", "name it by its whole path"),
@@ -56,6 +64,14 @@ ANSWERS = (
         "locked",
         "another dtctl works on this cluster on that host",
         ("somebody else runs `up`, `stop` or the like", "try again when they are done"),
+    ),
+    trouble(
+        "name_taken",
+        "another checkpoint of this name is in the directory",
+        (
+            "an earlier training has saved it; dtctl overwrites none",
+            "give the files of yours another name, move that one away, or push `--into` another directory",
+        ),
     ),
     trouble(
         "no_run",
@@ -125,6 +141,14 @@ ANSWERS = (
         (
             "it has succeeded, failed or was stopped",
             "`dtctl up` starts the next one, which continues from the newest checkpoint",
+        ),
+    ),
+    trouble(
+        "run_live",
+        "a run of this cluster is live, and a checkpoint is to be pushed",
+        (
+            "its trainers save their own, and would not begin from this one",
+            "`dtctl stop` ends it; then push, and start again",
         ),
     ),
     trouble(

@@ -9,7 +9,7 @@ from dtctl.operations.watching.feed import Feed
 from dtctl.operations.watching.loss import Losses
 from dtctl.operations.watching.run import Over
 from dtctl.render.top.course import Courses
-from dtctl.render.top.moment import Moment
+from dtctl.render.top.moment import Moment, Problem
 
 
 class Knowledge:
@@ -20,6 +20,7 @@ class Knowledge:
         self.losses = Losses()
         self._run, self._loss = run, loss
         self._status: RunStatus | None = None
+        self._problem: Problem | None = None
         self._told_at = 0.0
         self._over = False
         self._broken: dict[str, Away] = {}
@@ -44,13 +45,14 @@ class Knowledge:
         if self._status is None:
             return None
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
-        return Moment(self._status, self._status.time + age_s, self._over, dict(self._broken))
+        return Moment(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
     def _hear(self, told: object, now: float) -> None:
         if isinstance(told, BaseException):
             raise told
         if isinstance(told, RunStatus):
             self._status, self._told_at = told, now
+            self._problem = Problem(told)
             self._broken = self._broken if told.coordination is None else {}
             self.courses.add(told)
         elif isinstance(told, Away):

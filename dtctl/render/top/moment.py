@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.streams import Away
 from dtctl.operations.status import RunStatus
+from dtctl.render.health.findings import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line
 
 Line = list[tuple[str, str]]
 """Text and style of each piece, safe for a screen."""
+
+
+class Problem:
+    """What `dtctl status` tells to be wrong; looked for once, when it is first asked for."""
+
+    def __init__(self, status: RunStatus) -> None:
+        self._status = status
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        return problem_lines(self._status)
+
+    @functools.cached_property
+    def ended(self) -> frozenset[TaskId]:
+        """The tasks whose end stands there."""
+        return ended_in_problem(self._status)
 
 
 @dataclass(frozen=True)
@@ -26,6 +44,13 @@ class Moment:
     """Nothing more will happen."""
     broken: Mapping[str, Away] = field(default_factory=dict)
     """Hosts whose conversation is broken."""
+
+    found: Problem | None = None
+    """Of this status, where there has been a moment of it before."""
+
+    @functools.cached_property
+    def problem(self) -> Problem:
+        return self.found or Problem(self.status)
 
     @property
     def status_now(self) -> RunStatus:

@@ -1,4 +1,4 @@
-"""What is wrong with a run, the most important first, each in one line with its cause."""
+"""What is wrong with a run: first what `dtctl status` says of it, then the rest, each in one line with its cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF
 
 def wrong(moment: Moment, most: int) -> list[Line]:
     """At most so many lines; the last of them counts those that have no room."""
-    lines = [*_contacts(moment), *_tasks(moment), *_run(moment)]
+    lines = [*_contacts(moment), *_cause(moment), *_problem(moment), *_tasks(moment), *_run(moment)]
     if len(lines) <= max(1, most):
         return lines
     if most <= 1:
@@ -36,16 +36,31 @@ def _contacts(moment: Moment) -> Iterator[Line]:
             yield _line("bold red", f"{host} gives no answer", error.summary)
 
 
+def _cause(moment: Moment) -> Iterator[Line]:
+    """The first failure of a run that has failed: the others followed from it."""
+    status, cause = moment.status, moment.status.verdict.cause
+    if cause is None or not _has_failed(moment) or cause in moment.problem.ended:
+        return
+    why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
+    yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
+
+
+def _has_failed(moment: Moment) -> bool:
+    return moment.status.verdict.outcome is Outcome.FAILED and moment.status.verdict.cause in moment.status.tasks
+
+
+def _problem(moment: Moment) -> Iterator[Line]:
+    for number, text in enumerate(moment.problem.lines):
+        yield [(safe(text), "" if number else "bold red")]
+
+
 def _tasks(moment: Moment) -> Iterator[Line]:
-    """The first failure before those that followed from it; tasks that tell the same in one line."""
+    """Tasks that tell the same in one line."""
     status = moment.status
-    cause = status.verdict.cause
-    if cause is not None and status.verdict.outcome is Outcome.FAILED and cause in status.tasks:
-        why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
-        yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
+    said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
     alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
     for task in status.tasks.values():
-        if task.state in _WRONG and task.id != cause:
+        if task.state in _WRONG and task.id not in said:
             alike.setdefault((task.state, note(task, moment)), []).append(task)
     for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
         who = ", ".join(map(str, _some([task.id for task in tasks])))
@@ -67,7 +82,7 @@ def _run(moment: Moment) -> Iterator[Line]:
         yield _line("yellow", "waiting", told.missing)
     if told.lost_hosts:
         yield _line("magenta", f"{fold(told.lost_hosts)} away", "their agents do not answer the coordinator")
-    named = {task.id for task in status.tasks.values() if task.state in _WRONG}
+    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
     for incident in [one for one in told.incidents if one.recovered is None and one.closed is None][-2:]:
         if incident.task in named:
             continue  # its line says the same

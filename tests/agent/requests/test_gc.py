@@ -177,6 +177,14 @@ def test_a_run_goes_when_its_time_to_live_is_over_even_the_current_one(host: Age
     assert host.ask("status")["run"] is None
 
 
+def test_of_a_cluster_that_was_taken_down_the_newest_run_goes_too(host: AgentHost) -> None:
+    spec = finished(host)
+    assert gc(host)["runs"] == []
+    (told,) = gc(host, all=False, over=True)["runs"]
+    assert (told["run"], told["reason"]) == (spec["run"], "its cluster was taken down")
+    assert not host.run_directory(spec).exists()
+
+
 def test_a_run_of_another_machine_with_the_same_home_is_left_to_it(host: AgentHost) -> None:
     spec = finished(host, ttl_s=0)
     (host.run_directory(spec) / "machine").write_text("0123 elsewhere\n")

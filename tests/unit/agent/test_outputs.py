@@ -29,8 +29,8 @@ def write(root: str, directory: Path, cluster: str = "a", now: float = 1.0) -> N
     outputs.write(root, [str(directory)], cluster, f"{cluster}-1", "me@desk", "/p/cluster.yaml", now)
 
 
-def owners(root: str, directory: Path) -> list[str]:
-    return [mark["cluster"] for mark in outputs.found(root, [str(directory)])]
+def owners(root: str, directory: Path, *live: str) -> list[str]:
+    return [mark["cluster"] for mark in outputs.found(root, [str(directory)], lambda: live)]
 
 
 def test_the_last_one_to_write_is_the_owner_and_nothing_is_added_to_the_directory(root: str, output: Path) -> None:
@@ -51,6 +51,13 @@ def test_an_empty_directory_and_one_that_was_made_anew_have_no_owner(root: str, 
     output.rename(output.parent / "kept")
     shutil.copytree(output.parent / "kept", output)
     assert owners(root, output) == []
+
+
+def test_an_empty_directory_belongs_to_a_run_that_will_still_write_there(root: str, output: Path) -> None:
+    write(root, output)
+    (output / "checkpoint").unlink()
+    assert owners(root, output, "a-1") == ["a"]
+    assert owners(root, output, "b-1") == []
 
 
 def test_a_directory_is_known_by_whatever_links_lead_to_it(root: str, output: Path) -> None:

@@ -248,6 +248,34 @@ NOT_YAML = [
         "did you mean 'port'?",
     ),
     Wrong(
+        "a merge that is not finished",
+        top("<<<<<<< HEAD\nports: 2300\n=======\nports: 2400\n>>>>>>> theirs"),
+        "2:1",
+        "a merge is not finished here",
+        "keep one side, and take the lines <<<<<<<, ======= and >>>>>>> out",
+    ),
+    Wrong(
+        "a blank of a web page",
+        swap("  ps-a: 10", "\u00a0 ps-a: 10"),
+        "3:1",
+        "the character U+00A0 looks like a blank, and is none",
+        "type a blank in its place",
+    ),
+    Wrong(
+        "a colon of a chat program",
+        swap("name: digits", "name\uff1a digits"),
+        "1:5",
+        "the character U+FF1A looks like ':', and is none",
+        "type ':' in its place",
+    ),
+    Wrong(
+        "a shell's line before it",
+        "cat <<EOF > cluster.yaml\n" + GOOD,
+        "2:5",
+        "this is not YAML: a ':' where no key can stand",
+        "indent as the line above",
+    ),
+    Wrong(
         "a BOM and a slip", "\ufeff" + swap("name:", "nmae:"), "1:1", "nmae is not a key here", "did you mean 'name'?"
     ),
 ]
@@ -598,6 +626,73 @@ VALUES = [
         "10:12",
         "trainer.env.A is a list, expected text, a number, true or false",
         "write, for example, env: {TF_CPP_MIN_LOG_LEVEL: 1}",
+    ),
+    *(
+        Wrong(
+            f"{key} is no mapping",
+            top(f"{key}: {value}"),
+            f"2:{len(key) + 3}",
+            f"{key} is {said}, expected a mapping (lines of KEY: VALUE)",
+            remedy,
+        )
+        for key, value, said, remedy in (
+            ("dirs", "output", "'output'", "write, for example, dirs: {data: /data/digits}"),
+            ("recovery", "off", "'off'", "write, for example, recovery: {mode: gang}"),
+            ("checkpoint", "/x", "'/x'", "write, for example, checkpoint: {dir: /data/output}"),
+            ("ssh", "train@gate", "'train@gate'", "write, for example, ssh: {user: train}"),
+            ("coordinator", "2300", "2300", "write, for example, coordinator: {port: 3221}"),
+            ("logs", "1GB", "'1GB'", "write, for example, logs: {limit: 200MB}"),
+            ("hooks", "curl x", "'curl x'", "dtctl explain hooks"),
+        )
+    ),
+    Wrong(
+        "a variable in a path",
+        top("dirs: {output: $HOME/out}"),
+        "2:16",
+        "dirs.output is '$HOME/out', expected a path on the hosts",
+        "only ~ and ~/... stand for a home directory, and no variable is filled in",
+    ),
+    Wrong(
+        "a job that is its host",
+        swap("{hosts: ps-a}", "ps-a"),
+        "6:7",
+        "jobs.ps is 'ps-a', expected a mapping (lines of KEY: VALUE)",
+        "write, for example, jobs: {worker: {hosts: [gpu-1]}}",
+    ),
+    Wrong(
+        "hosts in a shell's words",
+        swap('"gpu-[1-4]"}', '"gpu-{1..4}"}'),
+        "7:19",
+        "jobs.worker.hosts is 'gpu-{1..4}', expected the name of a host, or of several with a range as in gpu-[1-4]",
+        'write, for example, hosts: "gpu-[1-4]"',
+    ),
+    Wrong(
+        "an address of the web",
+        swap("10.0.0.10", "http://10.0.0.10"),
+        "3:9",
+        "hosts.ps-a is 'http://10.0.0.10', expected [USER@]HOST[:PORT]",
+        "write, for example, hosts: {gpu-1: 10.0.0.1}",
+    ),
+    Wrong(
+        "a network in place of a host",
+        swap("10.0.0.10", "10.0.0.10/24"),
+        "3:9",
+        "hosts.ps-a is '10.0.0.10/24', expected [USER@]HOST[:PORT]",
+        "write, for example, hosts: {gpu-1: 10.0.0.1}",
+    ),
+    Wrong(
+        "ports from and to",
+        top("ports: 2222-2230"),
+        "2:8",
+        "ports is '2222-2230', expected auto or a whole number from 1 to 65535",
+        "write, for example, ports: auto",
+    ),
+    Wrong(
+        "all gpus",
+        swap("gpus: 2", "gpus: all"),
+        "4:43",
+        "hosts.gpu-[1-4].gpus is 'all', expected a whole number from 0 to 1024",
+        "write, for example, gpus: 2",
     ),
     Wrong(
         "an argument that is a mapping",

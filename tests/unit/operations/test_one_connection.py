@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.errors import AgentError, TransportError, UsageError
+from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.ending import Ending
 from dtctl.operations.asking.outcome import Outcome
@@ -19,7 +20,7 @@ from dtctl.operations.stop import StopOrder, down, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, entry, inventory, record, told
-from tests.unit.fakes import FakeTransport
+from tests.unit.fakes import FakeSession, FakeTransport
 
 GONE = TransportError("cannot reach it")
 ORDER = StopOrder("me@here")
@@ -235,6 +236,38 @@ def test_down_clears_every_host_after_one_stop() -> None:
     assert agents.asked_of("stop") == ["c"]
     assert sorted(agents.asked_of("down")) == ["a", "b", "c", "d"]
     assert len(result.stop.stopped) == 4
+
+
+def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
+    agents = Agents(told())
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
+    nothing = {"processes": [], "survivors": [], "bundles": [], "files": [], "freed_bytes": 0}
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] != "gc":
+            return agents(session, fields)
+        agents.asked.append((session.host.name, "gc", dict(fields)))
+        return [{"type": "result", "dry_run": False, "runs": [left], **nothing}]
+
+    hosts = {name: dataclasses.replace(next(iter(record().hosts.values())), name=name) for name in ("s1", "s2")}
+    whole = dataclasses.replace(record(), run=None, others=hosts)
+    result = down(whole, FakeTransport(answer, {"s2": GONE}), ORDER)
+    assert [(host, fields["over"], fields["all"]) for host, kind, fields in agents.asked if kind == "gc"] == [
+        ("s1", True, False)
+    ]
+    assert result.removed["s1"] == ("digits-0",)
+    assert list(result.unasked) == ["s2"]
+    assert not result.stop.errors
+    assert "gc" not in {kind for _, kind, _ in agents.asked[:-1]}
+
+
+def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
+    agents = Agents(told())
+    agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
+    hosts = {"s1": dataclasses.replace(next(iter(record().hosts.values())), name="s1")}
+    down(dataclasses.replace(record(), others=hosts), FakeTransport(agents), ORDER)
+    assert agents.asked_of("gc") == []
 
 
 def test_restart_tells_of_hosts_that_are_away() -> None:

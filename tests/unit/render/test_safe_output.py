@@ -38,9 +38,12 @@ from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
 from dtctl.operations.board.looking import Place as BoardPlace
+from dtctl.operations.checkpointing.delivering import Placed
 from dtctl.operations.checkpointing.finding import Found
+from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpointing.pruning import Pruned, Pruning
 from dtctl.operations.checkpointing.pulling import Pulled
+from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification, Verified
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
@@ -49,6 +52,7 @@ from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
+from dtctl.operations.logs.onward import Onward
 from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
@@ -71,7 +75,7 @@ from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
-from dtctl.render.narrator import Narrator
+from dtctl.render.narrator import Narrator, show_onward
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.scalars import shown as scalars
@@ -222,6 +226,8 @@ LOST_SIGHT = Unseen("a", "run", "/dir", CHECKPOINT, "b")
 PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
 VERIFIED = Verification((Verified(PICKED, ("is wrong",), "too long", 1, 2, 0.1),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
+OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
+PUSHED = Pushed(OWN, (Placed("a", "/dir", "model-7", 5, ("b",)), Placed("c", "/dir", "model-7", 0)))
 PRUNED = Pruning((Pruned("a", "/dir", (CHECKPOINT,), (CHECKPOINT,), 10, "no room", False),), {"b": ERROR})
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
@@ -291,6 +297,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_verified": lambda: checkpoints.show_verified(poisoned(VERIFIED)),
     "show_pull": lambda: checkpoints.show_pull(poisoned(PICKED), Path(f"a{BAD}")),
     "show_pulled": lambda: checkpoints.show_pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
+    "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
+    "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
     "show_unseen": lambda: result.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: result.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
@@ -327,6 +335,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
+    "show_onward": lambda: show_onward(poisoned(run_status()), Onward(f"a{BAD}", None)),
+    "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(f"a{BAD}", record())),
     "log": follow_log,
     "trust": trust_line,
     "events": tell_events,

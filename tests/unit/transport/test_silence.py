@@ -138,6 +138,24 @@ def test_who_beats_and_gives_no_answer_is_given_up_all_the_same() -> None:
         list(said(greeted(beats()), within_s=1.0))
 
 
+def test_who_only_beats_after_a_while_of_progress_is_given_up_before_the_whole_time_is_over() -> None:
+    def beats() -> Iterator[bytes]:
+        for _ in range(5):
+            yield encode({"type": "progress", "phase": "gc"})
+        while True:
+            yield from (b"", encode({"type": "beat"}))
+
+    with pytest.raises(TransportError, match=r"gpu-3 told of no progress for 0.2 s"):
+        list(said(greeted(beats()), "progress", within_s=60.0, quiet_s=0.2))
+
+
+def test_who_tells_of_progress_has_the_whole_time_and_no_more() -> None:
+    frames = encode({"type": "progress", "phase": "gc"}) * 1000
+    with pytest.raises(TransportError, match=r"gpu-3 did not finish its answer within 0.5 s"):
+        for _ in said(greeted(again(frames)), "progress", most_bytes=None, within_s=0.5, quiet_s=0.2):
+            pass
+
+
 def test_a_byte_now_and_then_is_no_sign_of_life() -> None:
     def drops() -> Iterator[bytes]:
         yield b'{"type":"result","x":"'

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from ...protocol.conversation import Conversation
-    from ...records.answers import DeadRun, GcResult, Orphan, Written
+    from ...records.answers import DeadRun, GcResult, Orphan, Progress, Written
     from ...records.requests import GcRequest
 
     T = TypeVar("T")
+
+TELL_S = 1.0
 
 HALF_MADE_S = 3600.0
 """A run directory is made within milliseconds; one without a spec after this long will never get one."""
@@ -38,7 +40,7 @@ HALF_MADE_S = 3600.0
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
     """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
     cluster = None if request["all"] else request["cluster"]
-    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"])
+    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"], request["over"])
     with talk.at("processes of dead runs"):
         sweep.end_strays()
     with talk.at("runs"):
@@ -46,6 +48,7 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
         sweep.remove_damaged_runs()
     with talk.at("files"):
         sweep.remove_files()
+    sweep.tell_progress()
     with talk.at("bundles"):
         sweep.remove_bundles()
     with talk.at("working directories"):
@@ -56,9 +59,12 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
 
 
 class _Sweep:
-    """Removes, or with `dry_run` only tells. `cluster` None: of all; `written`: what trainers wrote goes, too."""
+    """Removes, or with `dry_run` only tells. `cluster` None: of all.
 
-    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool) -> None:
+    `written`: what trainers wrote goes, too; `over`: and every run that is over, the newest too.
+    """
+
+    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool, over: bool) -> None:
         self.dry_run = dry_run
         self.result: GcResult = {
             "dry_run": dry_run,
@@ -75,6 +81,8 @@ class _Sweep:
         self._talk = talk
         self._cluster = cluster
         self._written = written
+        self._next_told = 0.0
+        self._over = over
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
 
@@ -86,7 +94,7 @@ class _Sweep:
             self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
 
     def remove_runs(self) -> None:
-        for run, reason in old_runs.expired_here(self._talk, self._cluster, time.time()):
+        for run, reason in old_runs.expired_here(self._talk, self._cluster, time.time(), self._over):
             size = paths.used_bytes(run.files.directory)
             if self.dry_run or self._remove_run(run):
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
@@ -110,8 +118,18 @@ class _Sweep:
             "size_bytes": size_bytes,
         }
         self._add(self.result["runs"], told, MOST_RUNS)
+        self.tell_progress()
         self.result["freed_bytes"] += size_bytes
         self._gone.add(directory)
+
+    def tell_progress(self) -> None:
+        """That it gets on, between steps that may take long: where a file system hangs, no more of it comes."""
+        now = time.monotonic()
+        if now < self._next_told:
+            return
+        self._next_told = now + TELL_S
+        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
+        self._talk.send("progress", progress)
 
     def _add(self, told: List[T], one: T, most: int) -> None:
         if len(told) < most:
@@ -145,7 +163,7 @@ class _Sweep:
         found = dict(store.unneeded(self._talk.root, used))
         sizes = {base: paths.used_bytes(base) for base in found}
         if not self.dry_run:
-            store.prune(self._talk.root, used, self._goes)
+            store.prune(self._talk.root, used, self._goes, self.tell_progress)
         for base, written in found.items():
             if written is not None:
                 if self._is_asked_about(written):
@@ -157,6 +175,7 @@ class _Sweep:
     def clear_working_directories(self) -> None:
         """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
         for cluster in working.clusters(self._talk.root):
+            self.tell_progress()
             if self._cluster in (None, cluster):
                 freed, written = old_runs.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
                 self.result["freed_bytes"] += freed
@@ -187,6 +206,7 @@ class _Sweep:
             self._idle_clusters(),
         ):
             self._remove(path)
+            self.tell_progress()
 
     def _idle_clusters(self) -> Iterator[str]:
         """Directories, and before them the files, of clusters that have no run here. Setups are remembered."""

@@ -41,8 +41,8 @@ class Standing:
         self.current = current
 
 
-def expired(standings: Iterable[Standing], now: float) -> Dict[Part, str]:
-    """Which runs to remove, and why. The newest run of a cluster says how many are kept."""
+def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Dict[Part, str]:
+    """Which runs to remove, and why. The newest run of a cluster says how many are kept; `over`: none of them."""
     found: Dict[Part, str] = {}
     seen: Dict[Tuple[str, str], int] = {}
     keep: Dict[Tuple[str, str], int] = {}
@@ -51,14 +51,18 @@ def expired(standings: Iterable[Standing], now: float) -> Dict[Part, str]:
         if each.ended is None:
             continue
         older_than = seen[each.place] = seen.get(each.place, 0) + 1
-        if each.ttl_s is not None and now - each.ended > each.ttl_s:
+        if over:
+            found[each.part] = "its cluster was taken down"
+        elif each.ttl_s is not None and now - each.ended > each.ttl_s:
             found[each.part] = "it ended longer ago than its ttl"
         elif older_than > kept and not each.current:
             found[each.part] = "newer runs that have ended: %d" % (older_than - 1)
     return found
 
 
-def expired_here(talk: Conversation, cluster: Optional[str], now: float) -> List[Tuple[runs.Run, str]]:
+def expired_here(
+    talk: Conversation, cluster: Optional[str], now: float, over: bool = False
+) -> List[Tuple[runs.Run, str]]:
     """Old runs of a cluster, or of all; only those that were begun on this machine."""
     found = {}
     standings = []
@@ -67,7 +71,7 @@ def expired_here(talk: Conversation, cluster: Optional[str], now: float) -> List
             if run.files.is_of_this_machine():
                 standings.append(_standing(talk, run))
                 found[(run.id, run.spec["host"])] = run
-    return [(found[key], reason) for key, reason in expired(standings, now).items()]
+    return [(found[key], reason) for key, reason in expired(standings, now, over).items()]
 
 
 def _standing(talk: Conversation, run: runs.Run) -> Standing:

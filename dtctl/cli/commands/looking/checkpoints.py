@@ -13,6 +13,7 @@ import typer
 from dtctl.cli.durations import seconds
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.cli.pushing import push
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
     from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.memory.record import RunRecord
 
-_OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes")}
+_OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
 """What only makes sense with this action."""
 
 
 @on_run
 def checkpoints(
     scope: Scope,
-    action: Annotated[str, typer.Argument(metavar="[ls|verify|pull|prune]", help="What to do; ls if omitted.")] = "ls",
+    action: Annotated[
+        str, typer.Argument(metavar="[ls|verify|pull|push|prune]", help="What to do; ls if omitted.")
+    ] = "ls",
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STEP] [DIR]", help="verify [STEP], pull [STEP] DIR; a step, or a checkpoint's name."),
+        typer.Argument(
+            metavar="[STEP] [DIR]",
+            help="verify [STEP], pull [STEP] DIR, push PATH; a step, or a checkpoint's name.",
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="With verify: read all of them, not the newest alone.")] = False,
     limit: Annotated[
@@ -41,16 +47,25 @@ def checkpoints(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With prune: show what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="With prune: do not ask for confirmation.")] = False,
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="DIR", help="With push: a directory in that of the checkpoints, or another."),
+    ] = None,
+    local: Annotated[bool, typer.Option("--local", help="With push: for runs of up --local.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """List, check, fetch or clear the run's checkpoints, as found in the files on the hosts."""
+    """List, check, fetch, bring or clear the cluster's checkpoints, as found in the files on the hosts."""
     named = words or []
     given = {"--all": every, "--limit": limit, "--keep": keep, "--dry-run": dry_run, "--yes": yes}
+    given |= {"--into": into, "--local": local}
     _check(action, named, given)
     if action == "verify":
         return _verify(scope, named, every=every, limit_s=seconds(limit or "10m"), output=output)
     if action == "pull":
         return _pull(scope, named, output=output)
+    if action == "push":
+        changing = dataclasses.replace(scope, command="checkpoints push")
+        return push(changing, named[0], into=into, local=local, output=output)
     if action == "prune":
         changing = dataclasses.replace(scope, command="checkpoints prune")
         return _prune(changing, keep or 0, dry_run=dry_run, yes=yes, output=output)
@@ -58,10 +73,10 @@ def checkpoints(
 
 
 def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
-    most = {"ls": 0, "verify": 1, "pull": 2, "prune": 0}
+    most = {"ls": 0, "verify": 1, "pull": 2, "push": 1, "prune": 0}
     if action not in most:
         raise UsageError(
-            f"{action!r} is none of ls, verify, pull, prune", hint="dtctl checkpoints verify    or ls, pull, prune"
+            f"{action!r} is none of {', '.join(most)}", hint="dtctl checkpoints verify    or ls, pull, push, prune"
         )
     stray = [name for name, value in given.items() if value and name not in _OWN.get(action, ())]
     if stray:
@@ -69,10 +84,13 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
         raise UsageError(f"{stray[0]} is about checkpoints {whose}", hint=f"dtctl checkpoints {whose} {stray[0]}")
     if len(words) > most[action]:
         raise UsageError(
-            f"{action} does not take {words[most[action]]!r}", hint="dtctl checkpoints verify    or ls, pull, prune"
+            f"{action} does not take {words[most[action]]!r}",
+            hint="dtctl checkpoints verify    or ls, pull, push, prune",
         )
     if action == "pull" and not words:
         raise UsageError("where to?", hint="dtctl checkpoints pull DIR    or pull STEP DIR")
+    if action == "push" and not words:
+        raise UsageError("which one?", hint="dtctl checkpoints push ./best    or ./best/model.ckpt-500")
     if action == "prune" and not given["--keep"]:
         raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,10 +13,11 @@ import typer
 from dtctl.cli.durations import seconds_ago
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import Raw, Scope, Tasks, on_run
-from dtctl.cli.watching import chosen, finish, watch
+from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from dtctl.model import TaskId
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.memory.record import RunRecord
     from dtctl.render.logs import LogPrinter
@@ -28,7 +30,12 @@ def logs(
     scope: Scope,
     tasks: Tasks = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on until the run ends; its result is the exit code.")
+        bool,
+        typer.Option(
+            "-f",
+            "--follow",
+            help="Go on until the run ends, and in one that replaces it; its result is the exit code.",
+        ),
     ] = False,
     tail: Annotated[
         str | None, typer.Option("-n", "--tail", metavar="N|all", help="Lines per task; 100, or 10 with -f.")
@@ -90,17 +97,20 @@ def logs(
     )
     if save is not None:
         return _save(scope, record, wanted, save, as_json=output != "text")
-    printer: LogPrinter = (LogPrinter if output == "text" else LogObjects)(
-        some,
-        prefix=not no_prefix and len(some) > 1,
-        timestamps=timestamps,
-        raw=raw,
-        gaps=bool(context) or errors,
-        all_attempts=wanted.all_attempts,
-    )
+
+    def printer_for(shown: Sequence[TaskId]) -> LogPrinter:
+        return (LogPrinter if output == "text" else LogObjects)(
+            shown,
+            prefix=not no_prefix and len(shown) > 1,
+            timestamps=timestamps,
+            raw=raw,
+            gaps=bool(context) or errors,
+            all_attempts=wanted.all_attempts,
+        )
+
     if follow:
-        finish(watch(scope, record, wanted, printer), printer)
-    found = read_logs(record, scope.transport, wanted, printer.print)
+        follow_logs(scope, record, tasks, wanted, printer_for)
+    found = read_logs(record, scope.transport, wanted, printer_for(some).print)
     show_host_errors(found.errors)
     exit_for(found.errors, others=found.answered)
     return None

@@ -18,6 +18,7 @@ from dtctl.operations.asking.streams import Away
 from dtctl.operations.scalars.reading import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.loss import Losses
+from dtctl.render.health.findings import problem_lines
 from dtctl.render.top.course import Course, Courses, rates_of
 from dtctl.render.top.head import curves, spread
 from dtctl.render.top.moment import Choice, Moment
@@ -49,16 +50,28 @@ def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() ->
     failed = Verdict(Outcome.FAILED, tuple(said("ps:1 failed")), TaskId("ps", 1))
     lost = task("ps:1", "failed", host="b", why="ModuleNotFoundError: sklearn")
     found = moment(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
-    first, second, third = (words(line) for line in wrong(found, 10))
-    assert first == "ps:1 on b failed first: ModuleNotFoundError: sklearn   dtctl logs ps:1"
-    assert second == "ps:0 on host-0 (failed): lost its peer"
-    assert third == "ending: worker:0"
+    lines = [words(line) for line in wrong(found, 10)]
+    assert lines[0] == "ps:1 on b failed first: ModuleNotFoundError: sklearn   dtctl logs ps:1"
+    assert lines[-2:] == ["ps:0 on host-0 (failed): lost its peer", "ending: worker:0"]
+
+
+def test_what_is_most_wrong_is_told_in_the_words_of_status() -> None:
+    lost = task("worker:1", "backoff", host="b", why="ModuleNotFoundError: No module named 'sklearn'")
+    found = moment(task("ps:0"), lost, training("worker:0"))
+    problem = problem_lines(found.status)
+    assert "No module named" in problem[0]
+    lines = [words(line) for line in wrong(found, 10)]
+    assert lines == problem, "no line of the task tells the same once more"
+    assert top_of(found)[1 : 1 + len(problem)] == problem
 
 
 def test_tasks_that_tell_the_same_are_one_line() -> None:
     tasks = [task(f"worker:{index}", "failed", host=f"gpu-{index}", code=1) for index in range(1, 31)]
-    (line,) = wrong(moment(*tasks), 10)
-    assert words(line) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (failed): exit code 1"
+    line, *more = wrong(moment(*tasks), 10)
+    assert words(line).startswith("problem: worker:[1-30] on gpu-[1-30] exited 1")
+    assert "(failed)" not in "".join(map(words, more))
+    lost = [task(f"worker:{index}", "lost", host=f"gpu-{index}", why="gone") for index in range(1, 31)]
+    assert words(wrong(moment(*lost), 10)[-1]) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (lost): gone"
 
 
 def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
@@ -80,10 +93,11 @@ def test_what_the_coordinator_waits_for_warns_of_and_mends_is_told() -> None:
 
 
 def test_more_than_there_is_room_for_is_counted() -> None:
-    tasks = [task(f"worker:{index}", "failed", code=index + 1) for index in range(9)]
+    tasks = [task(f"worker:{index}", "stalled", why=f"no step for {index} s") for index in range(9)]
+    every = wrong(moment(*tasks), 100)
     lines = [words(line) for line in wrong(moment(*tasks), 3)]
     assert len(lines) == 3
-    assert lines[-1] == "and 7 more lines: dtctl status"
+    assert lines[-1] == f"and {len(every) - 2} more lines: dtctl status"
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (80, 24), (200, 60)])
@@ -91,7 +105,7 @@ def test_whatever_is_wrong_the_table_keeps_some_lines_and_nothing_is_too_wide(si
     tasks = [task(f"worker:{index}", "failed", why=f"{index} " + "why " * 60) for index in range(20)]
     lines = top_of(moment(*tasks), *size)
     assert max(map(len, lines)) <= size[0]
-    assert any("failed" in line for line in lines)
+    assert any("problem" in line for line in lines)
     if size[1] >= 24:
         assert len(lines) <= size[1] - 6
 

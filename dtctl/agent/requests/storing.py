@@ -1,0 +1,91 @@
+"""store: takes a checkpoint, unless a run of the cluster is live: its trainers would save beside it."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ..checkpoints import storing
+from ..host import outputs, paths
+from ..host.errors import Refused, from_os_error
+from ..protocol.conversation import Aborted, word
+from ..run import environment
+from . import cluster_lock, runs, starting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from ..protocol.conversation import Conversation
+    from ..records.checkpoints import Landing, OutputMark, Stored, StoreResult
+    from ..records.requests import StoreRequest
+
+
+def store(talk: Conversation, request: StoreRequest) -> StoreResult:
+    """landing, then at the word `start` the parts that are lacking, then stored, and at the word `keep` its place."""
+    lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
+    try:
+        refuse_live(talk, request["cluster"])
+        return _store(talk, request)
+    except OSError as error:
+        raise from_os_error(error, "store the checkpoint") from error
+    except Aborted:
+        raise Refused("rolled_back", "given up; what has arrived is kept beside its place") from None
+    finally:
+        lock.release()
+
+
+def refuse_live(talk: Conversation, cluster: str) -> None:
+    for run in runs.every(talk, cluster):
+        with suppress(paths.Damaged):  # nobody can tell, and `up` will say so
+            if run.live():
+                hint = "dtctl stop    ends it; then type the same again"
+                raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)
+
+
+def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
+    [directory] = environment.Marks(None).words([request["dir"]])
+    with talk.at("checkpoint"):
+        owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
+        arrival = storing.Arrival(directory, request, lambda: None)
+    try:
+        _take(talk, arrival, owners)
+    except (Refused, Aborted):
+        arrival.leave()
+        raise
+    arrival.finish(time.time())
+    below = request["below"]
+    return {"dir": directory, "prefix": os.path.join(below, arrival.name) if below else arrival.name}
+
+
+def _take(talk: Conversation, arrival: storing.Arrival, owners: List[OutputMark]) -> None:
+    """Returns when all has arrived and the controller says that it has everywhere."""
+    arrival.refuse_without_room()
+    landing: Landing = {
+        "dir": arrival.directory,
+        "token": arrival.token,
+        "there": arrival.there,
+        "have": arrival.have(),
+        "owners": owners,
+    }
+    talk.send("landing", landing)
+    if talk.expect("start", "abort") == "abort":
+        raise Aborted()
+    _receive(talk, arrival)
+    with talk.at("verify"):
+        arrival.verify()
+    stored: Stored = {}
+    talk.send("stored", stored)
+    if talk.expect("keep", "abort") == "abort":
+        raise Aborted()
+
+
+def _receive(talk: Conversation, arrival: storing.Arrival) -> None:
+    talk.beats.at(None)
+    while not arrival.complete:
+        fields, data = talk.wire.receive()
+        part = word(fields, "part", "abort")
+        if part["type"] == "abort":
+            raise Aborted()
+        arrival.put(part["name"], part["offset"], data)

@@ -1,0 +1,187 @@
+"""What the parser of the command line refuses, in dtctl's words: the reason, and what to type.
+
+Typer's parser is click, or a copy of it, and its words change from version to version. Its errors are told apart by
+their types and fields, never by what they say.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from dtctl.cli import habits
+
+if TYPE_CHECKING:
+    from dtctl.errors import UsageError
+
+REFUSAL: type[Exception] = typer.BadParameter.__mro__[1]
+"""click's UsageError, or that of the copy which Typer brings along."""
+
+_USUAL = 20
+"""A number for examples, where it may be that one."""
+
+
+class Command(TyperCommand):
+    """A command whose mistakes are told in our words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words, takes_more = list(args), ctx.allow_extra_args
+        with in_our_words(ctx, words):
+            ctx.allow_extra_args = True
+            try:
+                more = super().parse_args(ctx, args)
+            finally:
+                ctx.allow_extra_args = takes_more
+        if more and not takes_more and not ctx.resilient_parsing:
+            raise _more_than_it_takes(ctx, more)
+        return more
+
+
+class Group(TyperGroup):
+    """The same for `dtctl` itself, and for what is no command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with in_our_words(ctx, list(args)):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise habits.no_command(args, self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def in_our_words(ctx: Any, words: Sequence[str]) -> Iterator[None]:
+    """`words` is what stands behind the command's name. Raises UsageError for what the parser refuses."""
+    try:
+        yield
+    except REFUSAL as error:
+        kind = type(error).__name__
+        if kind == "NoArgsIsHelpError":
+            raise
+        say = _SAID.get(kind)
+        raise (say(ctx, words, error) if say else _unforeseen(ctx, error)) from None
+
+
+def _error(summary: str, hint: str) -> UsageError:
+    from dtctl.errors import UsageError
+
+    return UsageError(summary, hint=hint)
+
+
+def _help(ctx: Any) -> str:
+    shows = "lists the commands" if ctx.parent is None else "shows what it takes"
+    return f"{ctx.command_path} -h    {shows}"
+
+
+def _unforeseen(ctx: Any, error: Any) -> UsageError:
+    return _error(error.format_message(), _help(ctx))
+
+
+def _no_such_option(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+    name, own = error.option_name, _names(ctx.command)
+    summary = f"{ctx.command_path} has no option {name}"
+    if ctx.parent is None and (command := habits.meant_for(ctx.command, name, words)):
+        return _error(
+            f"{name} is an option of commands, and stands behind their names", f"for example, dtctl {command}"
+        )
+    return _error(summary, habits.other_option(name, own) or _help(ctx))
+
+
+def _bad_use(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+    """An option without its value, or a flag with one."""
+    option = _option(ctx.command, error.option_name)
+    if option is None:
+        return _unforeseen(ctx, error)
+    if option.is_flag:
+        return _error(f"{error.option_name} takes no value", f"write it alone: {ctx.command_path} {error.option_name}")
+    return _error(f"{error.option_name} needs a value", f"write {error.option_name} {_metavar(option)}")
+
+
+def _missing(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+    if error.param is None:
+        return _unforeseen(ctx, error)
+    arguments = [_metavar(one) for one in ctx.command.params if one.param_type_name == "argument"]
+    needed = _metavar(error.param)
+    return _error(
+        f"{ctx.command_path} needs {needed}",
+        f"write {' '.join([ctx.command_path, *arguments])}; {ctx.command_path} -h    shows more",
+    )
+
+
+def _bad_value(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+    param = error.param
+    expected = expectation(ctx.command.callback, param.name) if param is not None else None
+    given = _given(param, words) if param is not None else None
+    if expected is None or given is None:
+        return _unforeseen(ctx, error)
+    name, value = given
+    what, example = expected
+    shown = value if value.removeprefix("-").isdecimal() else repr(value)
+    return _error(f"{name} is {shown}, expected {what}", f"write, for example, {name} {example}")
+
+
+def _more_than_it_takes(ctx: Any, more: Sequence[str]) -> UsageError:
+    hint = habits.place_for(ctx, more[0], _names(ctx.command)) or _help(ctx)
+    return _error(f"{ctx.command_path} does not take {' '.join(map(repr, more))}", hint)
+
+
+_SAID = {
+    "NoSuchOption": _no_such_option,
+    "BadOptionUsage": _bad_use,
+    "MissingParameter": _missing,
+    "BadParameter": _bad_value,
+}
+
+
+def expectation(callback: Any, name: str) -> tuple[str, str] | None:
+    """What the parameter of a command may be, and an example; None where the parser has no say in it."""
+    parameters: Mapping[str, Any] = inspect.signature(callback, eval_str=True).parameters
+    if name not in parameters or not hasattr(parameters[name].annotation, "__metadata__"):
+        return None
+    kind, *told = typing.get_args(parameters[name].annotation)
+    kinds = (kind, *typing.get_args(kind))  # int | None
+    for one in kinds:
+        if typing.get_origin(one) is Literal:
+            *others, last = typing.get_args(one)
+            return f"{', '.join(others)} or {last}", others[0]
+    if int not in kinds:
+        return None
+    least, most = told[0].min, told[0].max
+    example = str(min(max(least or 0, _USUAL), most or _USUAL))
+    if most is not None:
+        return f"a whole number from {least or 0} to {most}", example
+    return ("a whole number" if least is None else f"a whole number of {least} or more"), example
+
+
+def _given(param: Any, words: Sequence[str]) -> tuple[str, str] | None:
+    """The option as it was typed, and its value, of the last of its places."""
+    found = None
+    own = words[: words.index("--")] if "--" in words else words
+    for word, following in zip(own, [*own[1:], None], strict=False):
+        for name in param.opts:
+            if word == name and following is not None:
+                found = name, following
+            elif name.startswith("--") and word.startswith(f"{name}="):
+                found = name, word[len(name) + 1 :]
+            elif not name.startswith("--") and word.startswith(name) and word != name and not word.startswith("--"):
+                found = name, word[len(name) :]
+    return found
+
+
+def _names(command: Any) -> list[str]:
+    return [name for one in command.params for name in (*one.opts, *one.secondary_opts) if name.startswith("-")]
+
+
+def _option(command: Any, name: str) -> Any:
+    return next((one for one in command.params if name in (*one.opts, *one.secondary_opts)), None)
+
+
+def _metavar(param: Any) -> str:
+    return str(param.metavar or param.name.upper())
