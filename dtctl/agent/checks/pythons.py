@@ -118,7 +118,8 @@ class Python:
         self.found["missing"] = told["missing"][:MOST_MODULES]
 
     def import_all(self) -> None:
-        wanted = [name for name in self._asked["modules"] if name not in self.found["missing"]]
+        lacking = set(self.found["missing"])
+        wanted = [name for name in self._asked["modules"] if name not in lacking]
         told = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
         if told is not None:
             self.found["imported"] = told

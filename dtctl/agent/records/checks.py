@@ -1,6 +1,6 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
 from .network.logins import SshFacts, SshQuestion
 from .network.peers import NetworkFacts, NetworkQuestion
 from .spec import Paths
@@ -142,7 +142,7 @@ class LookFor(Record):
 class StorageQuestion(Record):
     """Marks in paths are replaced on the host."""
 
-    token: Form[str, 64, r"[0-9a-f]{1,64}", "hex digits"]
+    token: Name
     """Of this check: in the names of the files that are written, and removed with the conversation."""
     host: Name
     """As which this one writes."""

@@ -18,7 +18,7 @@ Rest = list[Attempt]
 
 def judge(view: View) -> tuple[Cause, ...]:
     """Every attempt that failed is explained by one of them."""
-    rest = [attempt for attempt in view.attempts if attempt.problem]
+    rest = [attempt for attempt in view.attempts if attempt.hindrance]
     found = [*_taken(view), *_own_names(view)]
     for explain in (_unresolved, _loopback, _wrong_addresses, _other_hosts, _half_open):
         causes, rest = explain(view, rest)
@@ -67,7 +67,7 @@ def _own_names(view: View) -> Iterator[Cause]:
 
 
 def _unresolved(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
-    named = [attempt for attempt in rest if attempt.problem == "unresolved"]
+    named = [attempt for attempt in rest if attempt.hindrance == "unresolved"]
     causes = [
         Cause("unresolved", sources(group), (group[0].target,), _named(group[0], text=group[0].text))
         for group in grouped(named, lambda attempt: (attempt.target, attempt.place.name))
@@ -91,7 +91,7 @@ def _loopback(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
 
 def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     """Names that stand for an address that their host does not have. (An address that is reached may be translated.)"""
-    reached = {(attempt.target, attempt.at) for attempt in view.attempts if not attempt.problem}
+    reached = {(attempt.target, attempt.at) for attempt in view.attempts if not attempt.hindrance}
     wrong = [
         attempt
         for attempt in rest
@@ -115,21 +115,21 @@ def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
 
 def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     """The right address, and somebody else answers there."""
-    answered = [attempt for attempt in rest if attempt.problem in ("other_host", "stranger")]
+    answered = [attempt for attempt in rest if attempt.hindrance in ("other_host", "stranger")]
     causes = []
-    for group in grouped(answered, lambda attempt: (attempt.target, attempt.at, attempt.problem, attempt.by)):
+    for group in grouped(answered, lambda attempt: (attempt.target, attempt.at, attempt.hindrance, attempt.by)):
         first = group[0]
         fields = _named(first, address=first.at, ports=_ports(group)) | ({"by": first.by} if first.by else {})
-        causes.append(Cause(first.problem, (first.target,), sources(group), fields))
+        causes.append(Cause(first.hindrance, (first.target,), sources(group), fields))
     return causes, _without(rest, answered)
 
 
 def _half_open(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     """Connections are made, and what is sent over them does not arrive."""
-    half = [attempt for attempt in rest if attempt.problem in ("cut_off", "silent")]
+    half = [attempt for attempt in rest if attempt.hindrance in ("cut_off", "silent")]
     causes = []
-    for group in grouped(half, lambda attempt: (attempt.problem,)):
-        kind = "large_packets" if group[0].problem == "cut_off" else "silent"
+    for group in grouped(half, lambda attempt: (attempt.hindrance,)):
+        kind = "large_packets" if group[0].hindrance == "cut_off" else "silent"
         fields = {"from_hosts": sources(group), "ports": _ports(group)}
         causes.append(Cause(kind, targets(group), sources(group), fields))
     return causes, _without(rest, half)

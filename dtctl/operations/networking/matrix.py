@@ -33,7 +33,7 @@ def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[C
     if not failed:
         return []
     lost = set(failed)
-    attempts = [one for one in tried if not one.problem or one in lost]
+    attempts = [one for one in tried if not one.hindrance or one in lost]
     if len(lost) == len(attempts) and _both_ways(failed):
         hosts = tuple(dict.fromkeys(host for one in failed for host in one.pair))
         return [Cause("nobody", hosts, fields=_how(failed))]
@@ -158,11 +158,11 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
 
 def _how(failed: Iterable[Attempt]) -> dict[str, str]:
     """drop: nothing came back; reject: somebody said no, and `text` is the system's word for it."""
-    problems = {one.problem: one.text for one in sorted(failed, key=_key)}
-    refusals = {problem: text for problem, text in problems.items() if problem != "timeout"}
+    words = {one.hindrance: one.text for one in sorted(failed, key=_key)}
+    refusals = {kind: text for kind, text in words.items() if kind != "timeout"}
     if not refusals:
         return {"mode": "drop"}
-    mode = "reject" if "timeout" not in problems else "mixed"
+    mode = "reject" if "timeout" not in words else "mixed"
     return {"mode": mode, "text": next(iter(refusals.values()))}
 
 

@@ -204,7 +204,7 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
         yield Said(
             "connections" if coverage.is_whole else "connections_sampled",
             {
-                "reached": sum(not one.problem for one in attempts),
+                "reached": sum(not one.hindrance for one in attempts),
                 "tried": len(attempts),
                 "whole": coverage.whole,
                 "partners": coverage.partners,

@@ -42,7 +42,7 @@ class Attempt:
     place: Place
     at: str = ""
     """The address that the place's name stands for on the source."""
-    problem: str = ""
+    hindrance: str = ""
     """As in agent.records.network.peers.Reached; empty: it was reached."""
     by: str = ""
     text: str = ""

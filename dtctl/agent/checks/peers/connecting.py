@@ -34,7 +34,7 @@ _NO_LINE = 300
 
 
 class Try:
-    """One connection. `problem` None: it is still under way; empty: the right host has answered."""
+    """One connection. `hindrance` None: it is still under way; empty: the right host has answered."""
 
     def __init__(self, peer: Peer, place: Place, port: int) -> None:
         self.peer = peer
@@ -43,7 +43,7 @@ class Try:
         self.connection: Optional[socket.socket] = None
         self.connected = False
         self.said = b""
-        self.problem: Optional[str] = None
+        self.hindrance: Optional[str] = None
         self.by = ""
         self.text = ""
         self.began = self.due = self.ended = 0.0
@@ -72,7 +72,7 @@ class Try:
                 self._fail(number)
                 return False
             if self.peer["live"]:
-                self.problem = ""
+                self.hindrance = ""
                 return False
             self.connected, self.due = True, time.monotonic() + limit_s
             self.connection.send(("%s ask\n" % nonce).encode("ascii"))
@@ -99,13 +99,13 @@ class Try:
         greeting, line, rest = self.said.partition(b"\n")
         self.by = greeting[len(GREETING) :].decode("ascii", "replace")[:200] if line else ""
         if not self.said:
-            self.problem = "silent"
+            self.hindrance = "silent"
         elif not line or rest.strip(b".") or not greeting.startswith(GREETING):
-            self.problem, self.by = "stranger", ""
+            self.hindrance, self.by = "stranger", ""
         elif self.by != self.peer["host"]:
-            self.problem = "other_host"
+            self.hindrance = "other_host"
         else:
-            self.problem = "" if len(rest) >= len(PADDING) else "cut_off"
+            self.hindrance = "" if len(rest) >= len(PADDING) else "cut_off"
 
     def give_up(self) -> None:
         """Its time is over."""
@@ -115,7 +115,7 @@ class Try:
             self._fail(errno.ETIMEDOUT)
 
     def _fail(self, number: int) -> None:
-        self.problem, self.text = _KINDS.get(number, "other"), os.strerror(number)
+        self.hindrance, self.text = _KINDS.get(number, "other"), os.strerror(number)
 
     def end(self) -> None:
         self.ended = time.monotonic()
@@ -127,8 +127,8 @@ class Try:
             "whose": self.peer["whose"],
             "host": self.peer["host"],
             "place": self.place[1],
-            "problem": self.problem or "",  # type: ignore[typeddict-item]
-            "by": self.by if self.problem == "other_host" else "",
+            "problem": self.hindrance or "",  # type: ignore[typeddict-item]
+            "by": self.by if self.hindrance == "other_host" else "",
             "text": self.text,
             "seconds": round(self.ended - self.began, 6),
         }
@@ -150,7 +150,7 @@ def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
     _connect([one for _, one in tries], nonce, limit_s)
     for number, one in tries:
         before = told[number]
-        if before is None or (before["problem"] and not one.problem):
+        if before is None or (before["problem"] and not one.hindrance):
             told[number] = one.told()
     return [one for one in told if one is not None]
 
@@ -172,7 +172,7 @@ def _unresolved(peer: Peer, problem: str) -> Reached:
 
 
 def _connect(tries: List[Try], nonce: str, limit_s: float) -> None:
-    """Until each has its `problem`."""
+    """Until each has its `hindrance`."""
     waiting = list(reversed(tries))
     with selectors.DefaultSelector() as selector:
         under_way: Dict[int, Try] = {}
@@ -181,7 +181,7 @@ def _connect(tries: List[Try], nonce: str, limit_s: float) -> None:
             while waiting and len(under_way) < AT_ONCE:
                 one = waiting.pop()
                 one.begin(now, limit_s)
-                if one.problem is None and one.connection is not None:
+                if one.hindrance is None and one.connection is not None:
                     under_way[one.connection.fileno()] = one
                     selector.register(one.connection, selectors.EVENT_WRITE)
                 else:
@@ -198,9 +198,9 @@ def _turn(selector: selectors.BaseSelector, under_way: Dict[int, Try], nonce: st
             selector.modify(number, selectors.EVENT_READ)
     now = time.monotonic()
     for number, one in list(under_way.items()):
-        if one.problem is None and now >= one.due:
+        if one.hindrance is None and now >= one.due:
             one.give_up()
-        if one.problem is not None:
+        if one.hindrance is not None:
             selector.unregister(number)
             del under_way[number]
             one.end()

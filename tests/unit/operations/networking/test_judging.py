@@ -20,7 +20,7 @@ WELL = attempts(names(4), lambda source, target, port: "")
 def with_names(changed: Mapping[tuple[str, str], tuple[str, str]], **others: Any) -> View:
     """Of source and target: the address that the name stands for there, and what came of it."""
     tried = tuple(
-        dataclasses.replace(one, at=changed[one.pair][0], problem=changed[one.pair][1], **others)
+        dataclasses.replace(one, at=changed[one.pair][0], hindrance=changed[one.pair][1], **others)
         if one.pair in changed
         else one
         for one in WELL

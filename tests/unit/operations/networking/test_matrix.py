@@ -71,7 +71,7 @@ def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
         for one in attempts(hosts, lambda *_: "", ports=(2221, 2222))
         if one.place.port == 2222 or one.target == "gpu-2"
     ]
-    lost = [dataclasses.replace(one, problem="timeout") if one.pair == ("gpu-3", "gpu-2") else one for one in tried]
+    lost = [dataclasses.replace(one, hindrance="timeout") if one.pair == ("gpu-3", "gpu-2") else one for one in tried]
     assert told(judge(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
 
 
@@ -153,7 +153,7 @@ def test_connections_that_fail_here_and_there_are_one_cause() -> None:
 def test_whatever_fails_is_explained_and_nobody_is_blamed_without_a_failure(count: int, data: st.DataObject) -> None:
     problems = st.sampled_from(["", "", "", "timeout", "refused", "silent", "cut_off", "other_host", "stranger"])
     tried = attempts(names(count), lambda *_: data.draw(problems), ports=(2222, 2223))
-    failed = {one.pair for one in tried if one.problem}
+    failed = {one.pair for one in tried if one.hindrance}
     found = judge(view(tried))
     assert bool(found) == bool(failed)
     concerned = [{*one.hosts, *one.others} for one in found]
