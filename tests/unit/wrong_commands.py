@@ -39,7 +39,7 @@ WORDS: list[Row] = [
     ("--nosuch", 2, "dtctl has no option --nosuch", LISTS),
     ("-c cluster.yaml status", 2, "-c is an option of commands", "for example, dtctl status -c cluster.yaml"),
     ("--color purple status", 2, "--color is 'purple', expected auto, always or never", "for example, --color never"),
-    ("up --nosuch", 2, "dtctl up has no option --nosuch", of("dtctl up")),
+    ("up --zzz", 2, "dtctl up has no option --zzz", of("dtctl up")),
     ("up -o yaml", 2, "-o is 'yaml', expected text or json", "write, for example, -o text"),
     ("plan -o xml", 2, "-o is 'xml', expected text or json", "write, for example, -o text"),
     ("status -o yaml", 2, "-o is 'yaml', expected text or json", "write, for example, -o text"),

@@ -46,6 +46,8 @@ from dtctl.operations.checkpointing.pulling import Pulled
 from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification, Verified
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.topic import Line, found
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.events import Happening, Story
@@ -54,6 +56,8 @@ from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.onward import Onward
 from dtctl.operations.logs.saving import SavedLog
+from dtctl.operations.networking.firewall import Rules
+from dtctl.operations.networking.of_tasks import EXPOSED
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
@@ -68,6 +72,8 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
+from dtctl.render.checks import page as checks
+from dtctl.render.checks.rules import show_rules
 from dtctl.render.health import findings
 from dtctl.render.live import board, stacks
 from dtctl.render.logs import LogPrinter
@@ -263,6 +269,9 @@ def follow_log() -> None:
     LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
 
 
+OPEN = found(EXPOSED, [f"a{BAD}"], [TASK], ports=(2222,), seen_from=f"10.0.0.1{BAD}", public=f"34.1.2.3{BAD}")
+CHECKED = Checked((f"a{BAD}",), (OPEN,), {"ssh": (Line("login shell", {f"a{BAD}": f"/bin/sh{BAD}"}),)}, 1.0)
+RULES = (Rules(("a",), (2222,), ("ufw deny",)),)
 DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 
 
@@ -332,6 +341,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
         poisoned(METRICS), poisoned(run_status()), table_too=True
     ),
+    "show_checked": lambda: checks.show_checked(CHECKED),
+    "show_findings": lambda: checks.show_findings(CHECKED),
+    "show_brief": lambda: checks.show_brief(CHECKED),
+    "show_rules": lambda: show_rules(poisoned(RULES), "ufw", "text"),
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
