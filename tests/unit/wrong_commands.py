@@ -265,6 +265,7 @@ AWAY: list[Row] = [
         "down -y",
         "gc --dry-run",
         "report",
+        "dashboard",
         "wait",
         "logs -f",
         "events -f",
