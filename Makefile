@@ -38,7 +38,8 @@ environments: | $(VENV)
 	-@$(TIMED) "environments of other frameworks" $(PYTHON) -m tests.environments
 
 # What takes hours; docs/nightly.md has what became of it.
-nightly: $(VENV)/.all packages environments
+nightly: $(VENV)/.browser packages environments
+	tests/hosts/install-packages chromium
 	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m tests.nightly $(PARTS)
 
 # Every template on this machine and on separate hosts, with its variants.
@@ -78,8 +79,9 @@ bench: $(VENV)/.all
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
-# The screens that README and the quick start show, from commands typed on two hosts (root), and the picture.
-screens: $(VENV)/.all packages
+# The screens that README and the quick start show, from commands typed on two hosts (root), and the pictures.
+screens: $(VENV)/.browser
+	tests/hosts/install-packages chromium
 	PYTHONPATH=. $(BIN)/python docs/screens.py
 
 site: $(VENV)/.dev
@@ -114,3 +116,8 @@ $(VENV)/.train: $(VENV)/.base
 $(VENV)/.all: $(VENV)/.base
 	@$(TIMED) "TensorFlow and tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,docs,train]'
 	@touch $(VENV)/.dev $(VENV)/.train $@
+
+# Pages are looked at in Debian's Chromium.
+$(VENV)/.browser: $(VENV)/.all
+	@$(TIMED) "what drives a browser" $(BIN)/python -m pip install --quiet -e '.[browser]'
+	@touch $@

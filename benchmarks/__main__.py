@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import coordinator, hosts, idle, overhead, push, startup, ways
+from benchmarks import coordinator, event_files, hosts, idle, lines, looking, overhead, push, startup, ways
 from benchmarks.measuring import CannotRun
 
 BENCHMARKS = {
@@ -16,6 +16,9 @@ BENCHMARKS = {
     "idle": idle.run,
     "coordinator": coordinator.run,
     "ways": ways.run,
+    "lines": lines.run,
+    "looking": looking.run,
+    "events": event_files.run,
 }
 
 

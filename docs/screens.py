@@ -3,6 +3,7 @@
 python docs/screens.py            all of it; needs root and TensorFlow
 python docs/screens.py --picture  docs/images/demo.svg alone
 python docs/screens.py --top      docs/images/top.svg alone
+python docs/screens.py --pages    docs/images/status.svg, report.png and dashboard*.png alone
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from page_pictures import draw as draw_pages
 from top_picture import draw as draw_top
 
 from tests.documents.blocks import ROOT
@@ -95,11 +97,11 @@ def _printed(words: Sequence[str], directory: str, environment: dict[str, str]) 
 
 
 if __name__ == "__main__":
-    alone = {"--picture", "--top"} & {*sys.argv}
+    drawn = {"--picture": write_picture, "--top": draw_top, "--pages": draw_pages}
+    alone = drawn.keys() & {*sys.argv}
     if not alone:
         for name in PAGES:
             write_screens(name)
-    if alone != {"--top"}:
-        write_picture()
-    if alone != {"--picture"}:
-        draw_top()
+    for option, draw in drawn.items():
+        if not alone or option in alone:
+            draw()

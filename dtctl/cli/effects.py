@@ -43,6 +43,7 @@ EFFECTS = {
     "dump": Effect.READS,
     "tensorboard": Effect.READS,
     "report": Effect.READS,
+    "dashboard": Effect.READS,
     "checkpoints": Effect.READS,
     "wait": Effect.READS,
     "runs": Effect.READS,

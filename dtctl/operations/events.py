@@ -63,13 +63,16 @@ class Story:
     away: CoordinatorAway | None = None
 
 
-def read_events(record: RunRecord, transport: Transport, *, last: int | None, moved: bool = False) -> Story:
+def read_events(
+    record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None, moved: bool = False
+) -> Story:
     """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
 
-    `moved`: hosts have said that the coordinator is where `record` has it.
+    `begin`: of the coordinator's own those from this number on. `moved`: hosts have said that the coordinator is where
+    `record` has it.
     """
     try:
-        return Story(tuple(_ask(record, transport, record.coordinator, last, whole=True)))
+        return Story(tuple(_ask(record, transport, record.coordinator, last, begin=begin, whole=True)))
     except DtctlError as error:
         cause = away(record.coordinator, error)
         if not isinstance(cause, CoordinatorAway):
@@ -131,11 +134,13 @@ class _EventStream:
         return False
 
 
-def _ask(record: RunRecord, transport: Transport, name: str, last: int | None, *, whole: bool) -> list[Happening]:
+def _ask(
+    record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
+) -> list[Happening]:
     host = record.way_to(name)
     session = transport.open(host)
     try:
-        fields = {"from": _first(last), "follow": False, "whole": whole}
+        fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
         session.send({**request(record, host, "events"), **fields})
         told: list[Happening] = []
         for message in said(session, "event", most_bytes=ANSWER_BYTES, within_s=PATIENCE_S):

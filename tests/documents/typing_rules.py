@@ -52,7 +52,7 @@ NOT_TYPED_PAGES = {
     "docs/checkpoints.md": "tests/local/test_checkpoints.py does what it shows",
     "docs/how-to-read-logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
-    "docs/report.md": "tests/local/test_report.py writes reports",
+    "docs/report.md": "tests/local/test_report.py writes reports, tests/local/test_dashboard.py opens dashboards",
     "docs/faults.md": "targets of the Makefile that take hours",
     "docs/nightly.md": "targets of the Makefile that take hours",
     "docs/commands.md": "written from the commands themselves",

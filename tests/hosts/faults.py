@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.hosts.fleet import Fleet, FleetHost
@@ -71,6 +71,33 @@ def without_sshd(host: FleetHost) -> Iterator[None]:
     with _firewall(host, "INPUT", "-p", "tcp", "--dport", "22", "-j", "REJECT", "--reject-with", "tcp-reset"):
         host.exec("sh", "-c", "pkill -9 -f '^sshd: ' || true", root=True)
         yield
+
+
+def closed_port(host: FleetHost, port: int, how: str = "DROP") -> AbstractContextManager[None]:
+    """A firewall that lets nobody from elsewhere in there: it drops, or rejects as if nobody listened."""
+    reply = ["--reject-with", "tcp-reset"] if how == "REJECT" else []
+    return _firewall(host, "INPUT", "-i", "eth0", "-p", "tcp", "--dport", str(port), "-j", how, *reply)
+
+
+@contextmanager
+def slowed(host: FleetHost, pid: int, processors: float) -> Iterator[None]:
+    """The process gets no more of the processors than that, by a control group of its own."""
+    hierarchy = next(root for root in (CGROUPS / "cpu", CGROUPS / "cpu,cpuacct", CGROUPS) if root.is_dir())
+    group = hierarchy / f"dtctl-test-slow-{os.getpid()}"
+    group.mkdir()
+    quota_us = int(processors * 100_000)
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{quota_us} 100000")
+    else:
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+    try:
+        (group / "cgroup.procs").write_text(str(seen_from_here(host, pid)))
+        yield
+    finally:
+        for line in (group / "cgroup.procs").read_text().split():
+            with suppress(OSError):
+                (hierarchy / "cgroup.procs").write_text(line)
+        eventually(lambda: _removed(group), what="the end of the cgroup")
 
 
 @contextmanager

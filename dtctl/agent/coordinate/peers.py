@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from ..run.limits import has_never_hung
 
+START_S = 30.0
+STARTS = 2
+"""A start of a task may take so many times as long as the lead's, and so many seconds, until it has done nothing."""
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
@@ -25,11 +29,25 @@ def _has_told_nothing(view: View, task: str) -> bool:
 
 
 def _peers_took(view: View, task: str) -> Optional[float]:
-    """None where not every peer tells steps. The lead is none, as many programs let it alone speak."""
+    """None where not every peer tells steps, unless it has never done anything while the lead trained."""
+    lead_s = view.entry(view.lead)["first_step_s"]
+    if lead_s and _has_done_nothing(view, task, lead_s):
+        return lead_s
     peers = [view.entry(other) for other in _peers(view, task)]
     if not peers or any(entry["step"] is None or not entry["first_step_s"] for entry in peers):
         return None
     return max(entry["first_step_s"] for entry in peers)
+
+
+def _has_done_nothing(view: View, task: str, lead_s: float) -> bool:
+    """Many programs let the lead alone speak. Who is idle since its start has not trained in silence either.
+
+    The workers of a chief that drives them wait for it as long as it takes.
+    """
+    entry = view.entry(task)
+    if entry["idle_since"] is None or entry["since"] is None or view.serves(task):
+        return False
+    return entry["idle_since"] - entry["since"] <= START_S + STARTS * lead_s
 
 
 def _peers(view: View, task: str) -> List[str]:

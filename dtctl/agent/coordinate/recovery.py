@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..records.reasons import because, fact, said, sentence, why_of
 from ..run import policy, telling
 from . import incidents, silence
+from .beginning import KIND, Beginning, whom_to_restart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .services import Services
     from .view import View
 
-    Loss = Union[Past, Incident]
+    Loss = Union[Past, Incident, incidents.Loss]
     """What was lost: an attempt, or what an incident has restarted in vain."""
 
 GANG_GRACE_S = 5.0
@@ -47,6 +48,7 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
+        self._beginning = Beginning()
 
     @property
     def mending(self) -> bool:
@@ -93,7 +95,17 @@ class Recovery:
                 failure = self._restart(one["task"], one, why, self._gang(one["task"]), now, wall)
                 if failure is not None:
                     return failure
-        return None
+        return self._restart_what_never_began(now, wall)
+
+    def _restart_what_never_began(self, now: float, wall: float) -> Optional[Failure]:
+        idle_s = self._beginning.look(self._view, now)
+        if idle_s is None:
+            return None
+        lead = self._view.lead
+        saved = self._services.newest_checkpoint() is not None
+        loss: Loss = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
+        why = [fact(KIND, seconds=idle_s)]
+        return self._restart(lead, loss, why, whom_to_restart(self._view, saved=saved), now, wall)
 
     def _new_endings(self, now: float, wall: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once, in the order of their ends."""

@@ -70,6 +70,13 @@ class AttemptLog:
             os.close(descriptor)
         return found
 
+    def has_grown(self) -> bool:
+        """Whether it has another length than at the last look; what is wrong with it is told by `read`."""
+        try:
+            return self._looked is not None and os.lstat(self._log).st_size != self._looked[0]
+        except OSError:
+            return False
+
     def read(self, over: bool) -> Iterator[LogFrame]:
         """Frames with the new lines. `over`: it was known before this call that nothing more will be written."""
         try:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     States = Callable[[], Optional[State]]
 
 POLL_S = 0.2
+LOOK_S = 0.04
+"""Between two looks at how long the logs are, which cost little: a person waits for what a trainer has printed."""
 
 
 def serve(run_dir: str, request: LogsRequest, wire: Wire, states: States, gone: Callable[[], bool]) -> None:
@@ -64,13 +66,19 @@ def _follow(
     shown_serial = None
     while True:
         shown_serial = _tell_states(state, shown_serial, request, wire)
-        for log in logs:
-            for fields, data in log.read(_is_final(state, log.task), _entry(state, log.task)):
-                wire.send(fields, data)
+        _send_new(logs, state, wire)
         if all(log.ended for log in logs) or gone():
             return
-        time.sleep(POLL_S)
+        for _ in range(int(POLL_S / LOOK_S)):
+            time.sleep(LOOK_S)
+            _send_new([log for log in logs if log.has_grown()], state, wire)
         state = _now(states)  # before the logs are read: what is final by then has written all that it will
+
+
+def _send_new(logs: List[TaskLog], state: Optional[State], wire: Wire) -> None:
+    for log in logs:
+        for fields, data in log.read(_is_final(state, log.task), _entry(state, log.task)):
+            wire.send(fields, data)
 
 
 def _tell_states(state: Optional[State], shown: Optional[int], request: LogsRequest, wire: Wire) -> Optional[int]:

@@ -48,6 +48,10 @@ class TaskLog:
         else:
             self._begin(request)
 
+    def has_grown(self) -> bool:
+        """Whether the log that is read has another length than at the last look."""
+        return self._log is not None and self._log.has_grown()
+
     def read(self, final: bool, entry: Optional[Entry]) -> Iterator[LogFrame]:
         """Frames with what is new in the current attempt and in those that have begun since."""
         self._entry = entry

@@ -72,6 +72,7 @@ SENTENCES = {
     "stalled": "stalled: no sign of progress for %(span)s",
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
     "still_silent": "still no sign of progress after its restart",
+    "never_began": "nobody has told a step since the start, nor done anything for %(span)s",
     # what is to be said beside
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",

@@ -2,7 +2,7 @@
 
 from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
 from .reasons import Because, Why
-from .vitals import Complaint, Machine, Processors
+from .vitals import Complaint, Machine, Processors, Share
 from .words import By, Count, Epoch, Line, Name, Pid, Reason, Seconds, SignalNumber, Tail, TaskName, TaskState, Want
 
 HISTORY = 50
@@ -109,6 +109,8 @@ class Past(Record):
     """What its log tells of its end."""
     step: Usual[Optional[Count], None]
     """The last that it told."""
+    short_of_memory: Usual[bool, False]
+    """The kernel of its host ended processes for want of memory meanwhile."""
     hung: Usual[bool, False]
     """It was ended because it did nothing any more."""
 
@@ -124,6 +126,8 @@ class Entry(Because):
     """Of the intent that it follows."""
     pid: Usual[Optional[Pid], None]
     start_time: Usual[Optional[Count], None]
+    program: Usual[Line, ""]
+    """What its newest attempt was started with: a Python, as a rule."""
     since: Usual[Optional[Epoch], None]
     next_start: Usual[Optional[Epoch], None]
     ready: Usual[bool, False]
@@ -147,6 +151,10 @@ class Entry(Because):
     """Resident, of the same processes."""
     most_memory_bytes: Usual[Count, 0]
     """The most that was ever seen, in all attempts; 0: none was."""
+    throttled: Usual[Optional[Share], None]
+    """In which share of the time lately their control group had used up what it may; null: nothing limits it."""
+    idle_since: Usual[Optional[Epoch], None]
+    """Since when they have done nothing at all: no processor, no bytes, no output but complaints of others."""
     complaint: Usual[Optional[Complaint], None]
     """The newest in its log since the last step."""
     left: Usual[AtMost[List[Left], MOST_LEFT], []]

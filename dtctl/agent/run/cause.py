@@ -70,11 +70,14 @@ _VAGUE = re.compile(
 """Messages whose substance stands in the lines below them."""
 
 _SUBSTANCE = re.compile(
-    r"Key \S+ not found in checkpoint|"
+    r"Key \S+ not found in checkpoint|\S+; No space left on device|"
     r"(?:Tensor name|Assign requires shapes|Checksum does not match|Unable to open table file|Data loss: |DATA_LOSS: |"
     r"size mismatch for |Missing key\(s\) in state_dict|OOM when allocating|Could not start gRPC server).*"
 )
-_FRAMING = re.compile(r"\s*\[\[|\s*\(\d+\) |Detected at node|Original stack trace|\s*\[Op:|Errors? may have originated")
+_FRAMING = re.compile(
+    r"\s*\[\[|\s*\(\d+\) |Detected at node|Original stack trace|\s*\[Op:|Errors? may have originated|"
+    r"\s*File \"|\s{4}|From /job:\S+:$|Node: '|Hint: If you want to see a list of allocated tensors"
+)
 """Lines of TensorFlow's messages about where in the graph it happened."""
 
 _MESSAGE_LINES = 60

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FINAL = ("succeeded", "failed", "stopped")
 
+_CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
+
 
 class Decision:
     """The next state of a task; `delay_s` counts for `backoff` alone, and None leaves the start to the coordinator."""
@@ -121,8 +123,13 @@ def alike_in_a_row(history: Sequence[Past]) -> int:
 
 
 def _how_it_ended(past: Past) -> Tuple[object, ...]:
-    """Without numbers, which differ between ends of the same kind: addresses, pids, times."""
-    return (past["code"], past["signal"], re.sub(r"0x[0-9a-f]+|\d+", "", past["cause"]))
+    """Without what differs between ends of the same kind: addresses, pids, times, names of temporary files."""
+    return (past["code"], past["signal"], gist(past["cause"]))
+
+
+def gist(cause: str) -> str:
+    """The same for causes that only tell other numbers, or other names of temporary files."""
+    return _CHANGES.sub("", cause)
 
 
 def _came_further(past: Past, earlier: Sequence[Past]) -> bool:

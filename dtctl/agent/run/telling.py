@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.whole_run import Condition, Incident, RunView
 
-HUNG = ("stalled", "frozen", "still_silent")
+HUNG = ("stalled", "frozen", "still_silent", "never_began")
 """Kinds of reasons for which a task that still ran was ended."""
 
 ENDED = {"Succeeded": "succeeded", "Failed": "failed", "Stopped": "stopped"}

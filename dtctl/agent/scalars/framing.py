@@ -72,10 +72,10 @@ class RecordFile:
                 chunk = files.read_at(opened, self.offset, min(wanted, self.unread_bytes))
                 begin = self.offset
                 yield from self._whole(chunk, check)
-                wanted = _CHUNK
-                if self.offset > begin:
+                wanted, cut_off = _CHUNK, self.offset - begin
+                if len(chunk) - cut_off < _HEADER.size:
                     continue
-                size = _length(chunk, 0, begin) + _AROUND
+                size = _length(chunk, cut_off, self.offset) + _AROUND
                 if size > self.unread_bytes:
                     return  # it is being written, or never will be
                 if size - _AROUND > MOST_RECORD_BYTES:

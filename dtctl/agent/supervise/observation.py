@@ -50,6 +50,8 @@ class Observation:
         self._masks = masks
         self._usage = Usage(attempt.trainer["pid"]) if attempt.trainer is not None else None
         self._next_usage = 0.0
+        self._spoke = False
+        """Since the last sample, and not only of others."""
         self._entry = entry
         self._target_step = target_step
         self._watchdog = watchdog
@@ -91,15 +93,16 @@ class Observation:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
-        self._sample(now)
         signs = self.sees_progress(now, wall)
+        self._spoke = self._spoke or (signs.grew and not self._log.complaint)
+        self._sample(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = self._is_done() or self._mending()
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
         return judged(self._watchdog, now, signs, self._entry, self._first_step_limit())
 
-    def _sample(self, now: float) -> None:
+    def _sample(self, now: float, wall: float) -> None:
         """How busy it is: what changes by little is no news, and is told with the next."""
         if self._usage is None or now < self._next_usage:
             return
@@ -108,13 +111,17 @@ class Observation:
         self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
         most = max(self._entry["most_memory_bytes"], self._usage.memory_bytes or 0)
         self._entry["most_memory_bytes"] = most
+        self._entry["throttled"] = self._usage.throttled
+        note_work(self._entry, self._usage.works or self._spoke, wall)
+        self._spoke = False
 
     def has_news(self) -> bool:
         """True if the findings have changed since the last call."""
         entry, told = self._entry, self._told
         complaint = entry["complaint"]["text"] if entry["complaint"] is not None else None
         busy = None if entry["cpu"] is None else entry["cpu"] >= BUSY
-        self._told = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy)
+        idle = entry["idle_since"] is not None
+        self._told = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy, idle)
         return told != self._told
 
     def _is_saving(self, now: float) -> bool:
@@ -125,6 +132,14 @@ class Observation:
     def _is_done(self) -> bool:
         step, target = self._entry["step"], self._target_step
         return step is not None and target is not None and step >= target
+
+
+def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:
+    """What was seen since the last time. None: nobody could see anything."""
+    if works:
+        entry["idle_since"] = None
+    elif works is not None and entry["idle_since"] is None:
+        entry["idle_since"] = wall
 
 
 def judged(watchdog: Watchdog, now: float, signs: Signs, entry: Entry, first_s: Optional[float]) -> Optional[Fact]:

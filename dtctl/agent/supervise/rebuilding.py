@@ -119,6 +119,7 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
         "signal": ending["signal"] if ending is not None else None,
         "cause": next((one["text"] for one in why_of(event) if one["kind"] == "cause"), ""),
         "step": None,
+        "short_of_memory": any(one["kind"] == "out_of_memory" for one in why_of(event)),
         "hung": event["from"] == "stalled",
     }
 

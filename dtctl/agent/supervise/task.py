@@ -24,6 +24,7 @@ from contextlib import suppress
 from ..host import paths, processes
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
+from ..records.words import brief
 from ..run import exits, policy
 from . import autopsy, keeper
 from .attempt import Attempt
@@ -147,6 +148,8 @@ class Task:
         trainer = attempt.trainer
         if trainer is not None:
             self.entry.update({"pid": trainer["pid"], "start_time": trainer["start_time"]})
+        if attempt.start is not None and attempt.start["argv"]:
+            self.entry["program"] = brief(attempt.start["argv"][0])
         self._move("running", [], wall)  # starting -> running
 
     def _observe(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
@@ -221,6 +224,7 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause.text,
             "step": entry["step"],
+            "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
             "hung": entry["state"] == "stalled",
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
@@ -246,7 +250,7 @@ class Task:
             self._dump.close()
         self._attempt = self._observation = self._dump = self._start_at = None
         self.entry.update({"pid": None, "start_time": None, "next_start": None, "ready": False, "left": []})
-        self.entry.update({"cpu": None, "memory_bytes": None})
+        self.entry.update({"cpu": None, "memory_bytes": None, "throttled": None, "idle_since": None})
 
     def _hold(self, why: List[Fact], intent: Intent, restarts: int, wall: float) -> None:
         self._forget_attempt()
@@ -261,6 +265,7 @@ class Task:
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
         self.entry.update({"rate": None, "loss": None, "cpu": None, "memory_bytes": None, "complaint": None})
+        self.entry.update({"throttled": None, "idle_since": None})
         self._move("starting", why, wall)
         self._attempt = Attempt(self._directory, now)
         try:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 
 from ..host import processes
+from .quota import Quota
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
+
+IDLE_CPU = 0.02
+IDLE_BYTES_A_SECOND = 16 * 1024
+"""What heartbeats and polls of those who only wait for others stay below."""
 
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -16,31 +21,47 @@ _MOST_PROCESSES = 500
 
 
 class Usage:
-    """Of one attempt. `cpu`: processors kept busy between the last two looks; None before the second."""
+    """Of one attempt. `cpu`: processors kept busy between the last two looks; None before the second.
+
+    `works` between them: it has used a processor, or waits for one or for a disk; it has read or written; or its host
+    has received something, as a trainer that loads its data from elsewhere may do little else.
+    """
 
     def __init__(self, trainer: int) -> None:
         self.cpu: Optional[float] = None
+        self.works: Optional[bool] = None
+        self.throttled: Optional[float] = None
+        """In which share of the time its control group had used up what it may; None: nothing limits it."""
+        self._quota = Quota(trainer)
         self.memory_bytes: Optional[int] = None
         """Resident; what processes share counts for each of them."""
         self._trainer = trainer
         self._looked: Optional[float] = None
         self._ticks: Dict[Tuple[int, int], int] = {}
+        self._moved = 0
 
     def look(self, now: float) -> None:
         """On the monotonic clock. Of a trainer that has ended nothing is known."""
         ticks: Dict[Tuple[int, int], int] = {}
-        memory_bytes = 0
+        memory_bytes = moved = 0
+        queues = False
         for pid in _family(self._trainer):
             fields = _stat(pid)
             if fields:
                 # proc(5), /proc/PID/stat, counted from `state`, the third: utime, stime, starttime, rss
                 ticks[pid, int(fields[19])] = int(fields[11]) + int(fields[12])
                 memory_bytes += int(fields[21]) * _PAGE_BYTES
+                queues = queues or fields[0] in (b"R", b"D")
+                moved += _read_and_written(pid)
+        moved += _received(self._trainer)
         used = sum(count - self._ticks.get(key, 0) for key, count in ticks.items())
         if self._looked is not None and now > self._looked:
             self.cpu = float("%.3g" % (max(0, used) / _TICKS_A_SECOND / (now - self._looked))) if ticks else None
+            fast = abs(moved - self._moved) > IDLE_BYTES_A_SECOND * (now - self._looked)
+            self.works = queues or fast or self.cpu >= IDLE_CPU if self.cpu is not None else None
         self.memory_bytes = memory_bytes if ticks else None
-        self._looked, self._ticks = now, ticks
+        self.throttled = self._quota.look() if ticks else None
+        self._looked, self._ticks, self._moved = now, ticks, moved
 
 
 def _family(trainer: int) -> Iterator[int]:
@@ -56,3 +77,16 @@ def _family(trainer: int) -> Iterator[int]:
 def _stat(pid: int) -> List[bytes]:
     stat = processes.proc_text(pid, "stat").encode("utf-8", "replace")
     return stat[stat.rindex(b")") + 2 :].split() if b")" in stat else []
+
+
+def _read_and_written(pid: int) -> int:
+    """Bytes of read and write, whatever they were of; 0 where the kernel does not tell."""
+    told = dict(line.partition(": ")[::2] for line in processes.proc_text(pid, "io").splitlines())
+    return sum(int(told[name]) for name in ("rchar", "wchar") if told.get(name, "").isdigit())
+
+
+def _received(pid: int) -> int:
+    """Bytes that have come to the host of a process from other machines."""
+    rows = (line.partition(":") for line in processes.proc_text(pid, "net/dev").splitlines())
+    counts = [told.split()[0] for name, _, told in rows if told and name.strip() != "lo"]
+    return sum(int(count) for count in counts if count.isdigit())

@@ -24,6 +24,8 @@ class Exit:
     """What its log tells of its end."""
     step: int | None = None
     """The last that it told."""
+    short_of_memory: bool = False
+    """The kernel ended processes for want of memory meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,16 @@ class TaskStatus:
     cpu: float | None = None
     """Processors that it kept busy lately."""
     memory_bytes: int | None = None
+    throttled: float | None = None
+    """In which share of the time its control group has used up the processors that it may."""
+    idle_since: float | None = None
+    """Since when it has done nothing at all."""
+    first_step_s: float = 0.0
+    """The longest that it took for its first step; 0: it has told none."""
     complaint: Complaint | None = None
     """What its log says since its last step, of others or of itself."""
+    program: str = ""
+    """What it was started with."""
 
     @classmethod
     def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
@@ -85,6 +95,7 @@ class TaskStatus:
             attempt=entry["attempt"],
             restarts=entry["restarts"],
             pid=entry["pid"],
+            program=entry["program"],
             since=entry["since"],
             next_start=entry["next_start"],
             why=tuple(why_of(entry)),
@@ -111,11 +122,15 @@ class TaskStatus:
                     asked=past["asked"],
                     cause=past["cause"],
                     step=past["step"],
+                    short_of_memory=past["short_of_memory"],
                 )
                 for past in entry["history"]
             ),
             cpu=entry["cpu"],
             memory_bytes=entry["memory_bytes"],
+            throttled=entry["throttled"],
+            idle_since=entry["idle_since"],
+            first_step_s=entry["first_step_s"],
             complaint=entry["complaint"],
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
+from dtctl.agent.run.policy import gist
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.status import RunStatus
@@ -14,9 +16,11 @@ from dtctl.operations.status import RunStatus
 PYTHON = "PYTHON"
 """In commands, for the Python of a task that nobody has told; `dtctl plan` shows it."""
 
+_PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
+
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
-HUNG = ("stalled", "frozen", "still_silent")
+HUNG = ("stalled", "frozen", "still_silent", "never_began")
 """Kinds of reasons by which dtctl itself ends a task."""
 
 PROVEN_S = 60.0
@@ -67,7 +71,8 @@ class Facts:
 
     def python(self, task: TaskStatus) -> str:
         told = self.vitals(task)
-        return told["python"] or PYTHON if told is not None else PYTHON
+        program = (told["python"] if told is not None else "") or task.program
+        return program if _PYTHON.search(program) else PYTHON
 
     def unreached(self, host: str, task: TaskId) -> Unreached | None:
         """What is in the way from a host to a task's address, where that was tried."""
@@ -98,7 +103,7 @@ class Facts:
     def _fails_again(self, task: TaskStatus, past: Exit) -> bool:
         """Whether one that was started again is likely to end as it has before. One that hung has left no cause."""
         young = task.state is not TaskState.RUNNING or self.age(task.since) < PROVEN_S
-        told = bool(past.cause) or _in_a_row(task) > 1
+        told = bool(past.cause) or past.short_of_memory or _in_a_row(task) > 1
         return task.state in LIVING and task.step is None and young and told and bool(past.code or past.signal)
 
     def complaint(self, task: TaskStatus) -> str:
@@ -117,7 +122,7 @@ def _in_a_row(task: TaskStatus) -> int:
     ends = [past for past in reversed(task.history) if not past.asked]
     same = 0
     for past in ends:
-        if (past.code, past.signal, past.cause) != (ends[0].code, ends[0].signal, ends[0].cause):
+        if (past.code, past.signal, gist(past.cause)) != (ends[0].code, ends[0].signal, gist(ends[0].cause)):
             break
         same += 1
     return max(1, same)

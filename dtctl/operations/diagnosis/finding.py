@@ -129,6 +129,7 @@ _FAMILIES: Mapping[str, str] = {
     "straggler": "slow",
     "behind": "slow",
     "host_slow": "slow",
+    "throttled": "slow",
     "diverged": "nan",
     "diverging": "nan",
 }
@@ -143,8 +144,11 @@ def _without_collateral(found: list[Finding]) -> list[Finding]:
         for one in found
         if one.first or not causes or one.signature.name not in _FOLLOW or not _is_explained(one, waiting)
     ]
-    return [one for one in kept if one.signature.name != "no_steps" or not causes]
+    return [one for one in kept if one.signature.name not in _SILENCES or causes in ([], [one])]
 
+
+_SILENCES = ("no_steps", "nobody_begins")
+"""What follows from anything else that is found."""
 
 _FOLLOW = (PEER_LOST, "peer_restarted")
 

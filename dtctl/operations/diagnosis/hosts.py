@@ -26,6 +26,7 @@ PRESSED = 0.4
 MEMORY_PRESSED = 0.1
 STOLEN = 0.15
 RESENT = 0.05
+THROTTLED = 0.3
 LOW_MEMORY = 0.05
 
 
@@ -156,3 +157,14 @@ def diverged(facts: Facts) -> Iterator[Seen]:
 
 def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task.host for task in tasks))
+
+
+def throttled(facts: Facts) -> Iterator[Seen]:
+    """Those that a limit holds back, where it does not hold back most of their job alike."""
+    for job in dict.fromkeys(task.id.job for task in facts.tasks):
+        peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
+        held = [task for task in peers if (task.throttled or 0.0) >= THROTTLED]
+        if 2 * len(held) <= len(peers):
+            for task in held:
+                fields = {"throttled_share": task.throttled, "used": f"{task.cpu or 0.0:.2g}", "pid": task.pid}
+                yield Seen((task.id,), (task.host,), fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtctl.operations.diagnosis import hosts
+from dtctl.operations.diagnosis import beginnings, hosts
 from dtctl.operations.diagnosis.signature import Level, Signature
 
 HOSTS = (
@@ -35,6 +35,45 @@ HOSTS = (
         "no task has told a step for {silent_s}[; {idle} use no processor: they wait for something]",
         ("dtctl diagnose    looks at every host and the network", "dtctl logs -f    shows what the tasks do"),
         find=hosts.silent,
+    ),
+    Signature(
+        "nobody_begins",
+        Level.BLOCKS,
+        "no task has told a step since the start, and none does anything",
+        "the processors, bytes and output of every task, and who was idle first",
+        "no task has told a step in the {age_s} since the start, and none has done anything for {idle_s}"
+        "[; {first} stopped first, {first_s} ago: the others may wait for it]",
+        (
+            "dtctl dump {task}    shows where it is",
+            "dtctl restart {task}    starts it again; recovery.first_step in cluster.yaml: dtctl does, after that time",
+        ),
+        find=beginnings.nobody_begins,
+    ),
+    Signature(
+        "not_begun",
+        Level.SLOWS,
+        "a task has told no step since its start, and others have",
+        "what its peers took for their first step, or the lead; its processors, bytes and output",
+        "{tasks} on {hosts} has told no step in the {age_s} since its start, others did within {others_s}"
+        "[; it has done nothing at all for {idle_s}]",
+        (
+            "dtctl dump {task}    shows where it is",
+            "dtctl restart {task}    starts it again; recovery.first_step in cluster.yaml: dtctl does, after that time",
+        ),
+        find=beginnings.not_begun,
+    ),
+    Signature(
+        "throttled",
+        Level.SLOWS,
+        "a limit of processor time holds back one task and not most others of its job",
+        "cpu.stat of the task's control groups",
+        "{tasks} on {hosts} may not use more than {used} processors: a limit of its control group holds it back "
+        "{throttled_share} of the time",
+        (
+            "dtctl exec {at} -- cat /proc/{pid}/cgroup    names the group: its limit is cpu.max, or cpu.cfs_quota_us",
+            "dtctl replace {host}    moves its tasks",
+        ),
+        find=hosts.throttled,
     ),
     Signature(
         "straggler",

@@ -63,7 +63,10 @@ PROGRAM = (
         "ModuleNotFoundError: No module named 'sklearn'",
         "the Python of the task, and the package that has the module",
         "the Python of {hosts} lacks the module {module}",
-        ("dtctl exec {at} -- {python} -m pip install {package}", "or name another Python: trainer.python"),
+        (
+            "dtctl exec {at} -- {python} -m pip install {package}    without {at}: on every host",
+            "or name another Python: trainer.python",
+        ),
         in_log(r"(?:ModuleNotFoundError|ImportError): No module named '?(?P<module>[\w.]+)"),
         joins.python,
     ),

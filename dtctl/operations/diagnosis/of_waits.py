@@ -78,8 +78,8 @@ WAITS = (
         Level.BLOCKS,
         "a task listens, and another host's attempts to connect are refused",
         "who listens, connections as every host tries them, who waits",
-        "{tasks} listens on {address}, but {from_hosts} is refused there: a firewall rejects it, or the name leads to "
-        "another machine",
+        "{tasks} listens on {address}, but {from_hosts} is refused there: a firewall rejects it"
+        "[, or the name {name} leads to another machine]",
         (
             "dtctl exec {from} -- getent hosts {name}    shows where the name leads",
             "open port {port} of {hosts} for {from_hosts}, or set hosts.{host}.address",

@@ -27,6 +27,9 @@ _FOR_INIT = "model to be ready"
 INIT_S = 60.0
 """Workers ask every half minute whether the lead has initialized the model."""
 
+_IP = re.compile(r"[\d.]+\Z|\[|[0-9a-fA-F]*:")
+"""An address that no resolver is asked for."""
+
 _DEVICE = re.compile(r"/job:([\w.-]+)(?:/replica:\d+)?/task:(\d+)")
 _ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
 
@@ -187,6 +190,7 @@ def silent(facts: Facts) -> Iterator[Seen]:
 
 def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Seen:
     address = facts.address(task.id)
-    places = {"address": address, "name": address.rpartition(":")[0], "port": address.rpartition(":")[2]}
+    name, _, port = address.rpartition(":")
+    places = {"address": address, "port": port, **({} if _IP.match(name) else {"name": name})}
     from_hosts = {"from_hosts": tuple(dict.fromkeys(one.host for one in who))}
     return Seen((task.id,), (task.host,), {**places, **from_hosts, **fields}, waiting=who)

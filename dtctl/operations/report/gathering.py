@@ -34,7 +34,7 @@ RATE_TAGS = ("global_step/sec", "steps_per_second", "steps_per_sec", "steps/s")
 
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError where no host says anything of the run."""
-    noting = _Noting(transport)
+    noting = Noting(transport)
     found = status(record, noting)
     errors = dict(found.errors)
     story, scalars = Story(()), Metrics(None, (), {})
@@ -113,7 +113,7 @@ def _host(name: str, record: RunRecord, facts: Mapping[str, Any]) -> HostFacts:
     )
 
 
-class _Noting:
+class Noting:
     """A transport that keeps what each host says of itself in its greeting."""
 
     def __init__(self, transport: Transport) -> None:

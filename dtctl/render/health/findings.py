@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -135,10 +136,15 @@ def words(found: Finding) -> dict[str, str]:
     if seen.tasks:
         known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
     if seen.hosts:
-        known.update(hosts=fold(seen.hosts), host=seen.hosts[0], at=f"@{fold(seen.hosts)}")
+        known.update(hosts=fold(seen.hosts), host=seen.hosts[0], at=_at(seen.hosts))
     if seen.fields.get("from_hosts"):
-        known["from"] = f"@{fold(seen.fields['from_hosts'])}"
+        known["from"] = _at(seen.fields["from_hosts"])
     return known
+
+
+def _at(hosts: Iterable[str]) -> str:
+    """Hosts as a command takes them, typed into any shell."""
+    return shlex.quote(f"@{fold(hosts)}")
 
 
 def valued(name: str, value: Any) -> str:

@@ -97,6 +97,11 @@ def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
     return grid
 
 
+def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
+    """What each column tells of it."""
+    return {name: str(cell(row, status)) for name, cell in _COLUMNS.items()}
+
+
 def _tasks_cell(row: Row, status: RunStatus) -> str:
     return fold(str(task.id) for task in row.tasks)
 

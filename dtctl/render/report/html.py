@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dtctl.render.terminal.safe import lines_of, one_line
 
-_VOID = ("meta", "br", "hr", "wbr")
+_VOID = ("meta", "link", "br", "hr", "wbr")
 
 
 class Html(str):

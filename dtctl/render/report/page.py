@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
@@ -30,14 +31,17 @@ def page(report: Report) -> str:
     body = tag(
         "body",
         tag("a", "To the result", href="#result", class_="skip"),
-        tag("header", tag("h1", run), tag("p", _about(report), class_="soft")),
-        tag(
-            "nav", tag("ul", [tag("li", tag("a", name, href=f"#{at}")) for at, name, _ in parts]), aria_label="Sections"
-        ),
-        tag("main", [_section(at, name, held) for at, name, held in parts]),
+        tag("header", tag("h1", run), tag("p", about(report), class_="soft")),
+        nav({at: name for at, name, _ in parts}),
+        tag("main", [section(at, name, held) for at, name, held in parts]),
         tag("footer", tag("p", f"dtctl {report.dtctl}")),
     )
     return f"<!DOCTYPE html>\n{MARK} -->\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def nav(headings: Mapping[str, str]) -> Html:
+    links = [tag("li", tag("a", name, href=f"#{at}")) for at, name in headings.items()]
+    return tag("nav", tag("ul", links), aria_label="Sections")
 
 
 def put(text: str) -> None:
@@ -47,15 +51,20 @@ def put(text: str) -> None:
 
 def policy() -> str:
     """Nothing is fetched and nothing runs; the one style sheet is known by its hash."""
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; style-src {known_by_hash(STYLE)}; base-uri 'none'; form-action 'none'"
 
 
-def _about(report: Report) -> str:
+def known_by_hash(text: str) -> str:
+    """What is within the page, as a Content-Security-Policy names it (CSP 3, 2.3.1)."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def about(report: Report) -> str:
     record = report.status.record
     began = f", started {local_time(record.created)}" if record.created else ""
     return f"cluster {record.cluster}{began}; as of {local_time(report.status.time or report.made)}"
 
 
-def _section(at: str, name: str, held: Html) -> Html:
+def section(at: str, name: str, held: Html) -> Html:
     return tag("section", tag("h2", name, id=f"{at}-heading"), joined(held), id=at, aria_labelledby=f"{at}-heading")

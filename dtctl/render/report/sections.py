@@ -22,18 +22,38 @@ Section = tuple[str, str, Html]
 """The name of its anchor, its heading and what it holds."""
 
 
+HEADINGS = {
+    "result": "Result",
+    "goodput": "Goodput",
+    "timeline": "Timeline",
+    "curves": "Curves",
+    "checkpoints": "Checkpoints",
+    "story": "What happened",
+    "hosts": "Hosts",
+    "configuration": "Configuration",
+    "gaps": "What is missing here",
+}
+"""By the names of the anchors."""
+
+
 def sections(report: Report) -> list[Section]:
-    found = [
-        ("result", "Result", _result(report)),
-        ("goodput", "Goodput", _goodput(report)),
-        ("timeline", "Timeline", _timeline(report)),
-        ("curves", "Curves", curves.figures(report) or _no_curves(report)),
-        ("checkpoints", "Checkpoints", _checkpoints(report)),
-        ("story", "What happened", _story(report)),
-        ("hosts", "Hosts", _hosts(report)),
-        ("configuration", "Configuration", _configuration(report)),
-    ]
-    return [*found, ("gaps", "What is missing here", _gaps(report))] if report.errors else found
+    """What is missing is one where something is."""
+    return [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
+
+
+def contents(report: Report, *, headed: bool = False) -> dict[str, Html]:
+    """By the names of the anchors, in order. `headed`: the outcome stands above them already."""
+    return {
+        "result": _result(report, headed=headed),
+        "goodput": _goodput(report),
+        "timeline": _timeline(report),
+        "curves": curves.figures(report) or _no_curves(report),
+        "checkpoints": _checkpoints(report),
+        "story": _story(report),
+        "hosts": _hosts(report),
+        "configuration": _configuration(report),
+        "gaps": _gaps(report),
+    }
 
 
 def facts(report: Report) -> list[tuple[str, str]]:
@@ -55,7 +75,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
     return [(name, value) for name, value in told if value]
 
 
-def _result(report: Report) -> Html:
+def _result(report: Report, *, headed: bool) -> Html:
     status = report.status
     verdict = status.verdict
     outcome = tag("span", verdict.outcome.value, class_=f"outcome {verdict.outcome.value}")
@@ -65,7 +85,7 @@ def _result(report: Report) -> Html:
     why = sentence(verdict.why)
     lines = restarts_lines(status, MOST_INCIDENTS)
     return joined(
-        tag("p", outcome, f": {why}" if why else "", class_="cause" if verdict.cause else None),
+        tag("p", outcome, f": {why}" if why else "", class_="cause" if verdict.cause else None) if not headed else None,
         figures,
         _cause(report),
         [tag("p", f"warning: {text}") for text in (status.coordination.warnings if status.coordination else ())],
@@ -216,4 +236,6 @@ def _configuration(report: Report) -> Html:
 
 
 def _gaps(report: Report) -> Html:
+    if not report.errors:
+        return tag("p", "Nothing: every host answers.")
     return tag("ul", [tag("li", f"{host}: {error.summary}") for host, error in report.errors.items()])

@@ -54,7 +54,7 @@ dl.facts {
 }
 dl.facts div { background: var(--panel); border: 1px solid var(--line); border-radius: 4px; padding: 0.5rem 0.75rem; }
 dl.facts dt { color: var(--soft); font-size: 0.875rem; }
-dl.facts dd { margin: 0; font-size: 1.15rem; font-weight: 600; }
+dl.facts dd { margin: 0; font-size: 1.1rem; font-weight: 600; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
 caption { text-align: left; color: var(--soft); padding: 0.25rem 0; }

@@ -185,6 +185,7 @@ def test_an_attempt_that_was_stopped_has_no_last_words(run: Run) -> None:
             "signal": 15,
             "cause": "",
             "step": 1,
+            "short_of_memory": False,
             "hung": False,
         }
     ]

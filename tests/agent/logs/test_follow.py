@@ -6,9 +6,14 @@ import json
 import os
 import resource
 import time
+from io import BytesIO
+from typing import Any
 
+from dtctl.agent.logs import serving
+from dtctl.agent.protocol.wire import Wire
+from dtctl.agent.records.run_state import State
 from tests.agent.link.ends import agent_process
-from tests.agent.logs.run import Run
+from tests.agent.logs.run import Run, asked, decoded
 from tests.waiting import eventually
 
 
@@ -156,3 +161,24 @@ serving.serve(args[0], request, wire, states, lambda: False)
         last = session.receive(20)
         assert (last["attempt"], last["offset"], last.payload) == (2, 0, b"5\n")
         assert session.receive(20).type == "result"
+
+
+def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, monkeypatch: Any) -> None:
+    lines = [b"%d\n" % number for number in range(int(serving.POLL_S / serving.LOOK_S))]
+    left = iter(lines)
+    looks: list[int] = []
+
+    def states() -> State:
+        looks.append(len(sent()))
+        run.gone = len(looks) > 1
+        return run.state()
+
+    def sent() -> list[bytes]:
+        return [message.payload for message in decoded(writer.getvalue()) if message.type == "log"]
+
+    run.log(b"first\n")
+    writer = BytesIO()
+    monkeypatch.setattr(time, "sleep", lambda _: run.log(next(left)))
+    serving.serve(str(run.directory), asked(follow=True), Wire(BytesIO(), writer), states, lambda: run.gone)
+    assert sent() == [b"first\n", *lines]
+    assert looks == [0, 1 + len(lines)]

@@ -49,6 +49,24 @@ Key beta1_power not found in checkpoint
 \t [[{{node save/RestoreV2}}]]
 """
 )
+SAVE = (
+    FRAMES
+    + """\
+tensorflow.python.framework.errors_impl.ResourceExhaustedError: Graph execution error:
+
+Detected at node 'save/SaveV2' defined at (most recent call last):
+    File "/home/train/x/train.py", line 80, in main
+Node: 'save/SaveV2'
+From /job:worker/replica:0/task:0:
+/out/m.ckpt.data-00000-of-00001.tempstate1327469738; No space left on device
+\t [[{{node save/SaveV2}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to \
+RunOptions for current allocation info.
+
+Original stack trace for 'save/SaveV2':
+  File "/home/train/x/train.py", line 80, in main
+"""
+)
 SERVER = (
     "2026-11-22 10:02:11.1: E external/com_github_grpc_grpc/src/core/lib/surface/add_port.cc:83] Failed to add port to "
     "server: No address added out of total 1 resolved for '0.0.0.0:21392'\n"
@@ -134,6 +152,10 @@ DIED = [
     (FRAMES + VAGUE + "\n" + NODE + "the GPU is gone\n" + NODE, "InternalError: the GPU is gone"),
     (FRAMES + "InternalError: From /job:worker/task:0:\nit is gone\nfor good\n", "InternalError: it is gone"),
     (FRAMES + VAGUE + NODE * 59 + "OOM when allocating 1 GB\n", "InternalError: OOM when allocating 1 GB"),
+    (
+        SAVE,
+        "ResourceExhaustedError: /out/m.ckpt.data-00000-of-00001.tempstate1327469738; No space left on device",
+    ),
     (FRAMES + VAGUE + NODE * 60 + "OOM when allocating 1 GB\n", "InternalError: Graph execution error:"),
     ("step 3\nFATAL Flags parsing error:\n", "FATAL Flags parsing error:"),
     (THROWN, "int"),

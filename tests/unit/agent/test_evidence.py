@@ -1,15 +1,20 @@
-"""A save in the checkpoint directories is noticed as a sign of progress."""
+"""What is noticed of an attempt: saves in the checkpoint directories as signs of progress, and that it does nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from dtctl.agent.checkpoints.evidence import CheckpointSigns
+from dtctl.agent.host import processes
 from dtctl.agent.host.secrets import Masks
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.observation import Observation
+from dtctl.agent.supervise.observation import Observation, note_work
 from dtctl.agent.supervise.watchdog import Watchdog
 from tests.waiting import eventually
 
@@ -69,3 +74,37 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
         eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
     assert verdict is not None
     assert verdict["kind"] == "stalled"
+
+
+def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> None:
+    entry = made(Entry)
+    seen = []
+    for when, works in enumerate((None, False, False, None, True, False)):
+        note_work(entry, works, float(when))
+        seen.append(entry["idle_since"])
+    assert seen == [None, 1.0, 1.0, 1.0, None, 5.0]
+
+
+def test_who_complains_of_others_is_idle_and_who_says_anything_else_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = "7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: stat if name == "stat" else "")
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    attempt: Any = SimpleNamespace(directory=str(tmp_path), trainer={"pid": 7}, key="k")
+    entry = made(Entry, state="running", ready=True)
+    watchdog = Watchdog(None, 0.0, trains=True, proven=False, now=1000.0)
+    signs = CheckpointSigns([])
+    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None, Masks([]))
+    idle = []
+    for now, line in (
+        (1000.0, "building the graph"),
+        (1006.0, "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"),
+        (1012.0, "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"),
+        (1018.0, "loaded 10 %"),
+    ):
+        with (tmp_path / "log").open("a") as log:
+            log.write(f"{line}\n")
+        observation.look(now, now)
+        idle.append(entry["idle_since"])
+    assert idle == [None, 1006.0, 1006.0, None]

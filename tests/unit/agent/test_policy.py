@@ -11,7 +11,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Past
 from dtctl.agent.run.cause import cause
 from dtctl.agent.run.exits import verdict
-from dtctl.agent.run.policy import Decision, after_exit, alike_in_a_row, back_off, unknown_exit, why_ended
+from dtctl.agent.run.policy import Decision, after_exit, alike_in_a_row, back_off, gist, unknown_exit, why_ended
 from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
 
 RUN = intent("run")
@@ -167,6 +167,27 @@ def test_ends_alike_are_counted_until_one_comes_further(history: list[Past], ali
 
 def log(exception: str) -> str:
     return f"Traceback (most recent call last):\n  File 'x.py', line 1\n{exception}\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "OSError: /out/graph.tmpc7277a74fc434733b9b6; disk is full",
+            "OSError: /out/graph.tmpe3438255a2; disk is full",
+        ),
+        ("NotFoundError: /tmp/tmpab_x9k2q/part", "NotFoundError: /tmp/tmpqqq0_z1x/part"),
+        ("died at 0x7f12ab in pid 71", "died at 0x7e99 in pid 1444"),
+        ("run 5f3c9a1be2d4 was cut", "run 00aa11bb22cc was cut"),
+    ],
+)
+def test_numbers_and_names_of_temporary_files_make_no_other_cause(one: str, other: str) -> None:
+    assert gist(one) == gist(other)
+
+
+def test_other_words_are_another_cause() -> None:
+    assert gist("No space left on /out/graph.tmpc7277a74f") != gist("Permission denied: /out/graph.tmpc7277a74f")
+    assert gist("defaced") == "defaced"
 
 
 def test_what_only_repeats_itself_is_not_tried_again() -> None:

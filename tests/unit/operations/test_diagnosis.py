@@ -11,12 +11,12 @@ from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.coordination import Contact
 from dtctl.operations.asking.outcome import Outcome, Verdict
-from dtctl.operations.asking.tasks import Exit
+from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.diagnosis.table import IN_LOGS, SIGNATURES
 from dtctl.render.health.findings import advice_lines, paragraph
-from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SERVER
+from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
 from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -28,6 +28,7 @@ REFUSED = (
 PYTHON = {"python": "/opt/venv/bin/python"}
 
 LOGS = [
+    ("disk_full", SAVE, "a disk of gpu-a is full", "dtctl gc"),
     (
         "module_missing",
         FRAMES + "ModuleNotFoundError: No module named 'sklearn.svm'\n",
@@ -315,6 +316,16 @@ WORKERS = [running(f"worker:{n}", f"gpu-{n}", rate=60.0, step=100, step_time=999
 SLOW = [*WORKERS[:3], dataclasses.replace(WORKERS[3], rate=12.0)]
 LATE = [*WORKERS[:3], dataclasses.replace(WORKERS[3], step_time=940.0)]
 STILL_ALL = [dataclasses.replace(one, step_time=950.0, cpu=0.0) for one in WORKERS]
+SILENT = [
+    running("ps:0", "gpu-b", since=700.0, idle_since=700.0),
+    running("worker:0", since=700.0, idle_since=760.0),
+    running("worker:1", "gpu-c", since=700.0, idle_since=710.0),
+]
+NOT_BEGUN = [
+    *(running(f"worker:{n}", f"gpu-{n}", step=9, step_time=999.0, first_step_s=20.0) for n in range(3)),
+    running("worker:3", "gpu-3", since=700.0),
+]
+BESIDE_LEAD = [NOT_BEGUN[0], running("worker:1", "gpu-b", since=700.0, idle_since=712.0)]
 NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0", what="gpu-a:2222"))
 WAITS = says(running("worker:0"), STILL)
 PS = running("ps:0", "gpu-b")
@@ -393,6 +404,23 @@ BY_FACTS = [
         facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
         "makes 12 steps/s, its peers 60; load 9 on 4 CPUs",
     ),
+    (
+        "nobody_begins",
+        facts(*SILENT),
+        "no task has told a step in the 1m40s since the start, and none has done anything for 4m; "
+        "worker:1 stopped first, 4m50s ago",
+    ),
+    (
+        "not_begun",
+        facts(*NOT_BEGUN),
+        "worker:3 on gpu-3 has told no step in the 5m since its start, others did within 20s\n",
+    ),
+    (
+        "not_begun",
+        facts(*BESIDE_LEAD),
+        "worker:1 on gpu-b has told no step in the 5m since its start, others did within 20s; "
+        "it has done nothing at all for 4m48s",
+    ),
     ("behind", facts(*LATE), "worker:3 on gpu-3 has told no step for 1m, its peers for 1s"),
     (
         "host_slow",
@@ -407,6 +435,11 @@ BY_FACTS = [
             machines={f"gpu-{n}": machine() for n in range(4)},
         ),
         "load 9 on 4 CPUs; stress of eve (pid 9) takes 3.9 of them; waits for processors 80 % of the time",
+    ),
+    (
+        "throttled",
+        facts(*WORKERS[:3], dataclasses.replace(WORKERS[3], throttled=0.9, cpu=0.202)),
+        "worker:3 on gpu-3 may not use more than 0.2 processors: a limit of its control group holds it back 90 % of",
     ),
     (
         "versions_differ",
@@ -489,6 +522,12 @@ def test_a_task_that_fails_again_and_again_is_told_while_it_runs() -> None:
     assert names(facts(running("ps:0", attempt=4, history=past, since=900.0))) == []
 
 
+def test_a_task_that_the_kernel_killed_for_memory_is_told_until_it_trains_again() -> None:
+    past = Exit(1, 900.0, 989.0, None, 9, asked=False, short_of_memory=True)
+    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) == ["killed_for_memory"]
+    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0, step=1, step_time=999.0))) == []
+
+
 def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
     for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
         task = ended("worker:0", "", **KILLED)
@@ -557,3 +596,38 @@ def test_a_start_may_take_its_time() -> None:
     young = says(running("worker:0"), STILL, for_s=10.0)
     assert names(facts(young, dataclasses.replace(PS, ready=False))) == []
     assert names(facts(young, PS)) == []
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        [*SILENT[:2], dataclasses.replace(SILENT[2], idle_since=None)],
+        [*SILENT[:2], dataclasses.replace(SILENT[2], idle_since=950.0)],
+        [*SILENT[:2], dataclasses.replace(SILENT[2], step=1, step_time=999.0)],
+        SILENT[1:],
+        [*NOT_BEGUN[:3], dataclasses.replace(NOT_BEGUN[3], since=900.0)],
+        [*(dataclasses.replace(one, first_step_s=80.0) for one in NOT_BEGUN[:3]), NOT_BEGUN[3]],
+        [NOT_BEGUN[0], dataclasses.replace(BESIDE_LEAD[1], idle_since=None)],
+        [NOT_BEGUN[0], dataclasses.replace(BESIDE_LEAD[1], idle_since=800.0)],
+    ],
+    ids=[
+        "one works",
+        "just now",
+        "it trains",
+        "no steps are expected",
+        "young",
+        "peers were slow",
+        "busy",
+        "it worked",
+    ],
+)
+def test_a_start_that_may_be_slow_is_no_problem(tasks: list[TaskStatus]) -> None:
+    assert names(facts(*tasks)) == []
+
+
+def test_that_nobody_begins_is_not_told_beside_its_cause() -> None:
+    assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]
+
+
+def test_a_limit_that_holds_back_most_of_a_job_is_how_it_is_run() -> None:
+    assert names(facts(*(dataclasses.replace(one, throttled=0.9) for one in WORKERS))) == []

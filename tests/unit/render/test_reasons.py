@@ -52,6 +52,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("stalled", {"seconds": 600.0}, "stalled: no sign of progress for 10 min"),
     ("frozen", {"seconds": 60.0}, "stalled: frozen (stopped by a signal) for 60 s"),
     ("still_silent", {}, "still no sign of progress after its restart"),
+    ("never_began", {"seconds": 600}, "nobody has told a step since the start, nor done anything for 10 min"),
     ("port_held", {"port": 2222, "text": "pid 7 (nc)"}, "exit code 1; port 2222 is held by pid 7 (nc)"),
     (
         "left_behind",

@@ -20,7 +20,7 @@ from dtctl.render.report.style import STYLE
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 
-VOID = ("meta", "br", "hr", "wbr")
+VOID = ("meta", "link", "br", "hr", "wbr")
 FETCHES = ("src", "srcset", "poster", "data", "action", "formaction", "background", "xlink:href", "ping", "style")
 
 

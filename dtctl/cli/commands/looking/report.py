@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from dtctl.cli.exits import exit_for
+from dtctl.cli.exits import exit_for, exit_without_run
 from dtctl.cli.options import OutputOption, Scope, on_run
-from dtctl.errors import ExitCode
 
 Format = Literal["html", "md"]
 
@@ -31,7 +30,7 @@ def report(
     """Write a page about the run: result and cause, timeline, curves, checkpoints, goodput, configuration."""
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
-    from dtctl.render import errors, result
+    from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
@@ -44,11 +43,7 @@ def report(
     record = scope.record()
     found = gather(record, scope.transport, os.environ)
     if not found.status.time:
-        errors.show_host_errors(found.errors)
-        result.show_without_run(found.status.record, found.status.without_run)
-        exit_for(found.errors, others=None)
-        errors.note("  dtctl up    starts one")
-        raise typer.Exit(ExitCode.RUN_FAILED)
+        exit_without_run(found)
     text = page(found) if form == "html" else markdown(found)
     if file == "-":
         put(text)

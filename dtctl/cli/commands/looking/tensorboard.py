@@ -9,11 +9,11 @@ import typer
 
 from dtctl.cli.exits import exit_for
 from dtctl.cli.interrupts import hang_up_interrupts
+from dtctl.cli.listening import listener
 from dtctl.cli.options import OutputOption, Scope, on_run
-from dtctl.errors import DtctlError, ExitCode, UsageError
+from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from dtctl.operations.board.looking import Looked, Place
@@ -81,23 +81,10 @@ def _run_there(scope: Scope, record: RunRecord, host: str, port: int, begun: Beg
     from dtctl.operations.board.tunnel import Tunnel
     from dtctl.render.live import board
 
-    with _listener(port) as listener, Tunnel(record, scope.transport, host, listener) as tunnel:
-        result = tunnel.serve(lambda told: begun(listener.getsockname()[1], told["dirs"]))
+    with listener(port) as here, Tunnel(record, scope.transport, host, here) as tunnel:
+        result = tunnel.serve(lambda told: begun(here.getsockname()[1], told["dirs"]))
         board.show_end(host, result)
         raise typer.Exit(ExitCode.RUN_FAILED)
-
-
-def _listener(port: int) -> socket.socket:
-    from dtctl.operations.board.tunnel import listen
-
-    try:
-        return listen(port)
-    except OSError as error:
-        raise _taken(port, error.strerror or str(error)) from error
-
-
-def _taken(port: int, why: str) -> UsageError:
-    return UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint="--port 0 takes a free one")
 
 
 def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place], port: int, begun: Begun) -> None:
@@ -108,7 +95,7 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
 
     python, looked, place = found
     if port:
-        _listener(port).close()
+        listener(port).close()
     with ExitStack() as stack:
         copies = stack.enter_context(Copies())
         board = stack.enter_context(Here(python, copies.place, copies.directory, port or free_port()))

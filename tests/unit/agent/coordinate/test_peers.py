@@ -67,3 +67,14 @@ def test_peers_that_were_stopped_or_have_ended_are_none() -> None:
     view = silent()
     views.told(view, "worker:0", state="succeeded")
     assert peers.first_steps(view, "d") == {}
+
+
+def test_the_lead_teaches_one_that_has_done_nothing_since_about_its_start() -> None:
+    view = silent(since=1000.0, idle_since=1010.0)
+    views.told(view, "worker:0", step=None)
+    assert peers.first_steps(view, "d") == {"worker:1": 9.0}
+    views.told(view, "worker:1", idle_since=1100.0)
+    assert peers.first_steps(view, "d") == {}
+    view.roster["worker:1"]["serves"] = True
+    views.told(view, "worker:1", idle_since=1010.0)
+    assert peers.first_steps(view, "d") == {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.records.reasons import headline
 from tests.unit.agent.coordinate.sequences import PLACES
-from tests.unit.agent.coordinate.training import Trial, simulate_training
+from tests.unit.agent.coordinate.training import Trainee, Trial, simulate_training
 
 RECOVERY = {"max_restarts": 100, "max_run_restarts": 100, "backoff_min_s": 0.5, "backoff_max_s": 4.0}
 
@@ -20,6 +21,12 @@ def trained(strategy: str = "async-ps", seconds: float = 20.0, **recovery: objec
     trial.until(trial.is_whole)
     trial.run_for(seconds)
     return trial
+
+
+def hang_before_the_first_step(trial: Trial, name: str) -> None:
+    """It listens, and its first attempt comes no further."""
+    task: Trainee = trial.tasks[name]  # type: ignore[assignment]
+    task.busy_s, task.hangs_next = 3.0, "listens"
 
 
 def test_a_worker_that_hangs_at_its_very_first_start_is_found_by_its_peers() -> None:
@@ -46,6 +53,72 @@ def test_what_only_the_lead_says_tells_nothing_of_its_workers() -> None:
     tell, lead = trial._tell, trial.tasks["chief:0"]
     trial._tell = lambda process: tell(process) if process is lead.process else None  # type: ignore[attr-defined,method-assign]
     trial.run_for(700)
+    assert set(trial.attempts.values()) == {1}
+
+
+def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the_leads_steps() -> None:
+    places = {"ps:0": "a", "chief:0": "c", "worker:0": "d"}
+    trial = Trial("async-ps", places, 1, recovery=RECOVERY)
+    hang_before_the_first_step(trial, "worker:0")
+    trial.until(lambda: trial.attempts["worker:0"] == 2, 400)
+    assert trial.attempts["chief:0"] == trial.attempts["ps:0"] == 1
+    trial.until(trial.is_whole)
+
+
+def test_one_that_works_for_long_before_its_first_step_is_left_alone_whatever_the_lead_tells() -> None:
+    trial = Trial("async-ps", {"ps:0": "a", "chief:0": "c", "worker:0": "d"}, 1, recovery=RECOVERY)
+    trial.tasks["worker:0"].busy_s = 800.0  # type: ignore[attr-defined]
+    trial.run_for(810)
+    assert set(trial.attempts.values()) == {1}
+    assert trial.tasks["worker:0"].entry["step"] is not None
+
+
+@pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
+@pytest.mark.parametrize("task", ["worker:1", "the lead"])
+def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobody_works(
+    strategy: str, task: str
+) -> None:
+    trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
+    hanging = trial.spec["lead"] if task == "the lead" else task
+    trial.checkpoint = None
+    hang_before_the_first_step(trial, hanging)
+    trial.until(trial.is_whole, 700)
+    trainers = {name: count for name, count in trial.attempts.items() if not name.startswith("ps")}
+    assert set(trainers.values()) == {2}
+    assert {count for name, count in trial.attempts.items() if name.startswith("ps")} <= {1}
+    assert [headline(one["why"]) for one in trial.data["incidents"]] == ["never_began"]
+
+
+@pytest.mark.parametrize("strategy", ["sync-ps", "collective", "async-ps"])
+def test_a_start_in_which_anybody_works_is_waited_for_as_long_as_it_takes(strategy: str) -> None:
+    trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
+    trial.tasks[trial.spec["lead"]].busy_s = 1200.0  # type: ignore[attr-defined]
+    trial.run_for(1200)
+    trial.until(trial.is_whole, 60)
+    assert set(trial.attempts.values()) == {1}
+
+
+def test_who_never_does_anything_is_restarted_once_and_not_again() -> None:
+    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
+    trial._train = lambda: None
+    trial.run_for(1500)
+    assert set(trial.attempts.values()) == {2}
+    assert trial.condition == "Running"
+
+
+@pytest.mark.parametrize("recovery", [{"stall_s": 0.0}, {"first_step_s": 0.0}, {"first_step_s": 5000.0}])
+def test_a_limit_that_the_user_has_set_for_the_first_step_holds(recovery: dict[str, float]) -> None:
+    trial = Trial("collective", PLACES["collective"], 1, recovery={**RECOVERY, **recovery})
+    hang_before_the_first_step(trial, "worker:1")
+    trial.run_for(800)
+    assert set(trial.attempts.values()) == {1}
+
+
+def test_a_program_that_serves_nobody_may_wait_for_anything() -> None:
+    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
+    trial.spec["tasks"][0]["ready"] = "started"
+    hang_before_the_first_step(trial, "worker:1")
+    trial.run_for(800)
     assert set(trial.attempts.values()) == {1}
 
 

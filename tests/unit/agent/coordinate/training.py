@@ -16,7 +16,7 @@ from dtctl.agent.records.spec import TaskSpec, comes_back_alone
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
 from dtctl.agent.supervise import task as supervised
-from dtctl.agent.supervise.observation import judged
+from dtctl.agent.supervise.observation import judged, note_work
 from dtctl.agent.supervise.task import Task
 from dtctl.agent.supervise.watchdog import Signs
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask, _Around
@@ -48,6 +48,7 @@ class Process(SimAttempt):
         self.holds = False
         """Of a ps: the variables are there."""
         self.told: int | None = None
+        self.trained_at = 0.0
         self.waited = False
         """It could not reach somebody since its last step."""
         self.ends_at: tuple[float, Ending] | None = None
@@ -77,6 +78,8 @@ class Trainee(SimTask):
         self.slow_s = 0.0
         self.hangs_next = ""
         """The next attempt hangs before it `starts` to listen, or when it `listens`."""
+        self.busy_s = 0.0
+        """What an attempt computes before it can train, as compilers and loaders do."""
 
     def around(self) -> _Around:
         return Watched(self, self.trial.spec)
@@ -128,6 +131,9 @@ class Observed:
         self._next_look = now + LOOK_S
         stepped = self.sees_progress(now, wall)
         entry = self._task.entry
+        starts = not entry["ready"] or now - self._process.began < self._task.busy_s
+        trains = now - self._process.trained_at <= LOOK_S
+        note_work(entry, trains or (self._process.mode == "ok" and starts), wall)
         excused = self._task.trial.is_excused(self._task.place["host"])
         self._around.first_steps = self._task.trial.first_steps.get(self._task.place["host"], {})
         signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused)
@@ -299,8 +305,10 @@ class Trial(World):
         return len(hosts) == 1 or not hosts & (self.cut | self.crashed)
 
     def _works(self, task: str) -> bool:
-        process = self.process(task)
-        return process is not None and process.mode == "ok" and self.listens(process)
+        process, busy_s = self.process(task), self.tasks[task].busy_s  # type: ignore[attr-defined]
+        if process is None or process.mode != "ok" or not self.listens(process):
+            return False
+        return bool(self.now - process.began >= busy_s)
 
     def _trainers(self) -> list[str]:
         """The lead first."""
@@ -312,6 +320,10 @@ class Trial(World):
 
     def _ids(self, tasks: Iterable[str]) -> object:
         return tuple(id(self.process(task)) if self.process(task) is not None else 0 for task in tasks)
+
+    def _trains(self, process: Process) -> None:
+        process.trained_at = self.now
+        self._tell(process)
 
     def _tell(self, process: Process) -> None:
         process.told = self.trained
@@ -377,7 +389,7 @@ class Trial(World):
         if connected and held:
             self.trained += 1
             for task in connected:
-                self._tell(self.process(task))  # type: ignore[arg-type]
+                self._trains(self.process(task))  # type: ignore[arg-type]
             if self.spec["lead"] in connected:
                 self._save(self.spec["lead"])
         elif connected:
@@ -395,7 +407,7 @@ class Trial(World):
         if len(connected) == len(trainers):
             self.trained += 1
             for task in trainers:
-                self._tell(self.process(task))  # type: ignore[arg-type]
+                self._trains(self.process(task))  # type: ignore[arg-type]
             self._save(self.spec["lead"])
 
     def _train_driven(self) -> None:
@@ -406,7 +418,7 @@ class Trial(World):
         before = process.session
         if self._session(lead) and any(self._works(task) for task in self._trainers()[1:]):
             self.trained += 1
-            self._tell(process)
+            self._trains(process)
             self._save(lead)
         elif before is not None and process.session is None:
             self._fails(lead, 1)
@@ -431,7 +443,7 @@ class Trial(World):
         elif together and all(self._works(task) for task in trainers):
             self.trained += 1
             for task in trainers:
-                self._tell(self.process(task))  # type: ignore[arg-type]
+                self._trains(self.process(task))  # type: ignore[arg-type]
             self._save(lead)
 
 

@@ -77,7 +77,7 @@ def spec_of(strategy: str, places: Mapping[str, str], **fields: Any) -> Spec:
         ],
         "lead": lead,
         "success": "all-workers" if collective else "lead",
-        "tasks": [],
+        "tasks": [{"id": lead, "argv": ["x"], "env": {}, "secrets": [], "code": False, "ready": "listening"}],
         "grace_s": 10.0,
         "settle_s": 30.0,
         "needs_checkpoint": any(role == "ps" for role in roles.values()),

@@ -33,7 +33,17 @@ JUNK = {
 }
 LOOKS = 40
 
-NOT_TOLD_BY_EVENTS = ("since", "history", "exit", "progress", "version", "cpu", "memory_bytes")
+NOT_TOLD_BY_EVENTS = (
+    "since",
+    "history",
+    "exit",
+    "progress",
+    "version",
+    "cpu",
+    "memory_bytes",
+    "throttled",
+    "idle_since",
+)
 
 
 class Ended(Exception):

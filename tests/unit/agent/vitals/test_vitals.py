@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.vitals import Gpu, Machine
-from dtctl.agent.vitals import machine_load, packages, reaching
+from dtctl.agent.vitals import machine_load, packages, quota, reaching
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
 from dtctl.agent.vitals.neighbours import Others, gpus_told
+from dtctl.agent.vitals.quota import Quota
 from dtctl.agent.vitals.usage import Usage
 
 
@@ -31,11 +34,47 @@ def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
     assert usage.memory_bytes > 1 << 20
 
 
+STAT = "7 (python) %s 1 7 7 0 -1 4 0 0 0 0 %d 0 0 0 20 0 1 0 99 1000 10"
+IDLE: dict[str, object] = {"state": "S", "ticks": 0, "io": "rchar: 0\nwchar: 0", "received": 0}
+
+
+@pytest.mark.parametrize(
+    ("later", "works"),
+    [
+        ({}, False),
+        ({"ticks": 9, "received": 80_000}, False),
+        ({"ticks": 10}, True),
+        ({"state": "R"}, True),
+        ({"state": "D"}, True),
+        ({"io": "rchar: 80000\nwchar: 2000"}, True),
+        ({"received": 82_000}, True),
+    ],
+    ids=["nothing", "heartbeats", "a processor", "waits for a processor", "waits for a disk", "reads", "receives"],
+)
+def test_who_computes_reads_or_receives_works(
+    monkeypatch: pytest.MonkeyPatch, later: dict[str, object], works: bool
+) -> None:
+    now = {**IDLE}
+    net = "Inter-| Receive\n face |bytes\n    lo: 999999999 1\n  eth0: %d 1\n"
+    files: dict[str, Callable[[], str]] = {
+        "stat": lambda: STAT % (now["state"], now["ticks"]),
+        "io": lambda: str(now["io"]),
+        "net/dev": lambda: net % now["received"],
+    }
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: files[name]() if name in files else "")
+    usage = Usage(7)
+    usage.look(100.0)
+    assert usage.works is None
+    now.update(later)
+    usage.look(105.0)
+    assert usage.works is works
+
+
 def test_of_a_process_that_has_ended_nothing_is_known() -> None:
     usage = Usage(2**22 - 1)
     usage.look(1.0)
     usage.look(2.0)
-    assert (usage.cpu, usage.memory_bytes) == (None, None)
+    assert (usage.cpu, usage.memory_bytes, usage.works) == (None, None, None)
 
 
 def test_a_sample_of_the_machine_holds() -> None:
@@ -123,3 +162,32 @@ def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
     table = "0, NVIDIA A100-SXM4-40GB, 535.104.05, 98, 39000, 40960\n1, Tesla T4, 535.1, [N/A], 0, 15360\nNo devices\n"
     found = [checked(Gpu, one) for one in gpus_told(table)]
     assert [(one["index"], one["busy"], one["used_bytes"] >> 20) for one in found] == [(0, 0.98, 39000), (1, None, 0)]
+
+
+V1 = "4:memory:/box\n1:cpu,cpuacct:/slice/job\n0::/\n"
+
+
+@pytest.mark.parametrize(("told", "group"), [(V1, "cpu,cpuacct/slice"), ("0::/slice/job\n", "slice")])
+def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, group: str
+) -> None:
+    (tmp_path / group / "job").mkdir(parents=True)
+    (tmp_path / group / "job" / "cpu.stat").write_text("nr_periods 0\nnr_throttled 0\n")
+    stat = tmp_path / group / "cpu.stat"
+    stat.write_text("usage_usec 5\nnr_periods 100\nnr_throttled 90\n")
+    monkeypatch.setattr(quota, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: told if name == "cgroup" else "")
+    looks = Quota(7)
+    assert looks.look() is None
+    stat.write_text("usage_usec 9\nnr_periods 150\nnr_throttled 110\n")
+    assert looks.look() == 0.4
+    assert looks.look() is None
+    stat.unlink()
+    assert looks.look() is None
+
+
+@pytest.mark.parametrize("told", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
+def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: told)
+    looks = Quota(7)
+    assert (looks.look(), looks.look()) == (None, None)

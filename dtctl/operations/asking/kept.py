@@ -1,0 +1,149 @@
+"""Conversations that are kept: who asks the same hosts again and again opens one connection to each, once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dtctl.errors import ConnectionLost, DtctlError, TransportError
+from dtctl.model import Host
+from dtctl.transport.seam import Message, Session, Transport
+
+AGAIN_S = (2.0, 5.0, 10.0, 15.0)
+"""After so long a host that could not be reached is tried again, and so on at the last of them."""
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    error: DtctlError
+    times: int
+    until: float
+
+
+class Kept:
+    """A transport whose conversations go on after they were closed. A context manager: at its end they are over.
+
+    One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached is left
+    alone for a while, in which it is away for the same reason at once: the others do not wait for it each time.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._idle: dict[str, Session] = {}
+        self._refusals: dict[str, _Refusal] = {}
+        self._lock = threading.Lock()
+        self._over = False
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._over = True
+            idle, self._idle = self._idle, {}
+        for session in idle.values():
+            session.close()
+
+    def open(self, host: Host) -> Session:
+        with self._lock:
+            session = self._idle.pop(host.name, None)
+            refusal = self._refusals.get(host.name)
+        if session is not None:
+            return _Lent(session, self, kept=True)
+        if refusal is not None and time.monotonic() < refusal.until:
+            raise refusal.error.with_traceback(None)
+        return _Lent(self.begin(host), self, kept=False)
+
+    def begin(self, host: Host) -> Session:
+        """A new conversation."""
+        try:
+            session = self._transport.open(host)
+        except TransportError as error:
+            with self._lock:
+                known = self._refusals.get(host.name)
+                times = known.times if known is not None else 0
+                until = time.monotonic() + AGAIN_S[min(times, len(AGAIN_S) - 1)]
+                self._refusals[host.name] = _Refusal(error.with_traceback(None), times + 1, until)
+            raise
+        with self._lock:
+            self._refusals.pop(host.name, None)
+        return session
+
+    def give_back(self, session: Session) -> None:
+        with self._lock:
+            if not self._over and session.host.name not in self._idle:
+                self._idle[session.host.name] = session
+                return
+        session.close()
+
+
+class _Lent:
+    """A conversation until it is closed. What it is asked only reads, so it may be asked twice."""
+
+    def __init__(self, session: Session, keeper: Kept, *, kept: bool) -> None:
+        self._session = session
+        self._keeper = keeper
+        self._kept = kept
+        """Nothing has been heard from it since it was taken up again: its host may be gone."""
+        self._asked: list[tuple[Mapping[str, Any], bytes]] = []
+        """What has no result yet."""
+        self._broken = False
+
+    @property
+    def host(self) -> Host:
+        return self._session.host
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self._session.facts
+
+    def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
+        self._asked.append((fields, payload))
+        try:
+            self._session.send(fields, payload)
+        except ConnectionLost as error:
+            self._begin_anew(error)
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        try:
+            message = self._receive(timeout_s)
+        except BaseException:
+            self._broken = True
+            raise
+        self._kept = False
+        if message.type == "result":
+            del self._asked[:1]
+        return message
+
+    def close(self) -> None:
+        if self._broken or self._asked:
+            self._session.close()
+        else:
+            self._keeper.give_back(self._session)
+
+    def _receive(self, timeout_s: float | None) -> Message:
+        try:
+            return self._session.receive(timeout_s)
+        except ConnectionLost as error:
+            self._begin_anew(error)
+            return self._session.receive(timeout_s)
+
+    def _begin_anew(self, error: ConnectionLost) -> None:
+        """Where the connection had been lost before anybody looked, all is asked over another; else raises `error`."""
+        if not self._kept:
+            self._broken = True
+            raise error
+        self._kept = False
+        with suppress(DtctlError):
+            self._session.close()
+        try:
+            self._session = self._keeper.begin(self._session.host)
+            for fields, payload in self._asked:
+                self._session.send(fields, payload)
+        except BaseException:
+            self._broken = True
+            raise

@@ -1,0 +1,251 @@
+"""Who is let in, by what name, and what an answer forbids a browser; and readers over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from dtctl.operations.board.tunnel import listen
+from dtctl.operations.dashboard.board import Board
+from dtctl.operations.dashboard.door import Door
+from dtctl.operations.dashboard.server import MOST_READERS, Pages, Server, application
+from dtctl.render.dashboard import page
+from dtctl.render.dashboard.page import parts
+from tests.unit.report.reports import report
+
+PAGES = Pages(page.policy(), page.whole, page.entered, page.refused())
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    headers: dict[str, str]
+    text: str
+
+
+class Visit:
+    """A browser that has not been let in yet."""
+
+    def __init__(self) -> None:
+        self.board, self.door = Board(), Door()
+        self.board.put(parts(report()))
+        self.cookie = b""
+        self._app = application(PAGES, self.board, self.door)
+
+    def enter(self) -> str:
+        """The cookie as it is set."""
+        answer = self.ask("/", token=self.door.token)
+        assert answer.code == 200
+        self.cookie = answer.headers["set-cookie"].partition(";")[0].encode()
+        return answer.headers["set-cookie"]
+
+    def ask(self, path: str, *, token: str = "", host: str = "127.0.0.1:8000", method: str = "GET") -> Answer:
+        headers = [(b"host", host.encode()), *([(b"cookie", self.cookie)] if self.cookie else [])]
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": path, "raw_path": path.encode(), "root_path": "", "headers": headers, "server": ("127.0.0.1", 8000),
+            "query_string": f"token={quote(token)}".encode() if token else b"",
+        }  # fmt: skip
+        said: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            said.append(message)
+
+        asyncio.run(self._app(scope, receive, send))
+        told = {name.decode(): value.decode() for name, value in said[0]["headers"]}
+        return Answer(said[0]["status"], told, b"".join(one.get("body", b"") for one in said[1:]).decode())
+
+
+def test_the_address_lets_one_browser_in_once() -> None:
+    visit = Visit()
+    token = visit.door.token
+    cookie = visit.enter()
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert f"Path={visit.door.place};" in cookie
+    assert visit.ask(visit.door.place).code == 200
+    visit.cookie = b""
+    assert visit.ask("/", token=token).code == 403
+    assert visit.ask(visit.door.place).code == 403
+
+
+def test_the_token_stands_in_no_page_and_the_page_that_it_opens_leads_on_by_itself() -> None:
+    visit = Visit()
+    token = visit.door.token
+    answer = visit.ask("/", token=token)
+    assert f'content="0;url={visit.door.place}"' in answer.text
+    whole = visit.ask(visit.door.place).text
+    assert token not in answer.text + whole
+    assert visit.door.token not in answer.text + whole
+
+
+def test_after_a_browser_there_is_an_address_for_another() -> None:
+    visit = Visit()
+    told: list[str] = []
+    visit.door.on_entry = told.append
+    visit.enter()
+    assert told == [visit.door.token]
+    visit.cookie = b""
+    visit.enter()
+    assert visit.ask(visit.door.place).code == 200
+
+
+@pytest.mark.parametrize("token", ["", "x", "x" * 43, "ö" * 43, "\x00"])
+def test_nobody_comes_in_by_another_token(token: str) -> None:
+    visit = Visit()
+    answer = visit.ask("/", token=token)
+    assert answer.code == 403
+    assert "set-cookie" not in answer.headers
+    assert "dtctl dashboard has printed" in answer.text
+    assert "digits-1" not in answer.text
+
+
+@pytest.mark.parametrize("cookie", ["", "dtctl=", "dtctl=x", "dtctl=\xff", "=;=;dtctl", 'dtctl="\\777"'])
+def test_nobody_reads_without_the_cookie(cookie: str) -> None:
+    visit = Visit()
+    visit.cookie = cookie.encode("latin-1")
+    for place in (visit.door.place, f"{visit.door.place}news"):
+        answer = visit.ask(place)
+        assert answer.code == 403
+        assert "digits-1" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1", ""])
+def test_a_name_that_is_not_this_machines_gets_nothing(name: str) -> None:
+    visit = Visit()
+    visit.enter()
+    for place in ("/", visit.door.place, f"{visit.door.place}news"):
+        answer = visit.ask(place, host=name, token=visit.door.token)
+        assert answer.code == 400
+        assert "digits-1" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost:9000"])
+def test_this_machines_own_names_are_good_at_any_port_as_a_tunnel_may_have_another(name: str) -> None:
+    visit = Visit()
+    visit.enter()
+    assert visit.ask(visit.door.place, host=name).code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_changed(method: str) -> None:
+    visit = Visit()
+    visit.enter()
+    for place in ("/", visit.door.place, f"{visit.door.place}news"):
+        assert visit.ask(place, method=method, token=visit.door.token).code == 405
+
+
+def test_a_look_at_the_head_alone_uses_no_token_up() -> None:
+    visit = Visit()
+    assert visit.ask("/", method="HEAD", token=visit.door.token).code == 403
+    visit.enter()
+
+
+def test_every_answer_forbids_what_the_page_does_not_need() -> None:
+    visit = Visit()
+    answers = [visit.ask("/"), visit.ask("/nosuch"), visit.ask("/", host="evil")]
+    visit.enter()
+    answers.append(visit.ask(visit.door.place))
+    assert [answer.code for answer in answers] == [403, 404, 400, 200]
+    for answer in answers:
+        rule = answer.headers["content-security-policy"]
+        assert rule.startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in rule
+        assert "frame-ancestors 'none'" in rule
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+
+
+class Reader:
+    """A connection to what is new, read as it comes or not at all."""
+
+    def __init__(self, server: Server, door: Door, cookie: str, last: str = "") -> None:
+        port = int(server.address.split(":")[2].split("/")[0])
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        asked = f"GET {door.place}news{last} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie.split(';')[0]}\r\n\r\n"
+        self.socket.sendall(asked.encode())
+        self.got = b""
+
+    def until(self, what: bytes) -> bytes:
+        while what not in self.got:
+            data = self.socket.recv(1 << 20)
+            assert data, self.got[-500:]
+            self.got += data
+        return self.got
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@contextmanager
+def served(board: Board, door: Door) -> Iterator[Server]:
+    with listen(0) as listener, Server(listener, PAGES, board, door) as server:
+        yield server
+
+
+def test_a_reader_that_takes_nothing_slows_neither_the_writer_nor_another_reader() -> None:
+    board, door = Board(), Door()
+    board.put({"a": "begin"})
+    with served(board, door) as server:
+        cookie = door.enter(door.token) or ""
+        slow, quick = Reader(server, door, cookie), Reader(server, door, cookie)
+        for reader in (slow, quick):
+            reader.until(b"begin")
+        for number in range(100):
+            board.put({"a": f"<{number}>" + "x" * 500_000})
+            quick.until(f"<{number}>".encode())
+            quick.got = b""
+        board.put({"a": "the end"})
+        assert len(slow.until(b"the end")) < 20_000_000, "of 50 MB"
+        slow.close()
+        quick.close()
+
+
+def test_readers_are_told_of_the_end_and_the_server_has_ended_then() -> None:
+    board, door = Board(), Door()
+    board.put({"a": "begin"})
+    with served(board, door) as server:
+        reader = Reader(server, door, door.enter(door.token) or "", "?from=1")
+        reader.until(b"alive")
+        began = time.monotonic()
+    assert b"event: over" in reader.until(b"event: over")
+    assert b"begin" not in reader.got, "it had been seen"
+    assert not server.alive
+    assert time.monotonic() - began < 10
+    reader.close()
+
+
+def test_there_are_only_so_many_readers() -> None:
+    board, door = Board(), Door()
+    board.put({"a": "begin"})
+    with served(board, door) as server:
+        cookie = door.enter(door.token) or ""
+        readers = [Reader(server, door, cookie) for _ in range(MOST_READERS)]
+        for reader in readers:
+            reader.until(b"begin")
+        one_more = Reader(server, door, cookie)
+        assert b" 503 " in one_more.until(b"\r\n\r\n")
+        for reader in (*readers, one_more):
+            reader.close()
+
+
+def test_what_hosts_say_is_escaped_in_what_is_told_later_too() -> None:
+    board = Board()
+    board.put(parts(report()))
+    text = json.dumps(board.since(0)[1])
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text

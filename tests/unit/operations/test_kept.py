@@ -1,0 +1,78 @@
+"""Conversations that are kept open between one look and the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.operations.asking.kept import Kept
+from dtctl.operations.status import status
+from tests.unit.coordinated import Agents, record, told
+from tests.unit.fakes import FakeSession, FakeTransport
+
+
+def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
+    agents = Agents(told())
+    transport = FakeTransport(agents)
+    with Kept(transport) as kept:
+        for _ in range(3):
+            assert status(record(), kept).coordination is not None
+        assert not transport.sessions["c"].closed
+    assert transport.opened == ["c"]
+    assert agents.asked_of("status") == ["c"] * 3
+    assert transport.sessions["c"].closed
+
+
+def test_a_connection_that_was_lost_meanwhile_is_opened_anew_without_a_word() -> None:
+    agents = Agents(told())
+    transport = FakeTransport(agents)
+    with Kept(transport) as kept:
+        status(record(), kept)
+        transport.sessions["c"]._pending.append(ConnectionLost("c has gone"))
+        assert status(record(), kept).coordination is not None
+    assert transport.opened == ["c", "c"]
+
+
+def test_one_that_is_lost_within_an_answer_is_said_to_be() -> None:
+    class Breaks(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            return [ConnectionLost("c has gone")] if session.host.name == "c" else super().__call__(session, fields)
+
+    transport = FakeTransport(Breaks(told()))
+    with Kept(transport) as kept:
+        assert "c" in status(record(), kept).errors
+    assert transport.opened.count("c") == 1
+
+
+def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> None:
+    agents = Agents(told())
+    agents.extra["status"] = [AgentError("internal", "a bug")]
+    transport = FakeTransport(agents)
+    with Kept(transport) as kept:
+        status(record(), kept)
+        del agents.extra["status"]
+        assert status(record(), kept).coordination is not None
+    assert transport.opened.count("c") >= 2
+    assert all(session.closed for session in transport.sessions.values())
+
+
+def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    away = {"c": TransportError("cannot reach c")}
+    transport = FakeTransport(Agents(told()), away)
+    with Kept(transport) as kept:
+        for at, times in ((100.0, 1), (101.9, 1), (102.1, 2), (106.9, 2), (107.2, 3)):
+            now[0] = at
+            with pytest.raises(TransportError, match="cannot reach c"):
+                kept.open(record().way_to("c"))
+            assert transport.opened.count("c") == times
+        away.clear()
+        transport._unreachable = {}
+        now[0] = 200.0
+        kept.open(record().way_to("c")).close()
+        assert transport.opened.count("c") == 4
