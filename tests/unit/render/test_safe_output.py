@@ -413,6 +413,7 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         document.started(f"c{BAD}", poisoned(UP)),
         machine_diagnosis.diagnosis(poisoned(DIAGNOSIS)),
         machine_checks.checked(CHECKED),
+        machine_checks.checked(CHECKED),
         document.plan(poisoned(plan())),
         document.stop(poisoned(STOP)),
         document.gc(poisoned(REMAINS), dry_run=True),
