@@ -94,6 +94,7 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "cluster-yaml.md"] = reference_markdown()
     texts[DOCS / "exit-codes.md"] = manual_pages.exit_codes()
     texts[DOCS / "troubleshooting.md"] = manual_pages.troubleshooting()
+    texts[DOCS / "check.md"] = manual_pages.checks()
     texts[DOCS / "glossary.md"] = manual_pages.glossary()
     texts[DOCS / "examples.md"] = examples_page.examples()
     texts[agent] = record_tables.filled(texts[agent])

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from dtctl.operations.checks.topic import Topic, fails, found
+from dtctl.operations.checks.topics import TOPICS
+from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.table import SIGNATURES
 from dtctl.render.health.findings import pattern_of
 from dtctl.render.manual.answers import ANSWERS
@@ -47,6 +51,85 @@ def troubleshooting() -> str:
         "With `-o json` each error of a host has its answer as `code`.",
         _answers(),
     )
+
+
+_CHECKED = """\
+    storage
+      checkpoints: ~/saved is on gpu-1 alone
+    software
+      Python      3.11.7
+      tensorflow  gpu-[1-7]: 2.21.0; gpu-8: 2.19.0
+    machine
+      memory      67.4 GB
+      clock       right
+
+    problem: tensorflow is not the same everywhere: 2.19.0 on gpu-8, 2.21.0 on gpu-[1-7]. Its ...
+      dtctl exec @gpu-8 -- /usr/bin/python3 -m pip install tensorflow==2.21.0
+
+    gpu-[1-8] checked in 1.9 s: 1 problem"""
+
+
+_NETWORK = (
+    "Each host listens on the ports of its tasks, and the lead's on the coordinator's too, for some seconds. Every "
+    "other host connects to them at the address that the tasks are given, and makes sure that the right host answers, "
+    "and with more bytes than fit into one packet. A port of a live run is not touched, but connected to. What does "
+    "not work is told as the cause that explains most of it, and not as a table. Above 4,000 connections a part is "
+    "tried: each host tries others, and is tried by others, at evenly spread distances, and the ps and the "
+    "coordinator are tried by more; how many were tried is said.",
+    "`--network-speed` measures latency and bandwidth between workers and ps, so that no host takes part in two "
+    "measurements at a time, and tells what that means for a step: the bytes of the newest checkpoint, shared among "
+    "the ps, there and back. Each measurement takes about a second.",
+    "`--print-firewall nftables` (or `iptables`, `ufw`) contacts nobody. It prints rules for each host by which the "
+    "cluster's hosts reach the ports of its tasks, and nobody else does; [security](security.md#the-ports-of-tasks) "
+    "says why, and what `dtctl up --require-private` does.",
+)
+_SSH = (
+    "The login shell is started once on each host, as sshd starts it for a command. `MaxStartups` and `MaxSessions` "
+    "are what `sshd -T` tells, where the login is root's; else what the file says that this sshd was started with, if "
+    "it can be read. Else they are not known.",
+)
+_INTRODUCED = {"network": _NETWORK, "ssh": _SSH}
+"""What stands above the signatures of a topic."""
+
+
+def _topic(topic: Topic[Any, Any]) -> tuple[str, ...]:
+    return (f"## {topic.name}", *_INTRODUCED.get(topic.name, ()), *map(_row, topic.rows))
+
+
+def checks() -> str:
+    return _page(
+        "# What is wrong before the start?",
+        "<!-- Written by docs/generate.py from dtctl/operations/checks; change it there. -->",
+        "    dtctl check             every host of the cluster file here\n"
+        "    dtctl check --local     this machine, as if it were all of them\n"
+        "    dtctl check --deep      also real imports, and which host computes slowly",
+        "`dtctl check` looks at every host of a cluster file before anything starts there, at all side by side, by one "
+        "connection and one process each. It tells what is so, hosts that have the same in one word, then what "
+        "is wrong, why, and what to type:",
+        _CHECKED,
+        "A **problem** is what the run would fail of, or not do what it was started for; the exit code is 5 then. A "
+        "**warning** leaves it at 0. `--local` checks this machine as the place of all hosts; `--deep` also does what "
+        "takes seconds and loads the hosts; `-o json` tells all of it to programs, each finding with its name "
+        "(`signature`) and its fields. Nothing is installed, started or changed. What is written for a moment, to see "
+        "who else sees it, is a file `.dtctl-check-...` in the directories that the run writes to; it goes with the "
+        "check, and what a killed one has left is removed by a later one.",
+        "`dtctl up` checks by the way what costs next to nothing: versions (by the names of directories), disks, "
+        "memory and clocks, in the very words by which it makes the hosts ready; and, when all are ready, the ports "
+        "of the tasks from every other host, which takes one more round trip, and 1.5 s where connections are lost. "
+        "It warns of what it finds, and starts all the same; `dtctl up --no-check` asks for none of it.",
+        *(part for topic in TOPICS for part in _topic(topic)),
+    )
+
+
+def _row(one: Signature) -> str:
+    rows = [
+        f"### {one.name}",
+        f"- {'problem' if fails(found(one, ())) else 'warning'}: {one.seen}",
+        *([f"- read: {one.joins}"] if one.joins else []),
+        f"- it says: {pattern_of(one.means)}",
+        "- what to do: " + "; ".join(map(_typed, one.remedy)),
+    ]
+    return rows[0] + "\n\n" + "\n".join(rows[1:])
 
 
 def _answers() -> str:

@@ -19,6 +19,7 @@ from dtctl.agent.records import (
     answers,
     board,
     checkpoints,
+    checks,
     goodput,
     messages,
     reasons,
@@ -34,6 +35,7 @@ from dtctl.agent.records import (
 )
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
+from dtctl.agent.records.network import logins, peers
 
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
 _MODULES: dict[str, ModuleType] = {
@@ -41,6 +43,9 @@ _MODULES: dict[str, ModuleType] = {
     "board": board,
     "goodput": goodput,
     "checkpoints": checkpoints,
+    "checks": checks,
+    "check_network": peers,
+    "check_ssh": logins,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,

@@ -16,9 +16,9 @@ from dtctl.cli.parsing import Command, Group
 from dtctl.render.terminal.console import say
 
 ORDER = (
-    *("init", "explain", "validate", "plan", "trust", "up", "status", "top", "diagnose", "logs", "events", "metrics"),
-    *("tensorboard", "report", "dashboard", "checkpoints", "dump", "wait", "restart", "replace", "stop", "down"),
-    *("runs", "gc", "push", "execute", "ssh", "schema"),
+    *("init", "explain", "validate", "plan", "trust", "check", "up", "status", "top", "diagnose", "logs", "events"),
+    *("metrics", "tensorboard", "report", "dashboard", "checkpoints", "dump", "wait", "restart", "replace", "stop"),
+    *("down", "runs", "gc", "push", "execute", "ssh", "schema"),
 )
 """Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
 

@@ -23,6 +23,7 @@ EFFECTS = {
     "explain": Effect.NONE,
     "validate": Effect.FILE,
     "plan": Effect.FILE,
+    "check": Effect.FILE,
     "trust": Effect.FILE,
     "up": Effect.FILE,
     "push": Effect.FILE,

@@ -16,6 +16,7 @@ from dtctl.operations.asking.conversation import Report
 from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints
+from dtctl.operations.checks.checking import Checked
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.earlier import Unseen, earlier, unseen
 from dtctl.operations.starting.interrupts import Interrupted, uninterrupted
@@ -52,6 +53,8 @@ class UpResult:
     """Why there is no record of the run on this machine."""
     unseen: Unseen | None = None
     """What an earlier run has saved, if this one begins at step 0 beside it."""
+    checked: Checked | None = None
+    """What the hosts told of themselves by the way."""
 
     @property
     def broken(self) -> Mapping[TaskId, TaskStatus]:
@@ -79,16 +82,18 @@ def up(
     at_zero: Callable[[Unseen], None] = lambda unseen: None,
     before: Before | None = None,
     stopping: OnStopping = nobody,
+    checked: Callable[[Checked], None] = lambda checked: None,
 ) -> UpResult:
     """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
 
     A host that fails, an interrupt or the death of this process before that takes everything back: hosts that
     lose their controller do so by themselves. The run is written down before any host hears of it, as one that is
     begun, and as one that has started before any host is told to keep it; where it was taken back for certain it is
-    forgotten. When all is prepared, `at_zero` is called with a checkpoint of an earlier run that this one does
-    not see (`previous`: the last of this file), and `consent` with the runs that are to be ended: what they raise takes
-    everything back. `before` hears of each of those what of it is still there, and `stopping` of tasks that take long
-    to end. Raises Interrupted for Ctrl-C, with what is certain about what it has left.
+    forgotten. When all is prepared, `checked` is called with what the hosts told of themselves, `at_zero` with a
+    checkpoint of an earlier run that this one does not see (`previous`: the last of this file), and `consent` with the
+    runs that are to be ended: what they raise takes everything back. `before` hears of each of those what of it is
+    still there, and `stopping` of tasks that take long to end. Raises Interrupted for Ctrl-C, with what is certain
+    about what it has left.
     """
     starting = Starting(launch, transport, report)
     unbegun = _error_of(memory.begin, launch.record)
@@ -96,7 +101,7 @@ def up(
         raise _without_trace(unbegun)
     try:
         with starting:
-            outcome = _up(starting, memory, consent, unbegun, previous, at_zero, before, stopping)
+            outcome = _up(starting, memory, consent, unbegun, previous, at_zero, before, stopping, checked)
     except BaseException as error:
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
@@ -118,6 +123,7 @@ def _up(
     at_zero: Callable[[Unseen], None],
     before: Before | None,
     stopping: OnStopping,
+    checked: Callable[[Checked], None],
 ) -> UpResult:
     launch, record = starting.launch, starting.launch.record
     assert record.run is not None
@@ -126,6 +132,9 @@ def _up(
     running = _already_running(prepared)
     if running is not None:
         return UpResult(running, {}, starting.ended(prepared))
+    brief = starting.checked(prepared)
+    if brief is not None:
+        checked(brief)
     refuse_taken_ports(prepared, launch.plan.cluster)
     if not launch.adopt_output:
         refuse_outputs_of_others(
@@ -147,6 +156,7 @@ def _up(
         replaced=replaced,
         earlier=earlier(prepared),
         unseen=out_of_sight,
+        checked=brief,
         without_revival=_without_revival(kept) if launch.expects_revival else {},
         revival=_revival(kept),
         new_revival=_revival({host: told for host, told in kept.items() if told["reboot_new"]}),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _WORDS = {"connect": "connecting", "send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
-_WORDS["pull"] = "receiving"
+_WORDS |= {"pull": "receiving", "check": "looking"}
 _DONE = ("prepared", "started")
 _SHOWN_HOSTS = 12
 _SHOWN_TASKS = 3

@@ -48,6 +48,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-mend-a-broken-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/how-to-see-where-a-trainer-hangs.md": "tests/local/test_live.py asks live trainers",
     "docs/how-to-use-tensorboard.md": "tests/local/test_live.py opens a real one",
+    "docs/check.md": "tests/fleet/test_check.py has hosts with all that is wrong there",
     "docs/checkpoints.md": "tests/local/test_checkpoints.py does what it shows",
     "docs/how-to-read-logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",

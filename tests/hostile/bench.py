@@ -38,6 +38,8 @@ trainer: {{command: [python, train.py], dialect: none}}
 grace: 500ms
 """
 ADDRESSES = {"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
+PORT = 2222
+"""Of their tasks: `check` looks whether that is open to this machine, and tries nothing else."""
 OWN = re.compile(
     r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))|"
     r"project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))"
@@ -210,6 +212,7 @@ class Bench:
             "stdout": str(place / "stdout"), "stderr": str(place / "stderr"), "dialled": str(place / "dialled"),
             "sockets": str(self._sockets) if self._sockets else None, "other_texts": texts,
             "addresses": list(texts.values()),
+            "doors": [[address, PORT] for address in ADDRESSES.values()] if "check" in spoken.words[:1] else [],
         }  # fmt: skip
 
     def _done(self, spoken: Spoken, job: dict[str, Any], told: dict[str, Any]) -> Done:

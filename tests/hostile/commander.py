@@ -113,12 +113,13 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
     SshTransport.open = open_session  # type: ignore[method-assign]
 
 
-def watch_out(record: Path, addresses: list[str]) -> None:
-    """Writes down what this process dials and starts, but for sockets of this machine and these addresses."""
+def watch_out(record: Path, addresses: list[str], doors: list[list[object]]) -> None:
+    """Writes down what this process dials and starts, but for sockets of this machine, these addresses and doors."""
     descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(event: str, args: tuple[Any, ...]) -> None:
-        dialled = event == "socket.connect" and isinstance(args[1], tuple) and args[1][0] not in addresses
+        tcp = event == "socket.connect" and isinstance(args[1], tuple)
+        dialled = tcp and args[1][0] not in addresses and list(args[1][:2]) not in doors
         if dialled or event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
             os.write(descriptor, f"{event} {args[1:3]!r}\n".encode())
 
@@ -155,7 +156,7 @@ def command(job: dict[str, Any]) -> None:
         setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     if job.get("sockets"):
         over_sockets(Path(job["sockets"]), job["lies"], job["ways"])
-    watch_out(Path(job["dialled"]), job.get("addresses", []))
+    watch_out(Path(job["dialled"]), job.get("addresses", []), job.get("doors", []))
     sys.argv = ["dtctl", *job["words"]]
     from dtctl.cli import main
 

@@ -26,9 +26,10 @@ ENDLESS_S = 2.0
 OWN = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain/model.ckpt-100"
 """A checkpoint of this machine."""
 
-_MADE_READY = "status result, need, progress, prepared, started, up result"
+_MADE_READY = "status result, need, progress, prepared, looked, started, up result"
 HEARD = {
     "status": "status result",
+    "check": "check result",
     "diagnose": "status result, diagnose result",
     "logs": "log, logs result, status result, states, watch result",
     "events": "event, events result, status result",
@@ -97,6 +98,8 @@ COMMANDS = {
         _spoken("status -o json", partly=True),
         _spoken("status --run demo-1", partly=True),
         _spoken("status --watch", endless=True),
+        _spoken("check", shows=True),
+        _spoken("check -o json"),
         _spoken("diagnose"),
         _spoken("diagnose -o json", partly=True),
         _spoken("logs", shows=True),

@@ -168,6 +168,37 @@ class Host:
         told = {"run": RUN, "time": 2000.0, "machine": {**machine, "waiting": {}}, "disks": [disk], "tasks": tasks}
         yield {"type": "result", **told}, b""
 
+    def _check(self, request: Fields) -> Answer:
+        yield {"type": "result", "time": 2000.0, "seconds": 0.1, "facts": self._facts(request["ask"])}, b""
+
+    def _facts(self, questions: Fields) -> Fields:
+        return {name: getattr(self, f"_facts_of_{name}")(asked) for name, asked in questions.items() if asked}
+
+    def _facts_of_software(self, asked: Fields) -> Fields:
+        told = {"path": "/usr/bin/python3", "version": f"3.11.7 {MARK} {self.name}", "libc": "glibc 2.36"}
+        packages = {"packages": {"tensorflow": "2.21.0"}}
+        return {"pythons": [{"program": one["program"], **told, **packages} for one in asked["pythons"]]}
+
+    def _facts_of_machine(self, asked: Fields) -> Fields:
+        machine = {"time": 2000.0, "cpus": 8, "load": 0.5, "memory_bytes": 1 << 34, "available_bytes": 1 << 33}
+        disk = {"path": f"/data {MARK} {self.name}", "free_bytes": 1 << 30, "size_bytes": 1 << 40, "free_files": None}
+        return {"machine": {**machine, "waiting": {}}, "disks": [disk]}
+
+    def _facts_of_storage(self, asked: Fields) -> Fields:
+        written = [{"path": path, "at": path, "free_bytes": 1 << 40} for path in asked["write"]]
+        looked = [{"path": one["path"], "seen": one["hosts"]} for one in asked["look"]]
+        return {"written": written, "looked": looked}
+
+    def _facts_of_network(self, asked: Fields) -> Fields:
+        bound = [{"whose": slot["whose"], "port": slot["port"] or 9, "state": "bound"} for slot in asked["listen"]]
+        own = [{"name": name, "addresses": ["10.0.0.1"], "own": True} for name in asked["names"]]
+        reached = [{"whose": one["whose"], "host": one["host"], "place": "10.0.0.1"} for one in asked["reach"]]
+        proxies = {"http_proxy": f"http://proxy {MARK} {self.name}"} if asked["names"] else {}
+        return {"bound": bound, "resolved": own, "reached": reached, "proxies": proxies}
+
+    def _facts_of_ssh(self, asked: Fields) -> Fields:
+        return {"shell": f"/bin/sh {MARK} {self.name}", "start_up_s": 0.1, "max_startups": "10:30:100", "machine": "m"}
+
     def _verify(self, request: Fields) -> Answer:
         sound: Fields = {"problems": [], "unread": None, "tensors": 1, "read_bytes": 8, "seconds": 0.1}
         yield {"type": "result", "run": RUN, "verified": [{**one, **sound} for one in request["wanted"]]}, b""
@@ -259,8 +290,10 @@ class Host:
         yield {"type": "progress", "phase": "setup", "text": f"{MARK} {self.name}\n"}, b""
         found = checkpoints(self.name)
         yield {"type": "prepared", "unchanged": False, "run": run, "current": None, "replaces": None,
-               "checkpoints": found}, b""  # fmt: skip
-        if self._listen()["type"] == "start":
+               "checkpoints": found, "facts": self._facts(request.get("ask") or {})}, b""  # fmt: skip
+        while (word := self._listen())["type"] == "look":
+            yield {"type": "looked", "facts": self._facts(word["ask"]), "facts_s": 0.1}, b""
+        if word["type"] == "start":
             yield {"type": "started", "run": run, "tasks": own}, b""
             if self._listen()["type"] == "keep":
                 kept = {"unchanged": False, "reboot": "cron", "reboot_why": None, "pruned": []}

@@ -35,7 +35,7 @@ from tests.hostile.saying import (
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1bP+q\x1b\\\x9b31m\x9d0;x\x9c\r\x08\x00\x7f"
 FREE = ("reason", "summary", "detail", "hint", "by", "problem", "command", "text", "prefix", "dir", "tail", "missing",
         "deaf", "closed", "reboot_why", "error", "python", "hostname", "user", "home", "root", "path", "phase", "from",
-        "to", "function", "wchan", "said")  # fmt: skip
+        "to", "function", "wchan", "said", "version", "libc", "program", "at", "digest")  # fmt: skip
 """Fields of any text; others have a form."""
 
 
@@ -54,7 +54,7 @@ def escaped(fields: Fields) -> None:
 
 
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
-RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, "
+RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
 RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
 RESULTS += "store result"
 RUNS_OF = "status result, stop result, restart result"
@@ -65,6 +65,13 @@ BAIT = 2
 PATH = "../../victim"
 NOWHERE = "elsewhere"
 FOREIGN = {"task": "ps:7", "host": "b", "address": "192.0.2.66"}
+
+
+FOREIGN_LOOK = {"path": "/" + ESCAPES, "seen": ["evil"]}
+
+
+FOREIGN_BOUND = [{"whose": "worker:7", "port": 22, "state": "bound"}, {"whose": "ps:0", "port": 22, "state": "live"}]
+FOREIGN_REACHED = [{"whose": "ps:7", "host": "b", "place": "192.0.2.66", "problem": "timeout"}]
 
 
 def other_run(frame: Fields) -> None:
@@ -270,6 +277,23 @@ LIES: dict[str, Lie] = {
     "a disk of escapes": told("diagnose result", within("disks.0.path", ESCAPES)),
     "a machine beyond all": told("diagnose result", within("machine.load", 1e9)),
     "a machine without memory": told("diagnose result", within("machine.memory_bytes", 0)),
+    "facts that were not asked for": told("check result", within("facts.machine", None)),
+    "disks of escapes": told("check result", within("facts.machine.disks.0.path", ESCAPES)),
+    "no Python at all": told("check result", within("facts.software.pythons", [])),
+    "packages of escapes": told("check result", within("facts.software.pythons.0.packages", {ESCAPES[:50]: ESCAPES})),
+    "a million modules": told("check result", within("facts.software.pythons.0.missing", ["x"] * 1_000_000)),
+    "what another host has written": told("check result", within("facts.storage.looked", [FOREIGN_LOOK])),
+    "ports of tasks that others have": told("check result", within("facts.network.bound", FOREIGN_BOUND)),
+    "connections that nobody asked for": told("check result", within("facts.network.reached", FOREIGN_REACHED)),
+    "a look around without facts": told("looked", put(facts=None)),
+    "a look at what nobody asked for": told("looked", within("facts.network.reached", FOREIGN_REACHED)),
+    "a look that takes for ever": told("looked", put(facts_s=1e9)),
+    "addresses of escapes": told("check result", within("facts.network.resolved.0.addresses", [ESCAPES[:99]])),
+    "proxies of escapes": told("check result", within("facts.network.proxies", {"http_proxy": ESCAPES})),
+    "a shell of escapes": told(
+        "check result", within("facts.ssh", {"shell": ESCAPES, "noise": ESCAPES, "noise_bytes": 9})
+    ),
+    "a clock of no time": told("check result", put(time=1e12)),
     "points without end": before("points", forever(line(type="points", run="demo-1", folders=[]) * 100)),
     "points of another run": told("points, metrics result", put(run="demo-2")),
     "points of no length": told(METRICS, within("folders.0.series.0.values", ["0.5"])),

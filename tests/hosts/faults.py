@@ -112,6 +112,36 @@ def without_controllers(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
+def shut(host: FleetHost, ports: str, how: str = "DROP", *, source: str = "", chain: str = "INPUT") -> Iterator[None]:
+    """TCP connections to these ports (2222, or 2222:2299) are dropped or rejected; `source`: those from there alone."""
+    only = ["-s", source] if source else []
+    with _firewall(host, chain, "-p", "tcp", "--dport", ports, *only, "-j", how):
+        yield
+
+
+@contextmanager
+def without_large_packets(host: FleetHost, ports: str) -> Iterator[None]:
+    """Those that the host sends from these ports are lost, as where an MTU on the way is smaller and nobody says so."""
+    with _firewall(
+        host, "OUTPUT", "-p", "tcp", "--sport", ports, "-m", "length", "--length", "1000:65535", "-j", "DROP"
+    ):
+        yield
+
+
+@contextmanager
+def name_stands_for(host: FleetHost, name: str, address: str) -> Iterator[None]:
+    """In the /etc/hosts of that host alone."""
+    file = host.directory / "hosts"
+    before = file.read_text()
+    lines = [line for line in before.splitlines() if line.split()[1:] != [name]]
+    file.write_text("\n".join([*lines, f"{address} {name}"]) + "\n")  # in place: it is mounted
+    try:
+        yield
+    finally:
+        file.write_text(before)
+
+
+@contextmanager
 def _firewall(host: FleetHost, *rule: str) -> Iterator[None]:
     """In the host's network, so it outlives a crash of the host."""
     iptables = ["netns", "exec", host.box.netns, "iptables", "-w"]

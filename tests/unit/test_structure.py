@@ -85,7 +85,7 @@ VISITORS = {"model", "hooks", "transport", "operations", "plan", "render", "cli"
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars", "vitals"),
+        *("coordinate", "survival", "logs", "stacks", "bundles", "checkpoints", "scalars", "vitals", "checks"),
         *("run", "protocol", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "stacks", "checkpoints", "vitals", "run", "host", "records"},
@@ -98,6 +98,7 @@ ROOMS = {
     "checkpoints": {"host", "records"},
     "scalars": {"host", "records"},
     "vitals": {"logs", "run", "host", "records"},
+    "checks": {"checkpoints", "survival", "vitals", "run", "protocol", "host", "records"},
     "link": {"records"},
     "protocol": {"host", "records"},
     "run": {"host", "records"},
@@ -117,9 +118,10 @@ ENTRIES = {
     "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving", "storing"},
     "scalars": {"reading", "copying", "finding"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "machine_load", "usage"},
+    "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},
     "protocol": {"conversation", "wire"},
+    "checks": {"serving"},
 }
 """The modules by which other rooms enter a room; of those that are not named here, all."""
 

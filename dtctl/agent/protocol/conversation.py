@@ -32,6 +32,8 @@ class Conversation:
         self.beats = Beats(wire)
         self.held: List[socket.socket] = []
         """They keep the ports of tasks that are still to start."""
+        self.leaving: List[Callable[[], object]] = []
+        """What is to be done when the conversation is over, however it ends; an OSError of it is nobody's concern."""
 
     def send(self, kind: str, frame: Mapping[str, object]) -> None:
         """Raises Gone."""
@@ -49,11 +51,15 @@ class Conversation:
 
     def expect(self, *types: str) -> str:
         """The type of the next frame, which has to be one of these. Raises Gone and Refused."""
+        return str(self.hear(*types)["type"])
+
+    def hear(self, *types: str) -> Dict[str, Any]:
+        """The next frame, which has to be one of these. Raises Gone and Refused."""
         before = self.beats.now_at
         self.beats.at(None)
         frame = word(self.wire.receive()[0], *types)
         self.beats.at(before)
-        return str(frame["type"])
+        return frame
 
     def pause(self, seconds: float) -> None:
         """Waits, and listens to the controller: raises Gone when it is gone, Aborted when it says `abort`."""

@@ -15,6 +15,7 @@ from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
 from .checkpoints import OutputMark as OutputMark
+from .checks import CheckFacts, CheckResult
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
 from .run_state import Entries, Intents, State
 from .scalars import MetricsResult, Points
@@ -119,7 +120,16 @@ class TakenPort(Record):
     holder: Line
 
 
-class Prepared(Record):
+class Facts(Record):
+    """What a host tells of itself by the way: with `prepared`, and as the frame `looked`."""
+
+    facts: Usual[Optional[CheckFacts], None]
+    """What was asked for with `up`, or with `look`."""
+    facts_s: Usual[Seconds, 0.0]
+    """How long it took to find that out."""
+
+
+class Prepared(Facts):
     """All is ready, and nothing has been started."""
 
     unchanged: bool
@@ -408,6 +418,7 @@ FRAMES = {
     "progress": Progress,
     "need": Need,
     "prepared": Prepared,
+    "looked": Facts,
     "started": Started,
     "states": States,
     "stopping": Stopping,
@@ -430,7 +441,7 @@ FRAMES = {
 
 
 class Exchange:
-    """A request: the module and function in requests/ that is given it, what it holds, and what the answer holds."""
+    """A request: the function that is given it, by its name as seen from requests/, and what both hold."""
 
     def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
         self.handler = handler
@@ -451,6 +462,7 @@ EXCHANGES = {
     "down": Exchange("removal.down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "diagnose": Exchange("health.diagnose", requests.Request, DiagnoseResult),
+    "check": Exchange(".checks.serving.check", requests.CheckRequest, CheckResult),
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
     "dump": Exchange("health.dump", requests.DumpRequest, RunResult),

@@ -2,6 +2,7 @@
 
 from .board import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
 from .checkpoints import MOST_STORED, FileSent, is_part
+from .checks import Questions
 from .hooks import Posts
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
@@ -60,6 +61,8 @@ class UpRequest(Request):
     """The cluster file, where the controller has it."""
     outputs: Usual[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
+    ask: Usual[Optional[Questions], None]
+    """What the host is to tell of itself with `prepared`."""
 
 
 class PortsRequest(Request):
@@ -195,6 +198,12 @@ class PruneRequest(Request):
     dry_run: Usual[bool, False]
 
 
+class CheckRequest(Request):
+    """What the host has of what a run needs; may be asked again and again, as each answer leads to more questions."""
+
+    ask: Questions
+
+
 class StoreRequest(Request):
     """Takes a checkpoint, gives it its place at the controller's word, and names it as the one to be restored."""
 
@@ -286,6 +295,12 @@ class Word(Record):
     """`start`, `keep`, `abort` or `alive`: nothing but its type."""
 
 
+class LookWord(Record):
+    """`look`: another round of what the host is to tell of itself, before `start`."""
+
+    ask: Questions
+
+
 class PartWord(Record):
     """`part`: bytes of one of the files of a checkpoint, from `offset` on."""
 
@@ -367,6 +382,7 @@ def _is_of_one_or_all(request: GcRequest) -> None:
 
 WORDS = {
     "start": Word,
+    "look": LookWord,
     "keep": Word,
     "abort": Word,
     "manifest": ManifestWord,

@@ -153,6 +153,8 @@ class Entry(Because):
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Usual[Optional[Count], None]
     """Resident, of the same processes."""
+    most_memory_bytes: Usual[Count, 0]
+    """The most that was ever seen, in all attempts; 0: none was."""
     throttled: Usual[Optional[Share], None]
     """In which share of the time lately their control group had used up what it may; null: nothing limits it."""
     idle_since: Usual[Optional[Epoch], None]

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from importlib import import_module
 
 from ..host import machine, paths, programs
@@ -35,10 +36,20 @@ def main(root: str, program: str) -> None:
     wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
     try:
         sys.stdout.buffer.write(START)
-        converse(Conversation(root, program, wire))
+        talk = Conversation(root, program, wire)
+        try:
+            converse(talk)
+        finally:
+            _leave(talk)
     except Gone:
         pass
     os._exit(0)  # a thread may still be reading
+
+
+def _leave(talk: Conversation) -> None:
+    for clear in talk.leaving:
+        with suppress(OSError):
+            clear()
 
 
 def converse(talk: Conversation) -> None:

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from ..bundles import store, working
+from ..checks import serving as checks
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
@@ -76,6 +77,8 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "outputs": [],
         "taken": [],
         "free_from": [],
+        "facts": None,
+        "facts_s": 0.0,
     }
     talk.send("prepared", prepared)
     while True:
@@ -109,9 +112,10 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
+        **checks.by_the_way(talk, request["ask"]),
     }
     talk.send("prepared", prepared)
-    if talk.expect("start", "abort") == "abort":
+    if not checks.until_start(talk):
         raise Aborted()
     if old is not None:
         how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}

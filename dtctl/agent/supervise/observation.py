@@ -109,6 +109,8 @@ class Observation:
         self._next_usage = now + USAGE_S
         self._usage.look(now)
         self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
+        most = max(self._entry["most_memory_bytes"], self._usage.memory_bytes or 0)
+        self._entry["most_memory_bytes"] = most
         self._entry["throttled"] = self._usage.throttled
         note_work(self._entry, self._usage.works or self._spoke, wall)
         self._spoke = False

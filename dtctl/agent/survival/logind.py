@@ -62,10 +62,19 @@ def prefix() -> List[str]:
     return _way_out()[0]
 
 
+def ends_logins() -> bool:
+    """Whether logind kills what this login has started, when it ends."""
+    return in_session(_cgroup()) and _rules().cover(machine.user_name())
+
+
+def user_lingers() -> bool:
+    return systemd.lingers()
+
+
 @lru_cache(maxsize=None)
 def _way_out() -> Tuple[List[str], str]:
     """The words, and why they do not help."""
-    if not in_session(_cgroup()) or not _rules().cover(machine.user_name()):
+    if not ends_logins():
         return [], ""
     problem = systemd.problem()
     if not problem and systemd.ask("systemd-run", "--version") is None:

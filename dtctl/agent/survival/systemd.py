@@ -20,9 +20,9 @@ def problem() -> str:
     """Why it is of no use to us, else empty. Makes the user linger where that needs no password."""
     if ask("systemctl", "--user", "show-environment") is None:
         return "systemctl --user does not work here"
-    if not _lingers():
+    if not lingers():
         ask("loginctl", "--no-ask-password", "enable-linger")
-    return "" if _lingers() else "lingering is off, and only root can switch it on"
+    return "" if lingers() else "lingering is off, and only root can switch it on"
 
 
 def scope() -> List[str]:
@@ -40,7 +40,7 @@ def scope() -> List[str]:
     ]
 
 
-def _lingers() -> bool:
+def lingers() -> bool:
     return ask("loginctl", "show-user", machine.user_name(), "--property=Linger", "--value") == "yes"
 
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from functools import partial
 
-from ..host import paths, patience, ports, processes
+from ..host import paths, ports, processes
 from ..records.run_state import Start
 from ..records.vitals import MOST_LOG, MOST_UNREACHED
 from ..run import environment
-from . import neighbours, packages, reaching
+from . import disks, neighbours, packages, reaching
 from .machine_load import MachineLoad
 from .usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Set, Tuple
+    from typing import Dict, List, Optional, Sequence, Set
 
     from ..host.secrets import Masks
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
-    from ..records.vitals import DiagnoseResult, Disk, Diverged, TaskVitals
+    from ..records.vitals import DiagnoseResult, Diverged, TaskVitals
 
 REACH_S = 3.0
 BETWEEN_S = 0.5
@@ -53,7 +52,7 @@ def gather(
         "run": spec["run"],
         "time": time.time(),
         "machine": load.look(time.time()),
-        "disks": _disks([run_dir, *places]),
+        "disks": disks.of([run_dir, *places])[0],
         "busy": others.busy(now, own),
         "gpus": gpus,
         "unreached": unreached[:MOST_UNREACHED],
@@ -83,30 +82,6 @@ def _own_pids(run_dir: str, state: State) -> Set[int]:
             key = paths.attempt_directory(run_dir, task, entry["attempt"])
             own.update(process.pid for process in processes.tree(trainer, [key]))  # type: ignore[arg-type]
     return own
-
-
-def _disks(places: Sequence[str]) -> List[Disk]:
-    """One of each file system."""
-    found: Dict[int, Disk] = {}
-    for place in places:
-        try:
-            device, disk = patience.within(REACH_S, place, partial(_disk, place))
-        except (OSError, patience.Silent):
-            continue
-        found.setdefault(
-            device,
-            {
-                "path": place[:8192],
-                "free_bytes": disk.f_bavail * disk.f_frsize,
-                "size_bytes": disk.f_blocks * disk.f_frsize,
-                "free_files": disk.f_favail if disk.f_files else None,
-            },
-        )
-    return list(found.values())[:100]
-
-
-def _disk(place: str) -> Tuple[int, os.statvfs_result]:
-    return os.stat(place).st_dev, os.statvfs(place)
 
 
 def _task(

@@ -8,14 +8,16 @@ from ..host import machine, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Tuple
+    from typing import Container, Dict, List, Mapping, Optional, Tuple
 
+    from ..records.checks import GpuUser
     from ..records.vitals import Busy, Gpu
 
 LEAST_CPU = 0.5
 MOST_BUSY = 5
 _NVIDIA_SMI_S = 5.0
 _COLUMNS = "index,name,driver_version,utilization.gpu,memory.used,memory.total"
+_USERS = "gpu_uuid,pid,process_name,used_memory"
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -65,15 +67,20 @@ def _user(pid: int) -> str:
 
 def gpus(path: str) -> List[Gpu]:
     """As nvidia-smi tells them; none where there is no such program in `path`, or it hangs."""
+    return gpus_told(nvidia_smi(path, "--query-gpu=" + _COLUMNS) or "")
+
+
+def nvidia_smi(path: str, query: str) -> Optional[str]:
+    """Its rows; None where there is no such program in `path`."""
     import shutil
     import subprocess
 
     program = shutil.which("nvidia-smi", path=path)
     if program is None:
-        return []
+        return None
     try:
         done = subprocess.run(
-            [program, "--query-gpu=" + _COLUMNS, "--format=csv,noheader,nounits"],
+            [program, query, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -81,8 +88,8 @@ def gpus(path: str) -> List[Gpu]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return []
-    return gpus_told(done.stdout.decode("utf-8", "replace"))
+        return ""
+    return done.stdout.decode("utf-8", "replace")
 
 
 def gpus_told(table: str) -> List[Gpu]:
@@ -103,3 +110,26 @@ def gpus_told(table: str) -> List[Gpu]:
             }
         )
     return found[:64]
+
+
+def gpu_users(path: str) -> List[GpuUser]:
+    """Processes that have memory of a GPU, whoever's they are."""
+    numbers = {
+        cells[1].strip(): int(cells[0])
+        for cells in (line.split(",") for line in (nvidia_smi(path, "--query-gpu=index,uuid") or "").splitlines())
+        if len(cells) == 2 and cells[0].strip().isdigit()
+    }
+    return users_told(nvidia_smi(path, "--query-compute-apps=" + _USERS) or "", numbers)
+
+
+def users_told(table: str, numbers: Mapping[str, int]) -> List[GpuUser]:
+    """From nvidia-smi's rows; `numbers`: those of the GPUs by their UUIDs."""
+    found: List[GpuUser] = []
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 4 and cells[0] in numbers and cells[1].isdigit():
+            used = int(cells[3]) << 20 if cells[3].isdigit() else None
+            name = os.path.basename(cells[2])[:100]
+            pid = int(cells[1])
+            found.append({"gpu": numbers[cells[0]], "pid": pid, "name": name, "user": _user(pid), "used_bytes": used})
+    return found[:1000]

@@ -40,6 +40,12 @@ def up(
     adopt_output: Annotated[
         bool, typer.Option("--adopt-output", help="Continue in an output directory that another cluster has written.")
     ] = False,
+    require_private: Annotated[
+        bool, typer.Option("--require-private", help="Refuse if others than the hosts reach the ports of tasks.")
+    ] = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     raw: Raw = False,
@@ -51,6 +57,8 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+    from dtctl.operations.checks.scene import scene_of
+    from dtctl.operations.networking.private import require_private as refuse_exposed
     from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch, scan_code
     from dtctl.operations.starting.review import review
@@ -58,7 +66,9 @@ def up(
     from dtctl.operations.telling.hooks import hooks_here
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out
+    from dtctl.render.checks import page
     from dtctl.render.interrupted import show_interrupted
+    from dtctl.render.machine import checks as machine
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
@@ -73,11 +83,15 @@ def up(
         local=local,
         replace=replace,
         adopt_output=adopt_output,
+        check=not no_check,
     )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
+            if require_private:
+                scene = scene_of(launch.plan, hostname=scope.transport.hostname)
+                refuse_exposed(scene, launch.record, scope.transport, progress)
 
             def consent(runs: Collection[str]) -> None:
                 for run in runs:
@@ -93,6 +107,7 @@ def up(
                 at_zero=_show_unseen,
                 before=announced(scope, launch.record, "stopping", say=output == "text"),
                 stopping=progress.ending,
+                checked=page.show_brief,
             )
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
@@ -108,7 +123,8 @@ def up(
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         left_out.show_unremembered(outcome)
         if output == "json":
-            document.print_json("Up", {**document.started(cluster.name, outcome), **document.not_pushed(launch.bundle)})
+            told = {**document.started(cluster.name, outcome), **machine.in_passing(outcome)}
+            document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
         else:
             result.show_started(outcome, launch.plan)
     if follow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from statistics import median
 from typing import Any
@@ -132,9 +133,13 @@ def versions(facts: Facts) -> Iterator[Seen]:
                     found.setdefault(task["packages"][package], []).append(host)
         if len(found) > 1:
             told_all = tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(found.items()))
-            rare = min(told_all, key=lambda one: len(one[1]))
-            usual = max(told_all, key=lambda one: len(one[1]))
+            rare, *_, usual = sorted(told_all, key=commonness)
             yield Seen((), rare[1], {"package": package, "versions": told_all, "version": usual[0]})
+
+
+def commonness(told: tuple[str, tuple[str, ...]]) -> tuple[int, list[int]]:
+    """To sort a version and its hosts by: what more hosts have comes last, of two that as many have the newer one."""
+    return len(told[1]), [int(part) for part in re.findall(r"\d+", told[0])]
 
 
 def diverged(facts: Facts) -> Iterator[Seen]:

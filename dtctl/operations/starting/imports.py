@@ -29,6 +29,8 @@ class Program:
 
     directory: Path
     modules: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    """Its own: the program and what it imports of the code."""
 
 
 def program_of(command: Sequence[str], code: Path) -> Program | None:
@@ -42,11 +44,11 @@ def program_of(command: Sequence[str], code: Path) -> Program | None:
         directory, files = (code / words[0]).parent, [code / words[0]]
     else:
         return None
-    modules = _imported(directory, files) if files else None
-    return None if modules is None else Program(directory, tuple(sorted(modules)))
+    read = _imported(directory, files) if files else None
+    return None if read is None else Program(directory, tuple(sorted(read[0])), tuple(sorted(read[1])))
 
 
-def _imported(directory: Path, files: list[Path]) -> set[str] | None:
+def _imported(directory: Path, files: list[Path]) -> tuple[set[str], set[Path]] | None:
     """Of the files and of the modules beside them that they import. None where one changes the rules, or is unclear."""
     wanted: set[str] = set()
     seen: set[Path] = set()
@@ -65,7 +67,7 @@ def _imported(directory: Path, files: list[Path]) -> set[str] | None:
                 files += own
             else:
                 wanted.add(top)
-    return wanted
+    return wanted, seen
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.model import Cluster
+from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interpreter import local_python
@@ -58,10 +59,11 @@ def prepare_launch(
     local: bool = False,
     replace: bool = False,
     adopt_output: bool = False,
+    check: bool = False,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
-    `bundle`: that of the code, where it has been looked at already.
+    `bundle`: that of the code, where it has been looked at already. `check`: the hosts are to tell of themselves.
     """
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
@@ -83,6 +85,7 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
+        scene=scene_of(plan, brief=True) if check else None,
     )
 
 

@@ -20,6 +20,9 @@ from dtctl.operations.asking.conversation import Progress, Report, about, final,
 from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.checks.topic import Scene
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Left
@@ -63,6 +66,8 @@ class Start:
     """Output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
     """Those that the coordinator tells."""
+    scene: Scene | None = None
+    """What the hosts are asked of themselves by the way."""
 
     @property
     def expects_revival(self) -> bool:
@@ -80,6 +85,7 @@ class Starting:
         self._hosts = tuple(launch.record.hosts.values())
         self._sessions: dict[str, Session] = {}
         self._sender = Sender(launch.bundle)
+        self._passing = InPassing(launch.scene)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
         self._told_to_start = False
@@ -144,17 +150,33 @@ class Starting:
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:
             self._report(Progress(host.name, "connect"))
-            self._sessions[host.name] = self._transport.open(host)
+            self._sessions[host.name] = self._passing.opened(host.name, lambda: self._transport.open(host))
         return self._sessions[host.name]
 
     def prepare(self, host: Host) -> answers.Prepared:
         session = self._session(host)
-        session.send(_request(self.launch, host))
+        session.send({**_request(self.launch, host), "ask": self._passing.question(host.name)})
         answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
         with about(host.name, "sent an invalid `prepared`"):
             _check_prepared(self.launch.record, answer)
         self._runs[host.name] = answer["run"]
         self._report(Progress(host.name, "prepared"))
+        return answer
+
+    def checked(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
+        """What the hosts tell of themselves; they look at each other in a second round, all at once."""
+        self._passing.hear(prepared)
+        while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
+            looking = fan_out(asked, self._look, width=len(asked), cancel=self._abort)
+            self._passing.hear(looking.or_raise("look around"))
+        return self._passing.judged()
+
+    def _look(self, host: Host) -> answers.Facts:
+        session = self._sessions[host.name]
+        session.send({"type": "look", "ask": self._passing.question(host.name)})
+        answer = converse(session, None, self._report, until="looked").of(answers.Facts)
+        with about(host.name, "sent an invalid `looked`"):
+            self._passing.check(host.name, answer)
         return answer
 
     def start_everywhere(self) -> dict[str, answers.Started]:

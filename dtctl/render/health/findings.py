@@ -132,7 +132,7 @@ _READ = {"at": "@HOST", "from": "@HOST", "hosts": "HOST", "from_hosts": "OTHER_H
 def words(found: Finding) -> dict[str, str]:
     """The fields of a finding as people read them."""
     seen = found.seen
-    known = {name: _word(name, value) for name, value in seen.fields.items() if value not in (None, "")}
+    known = {name: valued(name, value) for name, value in seen.fields.items() if value not in (None, "")}
     if seen.tasks:
         known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
     if seen.hosts:
@@ -147,9 +147,12 @@ def _at(hosts: Iterable[str]) -> str:
     return shlex.quote(f"@{fold(hosts)}")
 
 
-def _word(name: str, value: Any) -> str:
+def valued(name: str, value: Any) -> str:
+    """A field as people read it; its name says what it is (diagnosis.signature.Fields)."""
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
+    if isinstance(value, tuple) and value and isinstance(value[0], int):
+        return _numbers(value)
     if isinstance(value, tuple):
         return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
     if name.endswith("_s"):
@@ -158,9 +161,22 @@ def _word(name: str, value: Any) -> str:
         return clock(value)
     if name.endswith("_bytes"):
         return size(value)
+    if name.endswith("_flops"):
+        return f"{value / 1e9:.3g} GFLOP/s"
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    """(2221, 2222, 2223, 2230) -> 2221-2223, 2230"""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    return ", ".join("-".join(map(str, span)) for span in spans)
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:

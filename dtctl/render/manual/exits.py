@@ -84,6 +84,7 @@ EXITS = (
             "the message has the command that installs it; under `--local` the "
             "Python of the active environment trains, else the one that runs dtctl; `trainer.python` names another",
         ),
+        ("`dtctl check` tells of a problem", "each says what to type; [check.md](check.md) has all of them"),
         ("`is in use on this host`", "`dtctl gc` ends what an old run has left; otherwise choose another `port`"),
         ("`the disk is full`", "`dtctl gc` removes old runs and code; `dtctl exec @HOST -- df -h` shows the rest"),
         ("`the setup command ended with ...`", "its output follows: correct `trainer.setup`"),

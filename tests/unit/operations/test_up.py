@@ -17,6 +17,8 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError,
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.conversation import Progress, silent
 from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Interrupted
@@ -26,6 +28,7 @@ from dtctl.plan.run import plan_run
 from dtctl.reach import Local
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
+from tests.unit.operations.networking.rounds import listening, reaching
 
 READY = {
     "type": "prepared",
@@ -117,6 +120,33 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) ->
     }
     assert all(session.closed for session in transport.sessions.values())
     assert remembered == [launch.record] * 2
+
+
+def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(launch: Start) -> None:
+    """What is wrong is told, and the run starts all the same."""
+    order: list[str] = []
+
+    def looking(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        order.append(fields["type"])
+        if fields["type"] == "look":
+            question = fields["ask"]["network"]
+            told = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
+            return [{"type": "looked", "facts": {"network": told}, "facts_s": 0.5}]
+        usual = willing(session, fields)
+        if fields["type"] == "up":
+            told = listening({"x": fields["ask"]["network"]})["x"]
+            return [{**READY, "facts": {"network": told}, "facts_s": 0.1}]
+        return usual
+
+    heard: list[Checked] = []
+    launch = replace(launch, scene=scene_of(launch.plan, brief=True))
+    result = up(launch, FakeTransport(looking), silent, Notes(), checked=heard.append)
+    assert order == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
+    (checked,) = heard
+    assert checked is result.checked
+    assert checked.failed
+    assert {host for one in checked.found for host in one.seen.hosts} == {"b"}
+    assert checked.seconds == pytest.approx(0.6)
 
 
 def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:

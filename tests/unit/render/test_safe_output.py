@@ -46,14 +46,19 @@ from dtctl.operations.checkpointing.pulling import Pulled
 from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification, Verified
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.of_software import PYTHON_BROKEN
+from dtctl.operations.checks.topic import Line, Said
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.onward import Onward
 from dtctl.operations.logs.saving import SavedLog
+from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
@@ -68,10 +73,12 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
+from dtctl.render.checks import page, rules
 from dtctl.render.health import findings
 from dtctl.render.live import board, stacks
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import checkpoints as machine_checkpoints
+from dtctl.render.machine import checks as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
@@ -266,6 +273,21 @@ def follow_log() -> None:
 DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 
 
+FIELDS = {"python": f"/python{BAD}", "said": f"words{BAD}"}
+CHECKED = Checked(
+    (f"a{BAD}", "b"),
+    (Finding(PYTHON_BROKEN, Seen((TASK,), (f"a{BAD}",), FIELDS)),),
+    {
+        "software": (
+            Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
+            Said("not_shared", {"where": f"/d{BAD}", "lead": f"a{BAD}"}),
+        )
+    },
+    1.0,
+    {"b": poisoned(ERROR)},
+)
+
+
 def tell_events() -> None:
     for one in happenings():
         console.say(story_line(poisoned(one)))
@@ -332,6 +354,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
         poisoned(METRICS), poisoned(run_status()), table_too=True
     ),
+    "show_checked": lambda: page.show_checked(CHECKED),
+    "show_findings": lambda: page.show_findings(CHECKED),
+    "show_brief": lambda: page.show_brief(CHECKED),
+    "show_rules": lambda: rules.show_rules([Rules((f"a{BAD}",), (7,), (f"accept{BAD}",))], "ufw", "text"),
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
@@ -386,6 +412,8 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         machine_status.run_status(poisoned(run_status())),
         document.started(f"c{BAD}", poisoned(UP)),
         machine_diagnosis.diagnosis(poisoned(DIAGNOSIS)),
+        machine_checks.checked(CHECKED),
+        machine_checks.checked(CHECKED),
         document.plan(poisoned(plan())),
         document.stop(poisoned(STOP)),
         document.gc(poisoned(REMAINS), dry_run=True),

@@ -1,0 +1,1 @@
+"""Whether the host has what a run will need."""

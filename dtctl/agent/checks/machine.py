@@ -1,0 +1,94 @@
+"""What the host has, and what of it is free."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+
+from ..host import paths
+from ..run import environment
+from ..run.runfiles import RunFiles
+from ..survival import logind
+from ..vitals import disks, neighbours
+from ..vitals.machine_load import MachineLoad
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records.checks import MachineFacts, MachineQuestion, Rights, TaskMemory
+    from ..records.run_state import State
+
+_MOST_RUNS = 10
+"""Of the newest, in which what tasks took is looked up."""
+_SELINUX = "/sys/fs/selinux/enforce"
+
+
+def look(talk: Conversation, question: MachineQuestion) -> MachineFacts:
+    marks = environment.Marks(None)
+    path = environment.base()["PATH"]
+    found, silent = disks.of([talk.root, *marks.words(question["places"])])
+    gpus = neighbours.gpus(path) if question["gpus"] else []
+    return {
+        "machine": MachineLoad().look(time.time()),
+        "disks": found,
+        "silent": silent,
+        "nvidia_smi": question["gpus"] and neighbours.nvidia_smi(path, "--list-gpus") is not None,
+        "gpus": gpus,
+        "gpu_users": neighbours.gpu_users(path) if gpus else [],
+        "rights": _rights() if question["rights"] else None,
+        **_memory(talk.root, question["cluster"]),
+    }
+
+
+def _rights() -> Rights:
+    return {
+        "open_files": _limit(resource.RLIMIT_NOFILE),
+        "processes": _limit(resource.RLIMIT_NPROC),
+        "locked_bytes": _limit(resource.RLIMIT_MEMLOCK),
+        "selinux": _selinux(),  # type: ignore[typeddict-item]
+        "kills_at_logout": logind.ends_logins(),
+        "lingers": logind.user_lingers(),
+    }
+
+
+def _limit(what: int) -> Optional[int]:
+    """What trainers get: they inherit it from this login."""
+    soft = resource.getrlimit(what)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _selinux() -> str:
+    try:
+        with open(_SELINUX, encoding="ascii") as file:
+            return "enforcing" if file.read(1) == "1" else "permissive"
+    except (OSError, ValueError):
+        return ""
+
+
+def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
+    """What each task took at most in its newest run that tells it, and what all take now."""
+    took: Dict[str, int] = {}
+    taking = 0
+    for state in _states(root, cluster) if cluster is not None else ():
+        for task, entry in state["tasks"].items():
+            taking += entry["memory_bytes"] or 0
+            if entry["most_memory_bytes"]:
+                took.setdefault(task, entry["most_memory_bytes"])
+    return {"took": took, "taking_bytes": taking}
+
+
+def _states(root: str, cluster: str) -> Iterator[State]:
+    """Of the cluster's runs on this host, the newest first: their names tell when they began."""
+    runs = os.path.join(root, "runs")
+    names = [name for name in paths.entries(runs) if name.startswith(cluster + "-") and paths.is_component(name)]
+    for name in sorted(names, reverse=True)[:_MOST_RUNS]:
+        for host in filter(paths.is_component, paths.entries(os.path.join(runs, name))):
+            files = RunFiles(os.path.join(runs, name, host))
+            try:
+                if files.spec()["cluster"] == cluster and files.is_of_this_machine():
+                    yield files.state()
+            except (OSError, paths.Damaged):
+                continue  # is being removed, or damaged: `status` tells of that

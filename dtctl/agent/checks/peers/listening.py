@@ -1,0 +1,264 @@
+"""The ports that this host's tasks are going to have, listened on for the time of a check.
+
+Who connects has to show the check's nonce first: strangers are not answered, and nothing is run for anybody.
+
+    NONCE ask     -> GREETING and the host's name, and padding that does not fit into one packet
+    NONCE echo    -> READY; then each byte is sent back
+    NONCE give    -> READY; then bytes without an end, for at most MOST_S
+    NONCE take    -> READY; then all is read
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import selectors
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+
+from ...host import ports
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Container, Dict, List, Optional
+
+    from ...records.network.peers import Bound, Slot
+
+PADDING = b"." * 16_384
+"""More than one packet of any network (9,000 bytes are the most that are usual)."""
+
+GREETING = b"dtctl check "
+READY = b"+"
+
+MOST_GUESTS = 400
+MOST_MEASURING = 8
+MOST_S = 10.0
+_GREETING_S = 5.0
+_LONGEST_WORDS = 64
+_CHUNK = bytes(65_536)
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER: the connection is reset, and nothing of it is kept."""
+
+
+class Guest:
+    """A connection that was accepted."""
+
+    def __init__(self, connection: socket.socket, since: float) -> None:
+        self.connection = connection
+        self.since = since
+        self.words = b""
+        self.answer = b""
+        self.answered = False
+
+    def close(self) -> None:
+        """At once, without the minute in which a trainer that does not set SO_REUSEADDR could not have the port."""
+        with suppress(OSError):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.connection.close()
+
+
+class Listener:
+    """Answers from a thread of its own until it is closed."""
+
+    def __init__(self, host: str, nonce: str) -> None:
+        self._greeting = GREETING + host.encode("ascii", "replace") + b"\n"
+        self._nonce = nonce.encode("ascii")
+        self._selector = selectors.DefaultSelector()
+        self._guests: Dict[Guest, None] = {}
+        self._measuring = threading.BoundedSemaphore(MOST_MEASURING)
+        self._sockets: List[socket.socket] = []
+        self._bell = socket.socketpair()
+        self._selector.register(self._bell[0], selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def bind(self, port: int) -> None:
+        """On every address, as a trainer's server would. Raises OSError where somebody has it. Before `start`."""
+        for one in listeners(port):
+            self._sockets.append(one)
+            self._selector.register(one, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        """The ports are free again when it returns."""
+        self._bell[1].send(b".")
+        if self._thread.is_alive():
+            self._thread.join(MOST_S)
+        for guest in self._guests:
+            guest.close()
+        for one in [*self._sockets, *self._bell]:
+            one.close()
+        self._selector.close()
+
+    def _serve(self) -> None:
+        while True:
+            for key, _ in self._selector.select(1.0):
+                if key.fileobj is self._bell[0]:
+                    return
+                with suppress(OSError):
+                    if isinstance(key.data, Guest):
+                        self._attend(key.data)
+                    else:
+                        self._accept(key.fileobj)  # type: ignore[arg-type]
+            now = time.monotonic()
+            for guest in [guest for guest in self._guests if now - guest.since > _GREETING_S]:
+                self._drop(guest)
+
+    def _accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.setblocking(False)
+        if len(self._guests) >= MOST_GUESTS:
+            self._drop(next(iter(self._guests)))
+        guest = Guest(connection, time.monotonic())
+        self._guests[guest] = None
+        self._selector.register(connection, selectors.EVENT_READ, guest)
+
+    def _attend(self, guest: Guest) -> None:
+        try:
+            if guest.answered:
+                if not guest.connection.recv(1):
+                    self._drop(guest)
+            elif guest.answer:
+                self._go_on(guest)
+            elif self._has_spoken(guest):
+                self._obey(guest)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(guest)
+
+    def _has_spoken(self, guest: Guest) -> bool:
+        """Its line is whole and shows the nonce. Who has said anything else is gone."""
+        piece = guest.connection.recv(_LONGEST_WORDS - len(guest.words))
+        guest.words += piece
+        if guest.words.endswith(b"\n"):
+            nonce, _, guest.words = guest.words[:-1].partition(b" ")
+            if hmac.compare_digest(nonce, self._nonce):
+                return True
+        elif piece and len(guest.words) < _LONGEST_WORDS:
+            return False
+        self._drop(guest)
+        return False
+
+    def _obey(self, guest: Guest) -> None:
+        measure = {b"echo": _echo, b"give": _give, b"take": _take}.get(guest.words)
+        if measure is not None and self._measuring.acquire(blocking=False):
+            self._forget(guest)
+            guest.connection.settimeout(MOST_S)
+            threading.Thread(target=self._measure, args=(measure, guest.connection), daemon=True).start()
+        elif guest.words == b"ask":
+            # a packet of its own: where the large ones are lost, this one tells who answers
+            guest.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            guest.connection.send(self._greeting)  # a new socket has room for it
+            guest.answer = PADDING
+            self._selector.modify(guest.connection, selectors.EVENT_WRITE, guest)
+        else:
+            self._drop(guest)
+
+    def _go_on(self, guest: Guest) -> None:
+        guest.answer = guest.answer[guest.connection.send(guest.answer) :]
+        if not guest.answer:  # it is the other side that ends: whoever does so first keeps its port for a minute
+            guest.answered = True
+            self._selector.modify(guest.connection, selectors.EVENT_READ, guest)
+
+    def _measure(self, measure: Callable[[socket.socket], None], connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.sendall(READY)
+            measure(connection)
+        self._measuring.release()
+
+    def _drop(self, guest: Guest) -> None:
+        self._forget(guest)
+        guest.close()
+
+    def _forget(self, guest: Guest) -> None:
+        if guest in self._guests:
+            del self._guests[guest]
+            self._selector.unregister(guest.connection)
+
+
+def listeners(port: int) -> List[socket.socket]:
+    """On every address of both families. Raises OSError."""
+    found: List[socket.socket] = []
+    try:
+        for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+            one = _listener(family, address, port)
+            if one is not None:
+                found.append(one)
+    except OSError:
+        for one in found:
+            one.close()
+        raise
+    return found
+
+
+def _listener(family: int, address: str, port: int) -> Optional[socket.socket]:
+    """None where there is no such family."""
+    try:
+        one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind((address, port))
+        one.listen(MOST_GUESTS)
+    except OSError as error:
+        one.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            return None  # the family is switched off
+        raise
+    return one
+
+
+def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bound]:
+    """What became of each; `live` ports are those of the cluster's own run, which is left alone."""
+    chosen: List[int] = [slot["port"] for slot in slots]
+    return [_bind(listener, slot, live, chosen) for slot in slots]
+
+
+def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int]) -> Bound:
+    whose, port = slot["whose"], slot["port"]
+    if port in live:
+        return {"whose": whose, "port": port, "state": "live" if ports.listening(port) else "idle", "holder": ""}
+    if port == 0:
+        held = ports.hold(chosen)
+        if held is None:
+            return {"whose": whose, "port": None, "state": "taken", "holder": "no port is free"}
+        port = held[0]
+        chosen.append(port)
+        ports.let_go(held[1])
+    try:
+        listener.bind(port)
+    except OSError:
+        return {"whose": whose, "port": port, "state": "taken", "holder": ports.holder(port)[:4096]}
+    return {"whose": whose, "port": port, "state": "bound", "holder": ""}
+
+
+def _echo(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    deadline = time.monotonic() + MOST_S
+    while time.monotonic() < deadline:
+        piece = connection.recv(64)
+        if not piece:
+            return
+        connection.sendall(piece)
+
+
+def _give(connection: socket.socket) -> None:
+    deadline = time.monotonic() + MOST_S
+    while time.monotonic() < deadline:
+        connection.sendall(_CHUNK)
+
+
+def _take(connection: socket.socket) -> None:
+    deadline = time.monotonic() + MOST_S
+    buffer = bytearray(1 << 20)
+    while time.monotonic() < deadline:
+        if not connection.recv_into(buffer):
+            return

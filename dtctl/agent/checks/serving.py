@@ -1,0 +1,58 @@
+"""Answers `check`: each topic that is asked about is a module of its name here, with a function `look`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import Facts
+    from ..records.checks import CheckFacts, CheckResult, Questions
+    from ..records.requests import CheckRequest
+
+
+def check(talk: Conversation, request: CheckRequest) -> CheckResult:
+    began = time.monotonic()
+    facts = look(talk, request["ask"])
+    return {"time": time.time(), "seconds": time.monotonic() - began, "facts": facts}
+
+
+def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
+    """What is told within another request."""
+    began = time.monotonic()
+    facts = look(talk, asked) if asked is not None else None
+    return {"facts": facts, "facts_s": time.monotonic() - began}
+
+
+def until_start(talk: Conversation) -> bool:
+    """Answers further questions until the controller says `start`; False when it says `abort`.
+
+    What was made to look, such as ports that are listened on, is gone when it returns. Raises Gone and Refused.
+    """
+    try:
+        while True:
+            word = talk.hear("start", "look", "abort")
+            if word["type"] != "look":
+                return bool(word["type"] == "start")
+            talk.send("looked", by_the_way(talk, word["ask"]))
+    finally:
+        for clear in talk.leaving:
+            with suppress(OSError):
+                clear()
+        del talk.leaving[:]
+
+
+def look(talk: Conversation, asked: Questions) -> CheckFacts:
+    """A topic's facts, or null where it was not asked about."""
+    facts: Dict[str, object] = {}
+    for topic, question in asked.items():
+        facts[topic] = None
+        if question is not None:
+            with talk.at("check of " + topic):
+                facts[topic] = import_module("." + topic, __package__).look(talk, question)
+    return facts  # type: ignore[return-value]

@@ -1,0 +1,192 @@
+"""How logins over SSH begin on this host: the shell and its start-up files, and how many the server lets in."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+
+from ..host import machine, processes
+from ..run import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+    from ..protocol.conversation import Conversation
+    from ..records.network.logins import SshFacts, SshQuestion
+
+START_UP_S = 10.0
+_MOST_NOISE = 1000
+_MOST_FILES = 50
+_MOST_BYTES = 1 << 20
+_CONFIGURATION = "/etc/ssh/sshd_config"
+_STARTUPS = re.compile(r"\[listener\] \d+ of (\d+)-(\d+) startups")
+"""In the title of sshd's own process (since OpenSSH 8.2), which everybody may read."""
+_FILE = re.compile(r"(?:^|\s)-f\s?(\S+)")
+_DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
+"""sshd_config(5)"""
+
+
+def look(talk: Conversation, question: SshQuestion) -> SshFacts:
+    """Of a conversation over SSH; of any other there is nothing to tell but the machine."""
+    told: SshFacts = {
+        "shell": _shell(),
+        "start_up_s": None,
+        "noise": "",
+        "noise_bytes": 0,
+        "problem": "",
+        "max_startups": None,
+        "max_sessions": None,
+        "told_by": "",
+        "machine": machine.identity()[:4096],
+    }
+    if "SSH_CONNECTION" not in os.environ:
+        return told
+    if question["start_up"]:
+        _start(told)
+    listener = _listener()
+    told["machine"] = ("%s %s" % (machine.identity(), os.environ["SSH_CONNECTION"].split()[-1]))[:4096]
+    limits, told["told_by"] = _limits(listener)  # type: ignore[typeddict-item]
+    told["max_startups"] = limits.get("maxstartups", "")[:100] or None
+    sessions = limits.get("maxsessions", "")
+    told["max_sessions"] = int(sessions) if sessions.isdigit() and len(sessions) < 10 else None
+    return told
+
+
+def _shell() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return ""  # a container without that user
+
+
+def _start(told: SshFacts) -> None:
+    """Runs the login shell for a command that does nothing; bash reads its files when SSH_CLIENT is set."""
+    if not told["shell"]:
+        return
+    variables = {name: value for name, value in environment.base().items() if name != "SHLVL"}
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        try:
+            child = subprocess.Popen(
+                [told["shell"], "-c", "true"],
+                env=environment.encoded(variables),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            told["problem"] = str(error)[:4096]
+            return
+        try:
+            code = child.wait(START_UP_S)
+            told["problem"] = "exit code %d" % code if code else ""
+        except subprocess.TimeoutExpired:
+            told["problem"] = "no end within %.0f s" % START_UP_S
+            with suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        told["start_up_s"] = round(time.monotonic() - began, 4)
+        told["noise_bytes"] = output.seek(0, os.SEEK_END)
+        output.seek(0)
+        told["noise"] = output.read(_MOST_NOISE).decode("utf-8", "replace")[:_MOST_NOISE]
+
+
+def _listener() -> str:
+    """The title of the sshd that this conversation came through; empty where there is none above it."""
+    pid = os.getpid()
+    for _ in range(20):
+        fields = processes.proc_text(pid, "stat").rpartition(")")[2].split()
+        if len(fields) < 2 or not fields[1].isdigit() or int(fields[1]) < 1:
+            break
+        pid = int(fields[1])
+        title = processes.proc_text(pid, "cmdline").replace("\0", " ").strip()
+        if "[listener]" in title or re.match(r"\S*/sshd(\s|$)", title):
+            return title
+    return ""
+
+
+def _limits(listener: str) -> Tuple[Dict[str, str], str]:
+    """MaxStartups and MaxSessions, and who tells them."""
+    told_by = "default"
+    file = _FILE.search(listener)
+    limits = asked = _asked(file[1] if file else None)
+    if asked:
+        told_by = "sshd"
+    else:
+        read = _read(file[1] if file else _CONFIGURATION, [])
+        if read is None:
+            limits, told_by = {}, ""
+        else:
+            limits, told_by = {**_DEFAULTS, **read}, "file" if read else "default"
+    title = _STARTUPS.search(listener)
+    if title:
+        words = limits.get("maxstartups", "").split(":")
+        rate = words[1] if len(words) == 3 else "30"
+        limits, told_by = {**limits, "maxstartups": "%s:%s:%s" % (title[1], rate, title[2])}, told_by or "sshd"
+    return limits, told_by
+
+
+def _asked(file: Optional[str]) -> Dict[str, str]:
+    """What `sshd -T` tells, as a rule to root alone."""
+    if os.geteuid() != 0:
+        return {}
+    for program in ("/usr/sbin/sshd", "/usr/local/sbin/sshd"):
+        if os.path.exists(program):
+            words = [program, "-T"] + (["-f", file] if file else [])
+            try:
+                done = subprocess.run(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    timeout=5,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired):
+                return {}
+            return settings(done.stdout.decode("utf-8", "replace").splitlines())
+    return {}
+
+
+def _read(path: str, seen: List[str]) -> Optional[Dict[str, str]]:
+    """Of a file and those that it includes; None where it cannot be read."""
+    import glob
+
+    if path in seen or len(seen) > _MOST_FILES:
+        return {}
+    seen.append(path)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(_MOST_BYTES).splitlines()
+    except OSError:
+        return None
+    found: Dict[str, str] = {}
+    for line in lines:
+        word, _, value = line.strip().replace("=", " ", 1).partition(" ")
+        if word.lower() == "match":
+            break  # what follows holds for some logins only
+        if word.lower() == "include":
+            for pattern in value.split():
+                for name in sorted(glob.glob(os.path.join("/etc/ssh", pattern))):
+                    found = {**(_read(name, seen) or {}), **found}
+        else:
+            found = {**settings([line]), **found}
+    return found
+
+
+def settings(lines: List[str]) -> Dict[str, str]:
+    """Those of the limits that lines of sshd_config(5) say; the first of a kind holds."""
+    found: Dict[str, str] = {}
+    for line in lines:
+        word, _, value = line.strip().replace("=", " ", 1).partition(" ")
+        if word.lower() in _DEFAULTS:
+            found.setdefault(word.lower(), value.strip().strip('"'))
+    return found

@@ -1,0 +1,265 @@
+"""What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
+
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
+from .network.logins import SshFacts, SshQuestion
+from .network.peers import NetworkFacts, NetworkQuestion
+from .spec import Paths
+from .vitals import Busy, Disk, Gpu, Machine
+from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName
+
+MOST_PYTHONS = 20
+MOST_MODULES = 1000
+MOST_PLACES = 200
+
+Module = AtMost[str, 200]
+Version = AtMost[str, 200]
+Path = AtMost[str, 8192]
+
+
+class PythonAsked(Record):
+    """A Python that trainers of this host are started with; marks in it are replaced on the host."""
+
+    program: Line
+    path: Usual[Line, ""]
+    """Where a program without a `/` is looked for."""
+    python_path: Usual[Line, ""]
+    """The trainers' PYTHONPATH."""
+    modules: Usual[AtMost[List[Module], MOST_MODULES], []]
+    """That their programs import."""
+    cuda: Usual[bool, False]
+    """CUDA's libraries are looked for, because trainers are given GPUs."""
+
+
+class SoftwareQuestion(Record):
+    """What the trainers' Pythons have."""
+
+    pythons: AtMost[List[PythonAsked], MOST_PYTHONS]
+    started: Usual[bool, False]
+    """Each is started and asked itself; else the names of its directories tell."""
+    imported: Usual[bool, False]
+    """The modules are imported, which takes its time."""
+
+
+class Imported(Record):
+    """A module that was imported, or was not."""
+
+    seconds: Count
+    problem: Usual[Line, ""]
+
+
+class PythonFound(Record):
+    """A Python, as it was asked for, and what it has."""
+
+    program: Line
+    path: Usual[Line, ""]
+    """Empty: there is none."""
+    version: Usual[Version, ""]
+    libc: Usual[Version, ""]
+    packages: Usual[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
+    missing: Usual[AtMost[List[Module], MOST_MODULES], []]
+    """Modules that it does not find."""
+    imported: Usual[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
+    cuda: Usual[Line, ""]
+    """Where CUDA's libraries are, as far as it was looked for them."""
+    problem: Usual[Line, ""]
+    """What it said instead of an answer."""
+
+
+class SoftwareFacts(Record):
+    """In the order of the question."""
+
+    pythons: AtMost[List[PythonFound], MOST_PYTHONS]
+
+
+class MachineQuestion(Record):
+    """What the host has, and what of it is free."""
+
+    places: Usual[AtMost[List[Path], MOST_PLACES], []]
+    """Where the run writes, with marks; what is not there yet stands for the directory above it."""
+    gpus: Usual[bool, False]
+    """nvidia-smi is asked."""
+    rights: Usual[bool, False]
+    """What may end processes, or limits them, is looked at."""
+    cluster: Usual[Optional[Name], None]
+    """What tasks of its earlier runs took is looked up."""
+
+
+class GpuUser(Record):
+    """A process that has memory of a GPU."""
+
+    gpu: Count
+    pid: Count
+    name: AtMost[str, 100]
+    user: AtMost[str, 100]
+    used_bytes: Usual[Optional[Count], None]
+
+
+class Rights(Record):
+    """What may end a user's processes, or limits them. null: unlimited."""
+
+    open_files: Usual[Optional[Count], None]
+    processes: Usual[Optional[Count], None]
+    locked_bytes: Usual[Optional[Count], None]
+    selinux: Usual[OneOf["", "enforcing", "permissive"], ""]
+    kills_at_logout: Usual[bool, False]
+    """logind ends what a login has started (KillUserProcesses)."""
+    lingers: Usual[bool, False]
+    """The user's own systemd outlives the logins."""
+
+
+class TaskMemory(Record):
+    """Of a cluster's tasks on this host."""
+
+    took: Usual[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
+    """The memory that tasks of earlier runs took here at most."""
+    taking_bytes: Usual[Count, 0]
+    """What tasks of the cluster take at this moment."""
+
+
+class MachineFacts(TaskMemory):
+    """Memory and disks at this moment."""
+
+    machine: Machine
+    disks: Usual[AtMost[List[Disk], 100], []]
+    silent: Usual[Paths, []]
+    """Places on file systems that do not answer."""
+    nvidia_smi: Usual[bool, False]
+    """There is such a program."""
+    gpus: Usual[AtMost[List[Gpu], 64], []]
+    gpu_users: Usual[AtMost[List[GpuUser], 1000], []]
+    rights: Usual[Optional[Rights], None]
+
+
+class LookFor(Record):
+    """A directory in which other hosts have written."""
+
+    path: Path
+    up: Usual[Count, 0]
+    """So many directories above it."""
+    hosts: AtMost[List[Name], 4096]
+
+
+class StorageQuestion(Record):
+    """Marks in paths are replaced on the host."""
+
+    token: Name
+    """Of this check: in the names of the files that are written, and removed with the conversation."""
+    host: Name
+    """As which this one writes."""
+    write: Usual[AtMost[List[Path], MOST_PLACES], []]
+    """Directories to write to; of one that is not there yet, the one above it."""
+    look: Usual[AtMost[List[LookFor], MOST_PLACES], []]
+    checkpoints: Usual[Paths, []]
+    """Whose newest checkpoint is measured."""
+    data: Usual[AtMost[List[Path], MOST_PLACES], []]
+    """Directories that trainers read."""
+
+
+class Written(Record):
+    """A directory that was to be written to. `problem`: the system's words where it could not be."""
+
+    path: Path
+    """As it was asked for."""
+    at: Usual[Path, ""]
+    """The directory itself, or what of its path is there."""
+    up: Usual[Count, 0]
+    """So many directories above it."""
+    free_bytes: Usual[Count, 0]
+    full: Usual[bool, False]
+    """Its disk has no room."""
+    problem: Usual[Line, ""]
+
+
+class Looked(Record):
+    """A directory in which others have written: whose files are seen here."""
+
+    path: Path
+    seen: AtMost[List[Name], 4096]
+
+
+class Data(Record):
+    """What lies in a directory of data."""
+
+    path: Path
+    there: bool
+    files: Usual[Count, 0]
+    size_bytes: Usual[Count, 0]
+    whole: Usual[bool, True]
+    """All of it was counted."""
+    digest: Usual[Line, ""]
+    """Of all names and sizes, and of the beginnings and ends of some files."""
+    problem: Usual[Line, ""]
+
+
+class CheckpointSize(Record):
+    """The newest complete checkpoint of a directory."""
+
+    path: Path
+    size_bytes: Count
+
+
+class StorageFacts(Record):
+    """What has come of the question."""
+
+    written: Usual[AtMost[List[Written], MOST_PLACES], []]
+    looked: Usual[AtMost[List[Looked], MOST_PLACES], []]
+    checkpoints: Usual[AtMost[List[CheckpointSize], 100], []]
+    data: Usual[AtMost[List[Data], MOST_PLACES], []]
+
+
+class SpeedQuestion(Record):
+    """How fast the host computes: it multiplies matrices for so long."""
+
+    python: PythonAsked
+    seconds: Within[float, 0.1, 60]
+
+
+class SpeedFacts(Record):
+    """What it came to, and what may explain it."""
+
+    kind: Usual[OneOf["", "numpy", "python"], ""]
+    """With which means; only the same compare."""
+    flops: Usual[Within[float, 0, 1e18], 0.0]
+    """Additions and multiplications a second, on all processors where NumPy uses them."""
+    copied_bytes: Usual[Within[float, 0, 1e15], 0.0]
+    """In memory, a second."""
+    model: Usual[Line, ""]
+    """Of the processors."""
+    governor: Usual[Line, ""]
+    """By which the kernel sets their frequency."""
+    machine: Machine
+    """Its shares are of the time of the measurement."""
+    busy: Usual[AtMost[List[Busy], 10], []]
+    """Processes of others meanwhile."""
+    problem: Usual[Line, ""]
+
+
+class Questions(Record):
+    """By topic; null: not asked."""
+
+    software: Usual[Optional[SoftwareQuestion], None]
+    machine: Usual[Optional[MachineQuestion], None]
+    storage: Usual[Optional[StorageQuestion], None]
+    speed: Usual[Optional[SpeedQuestion], None]
+    network: Usual[Optional[NetworkQuestion], None]
+    ssh: Usual[Optional[SshQuestion], None]
+
+
+class CheckFacts(Record):
+    """The answers, by topic; null: not asked."""
+
+    software: Usual[Optional[SoftwareFacts], None]
+    machine: Usual[Optional[MachineFacts], None]
+    storage: Usual[Optional[StorageFacts], None]
+    speed: Usual[Optional[SpeedFacts], None]
+    network: Usual[Optional[NetworkFacts], None]
+    ssh: Usual[Optional[SshFacts], None]
+
+
+class CheckResult(Record):
+    """What one host tells in one round."""
+
+    time: Epoch
+    seconds: float
+    """That it took."""
+    facts: CheckFacts

@@ -1,0 +1,135 @@
+"""What `check` asks of the network between tasks, and what a host tells of it."""
+
+from ..kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from ..words import Line, Name, Port, Seconds
+
+MOST_SLOTS = 1000
+MOST_PEERS = 2000
+MOST_ADDRESSES = 100
+
+Nonce = Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+"""By which the hosts of one check know each other. Who does not show it is not answered."""
+
+Whose = Line
+"""A task, or `coordinator`."""
+
+Address = AtMost[str, 300]
+
+
+Trouble = OneOf[
+    "",
+    "refused",
+    "timeout",
+    "no_route",
+    "denied",
+    "unresolved",
+    "silent",
+    "stranger",
+    "other_host",
+    "cut_off",
+    "other",
+]
+
+
+class Slot(Record):
+    """A port that is going to be listened on; 0: the host chooses one."""
+
+    whose: Whose
+    port: Within[int, 0, 65535]
+
+
+class Peer(Record):
+    """Where another host is to be connected to: HOST:PORT, as the tasks are given it."""
+
+    whose: Whose
+    host: Name
+    address: Line
+    live: Usual[bool, False]
+    """A trainer of the run listens there: who connects says nothing and awaits nothing."""
+
+
+class NetworkQuestion(Record):
+    """One round of several; what listens goes on to the end of the conversation."""
+
+    nonce: Nonce
+    cluster: Usual[Optional[Name], None]
+    """Whose live run is left alone."""
+    host: Usual[Name, "host"]
+    """As which this one answers."""
+    listen: Usual[AtMost[List[Slot], MOST_SLOTS], []]
+    names: Usual[AtMost[List[Address], MOST_ADDRESSES], []]
+    """By which this host is known to the others."""
+    reach: Usual[AtMost[List[Peer], MOST_PEERS], []]
+    limit_s: Usual[Seconds, 3.5]
+    """For names, for connections and for answers, each."""
+    measure: Usual[AtMost[List[Peer], 100], []]
+    """Whose bandwidth and latency is measured, one after the other."""
+    measure_s: Usual[Seconds, 0.5]
+    """In each direction."""
+
+
+class Bound(Record):
+    """What became of a slot. idle: it is the live run's own, and nobody listens there."""
+
+    whose: Whose
+    port: Usual[Optional[Port], None]
+    state: OneOf["bound", "taken", "live", "idle"]
+    holder: Usual[Line, ""]
+    """Who has it, where somebody else has."""
+
+
+class Interface(Record):
+    """An address of the host."""
+
+    name: AtMost[str, 100]
+    address: Address
+
+
+class Resolved(Record):
+    """A name of this host, as it knows it itself."""
+
+    name: Address
+    addresses: AtMost[List[Address], MOST_ADDRESSES]
+    own: bool
+    """One of them is an address of the host."""
+    problem: Usual[Line, ""]
+
+
+class Reached(Record):
+    """What became of a connection to a peer."""
+
+    whose: Whose
+    host: Name
+    place: Usual[Address, ""]
+    """The address that its name stands for, here."""
+    problem: Usual[Trouble, ""]
+    """silent: it was connected, and no answer came. stranger: another program answered. other_host: `by` did.
+    cut_off: the answer began, and large packets did not get here. denied: this host's own rules forbid it."""
+    by: Usual[Line, ""]
+    text: Usual[Line, ""]
+    """The system's words."""
+    seconds: Usual[Seconds, 0.0]
+
+
+class Measured(Record):
+    """Between this host and a peer; bytes a second as the application sees them."""
+
+    whose: Whose
+    host: Name
+    latency_s: Usual[Optional[Seconds], None]
+    """There and back, the middle of several."""
+    sent: Usual[Optional[Within[float, 0, 1e15]], None]
+    received: Usual[Optional[Within[float, 0, 1e15]], None]
+    problem: Usual[Line, ""]
+
+
+class NetworkFacts(Record):
+    """What has come of one round."""
+
+    bound: Usual[AtMost[List[Bound], MOST_SLOTS], []]
+    interfaces: Usual[AtMost[List[Interface], MOST_ADDRESSES], []]
+    resolved: Usual[AtMost[List[Resolved], MOST_ADDRESSES], []]
+    proxies: Usual[AtMost[Dict[AtMost[str, 100], Line], 20], {}]
+    """Variables of a login that programs take proxies from, without user names and passwords."""
+    reached: Usual[AtMost[List[Reached], MOST_PEERS], []]
+    measured: Usual[AtMost[List[Measured], 100], []]

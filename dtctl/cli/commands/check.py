@@ -1,0 +1,74 @@
+"""dtctl check"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from dtctl.cli.exits import exit_for
+from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
+from dtctl.errors import ExitCode
+
+
+class FirewallKind(str, Enum):
+    """Whose rules are printed."""
+
+    nftables = "nftables"
+    iptables = "iptables"
+    ufw = "ufw"
+
+
+@on_cluster
+def check(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    overrides: Overrides = None,
+    local: Local = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also what takes seconds and loads the hosts: imports, multiplications.")
+    ] = False,
+    network_speed: Annotated[
+        bool, typer.Option("--network-speed", help="Also measure bandwidth and latency between ps and workers.")
+    ] = False,
+    print_firewall: Annotated[
+        FirewallKind | None,
+        typer.Option("--print-firewall", help="Only print rules that let the cluster's hosts in, and nobody else."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
+    from dtctl.operations.checks.checking import check as look
+    from dtctl.operations.checks.scene import scene_of
+    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.starting.prepare import make_local, make_plan
+    from dtctl.render import errors
+    from dtctl.render.checks import page
+    from dtctl.render.machine import checks as machine
+    from dtctl.render.machine import document
+    from dtctl.render.progress import UpProgress
+
+    cluster = scope.cluster(cluster_file, overrides)
+    plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    if print_firewall is not None:
+        from dtctl.operations.networking.rules import rules_of
+        from dtctl.render.checks import rules
+
+        return rules.show_rules(rules_of(plan, print_firewall.value), print_firewall.value, output)
+    hostname = scope.transport.hostname
+    scene, record = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname), record_of(plan)
+    with (
+        scope.left("nothing was started; what was written to try is removed"),
+        UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+    ):
+        checked = look(scene, record, scope.transport, progress)
+    if output == "json":
+        document.print_json("Check", machine.checked(checked))
+    else:
+        page.show_checked(checked)
+    errors.show_host_errors(checked.errors)
+    if checked.failed:
+        raise typer.Exit(ExitCode.PREFLIGHT)
+    return exit_for(checked.errors, others=len(checked.errors) < len(checked.hosts))

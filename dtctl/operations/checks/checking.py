@@ -1,0 +1,195 @@
+"""Asks all hosts of a plan what they have of what it needs: one connection and one process each, round by round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
+from dtctl.agent.records.kinds import Wrong, made
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.asking.conversation import Conversations, Progress, Report, Request
+from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
+from dtctl.operations.checks.topics import TOPICS
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.networking.dialling import Dialled, dial
+from dtctl.transport.seam import Session, Transport
+from dtctl.transport.silence import PATIENCE_S
+
+DEEP_S = 900.0
+"""For one round of a deep check: imports and multiplications take their time."""
+
+Clocks = dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """`found`: by topic, the most important first. `errors`: hosts that could not be asked, and why."""
+
+    hosts: tuple[str, ...]
+    found: tuple[Finding, ...]
+    told: Mapping[str, tuple[Line | Said, ...]]
+    """By topic."""
+    seconds: float
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        return any(fails(one) for one in self.found)
+
+
+def check(
+    scene: Scene, record: RunRecord, transport: Transport, report: Report, topics: Iterable[Topic[Any, Any]] = TOPICS
+) -> Checked:
+    """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
+    began = time.monotonic()
+    watched = _Watched(transport, report)
+    asking = _Asking(scene, tuple(topics))
+    with Conversations(record, watched, scene.hosts) as hosts:
+        while questions := asking.next(hosts.errors):
+            with asking.dialling():
+                answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
+            asking.take(answers, watched.greeted)
+        return asking.judged(time.monotonic() - began, hosts.errors)
+
+
+Rounds = Sequence[Mapping[str, CheckFacts]]
+"""What hosts have answered, round by round."""
+
+
+def questions_after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]] = TOPICS) -> dict[str, Questions]:
+    """What each host is asked in the next round, in conversations that are about something else."""
+    return _after(scene, rounds, topics).next({})
+
+
+def judged(
+    scene: Scene, rounds: Rounds, clocks: Clocks, seconds: float, topics: Iterable[Topic[Any, Any]] = TOPICS
+) -> Checked:
+    """What is made of them."""
+    asking = _after(scene, rounds, topics)
+    asking.clocks.update(clocks)
+    return asking.judged(seconds, {})
+
+
+def _after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]]) -> _Asking:
+    asking = _Asking(scene, tuple(topics))
+    for facts in rounds:
+        asking.hear(facts)
+    return asking
+
+
+class _Asking:
+    """The rounds of all topics."""
+
+    def __init__(self, scene: Scene, topics: tuple[Topic[Any, Any], ...]) -> None:
+        self.clocks: Clocks = {}
+        self._scene = scene
+        self._topics = topics
+        self._rounds: dict[str, list[Mapping[str, Any]]] = {topic.name: [] for topic in topics}
+        self._greeted: Mapping[str, Greeted] = {}
+        self._errors: Mapping[str, DtctlError] = {}
+        self._dialled: tuple[Dialled, ...] = ()
+        self._doors = 0
+
+    @contextmanager
+    def dialling(self) -> Iterator[None]:
+        """While the hosts answer, this machine tries what topics want tried."""
+        doors = [door for topic in self._topics for door in topic.doors(self._scene, self._heard(topic))]
+        with ThreadPoolExecutor(1) as beside:
+            tried = beside.submit(dial, doors, self._scene.nonce) if doors else None
+            yield
+            if tried is not None:
+                self._dialled, self._doors = tried.result(), len({(door.host, door.port) for door in doors})
+
+    def next(self, errors: Mapping[str, DtctlError]) -> dict[str, Questions]:
+        """By host."""
+        self._errors = errors
+        asked: dict[str, dict[str, Any]] = {}
+        for topic in self._topics:
+            for host, question in topic.ask(self._scene, self._heard(topic)).items():
+                if host not in errors:
+                    asked.setdefault(host, {})[topic.name] = question
+        return {host: made(Questions, **questions) for host, questions in asked.items()}
+
+    def take(self, answers: Mapping[str, CheckResult], greeted: Mapping[str, Greeted]) -> None:
+        self._greeted = greeted
+        self.hear({host: answer["facts"] for host, answer in answers.items()})
+
+    def hear(self, facts: Mapping[str, CheckFacts]) -> None:
+        """A topic that asked nobody in this round hears of nobody; its rounds count on, and it is done."""
+        for topic in self._topics:
+            told: Mapping[str, Mapping[str, Any]] = facts
+            own = {host: each[topic.name] for host, each in told.items() if each[topic.name] is not None}
+            self._rounds[topic.name].append(own)
+
+    def judged(self, seconds: float, errors: Mapping[str, DtctlError]) -> Checked:
+        self._errors = errors
+        found = [one for topic in self._topics for one in topic.judge(self._scene, self._heard(topic))]
+        told = {topic.name: tuple(topic.tell(self._scene, self._heard(topic))) for topic in self._topics}
+        return Checked(
+            self._scene.hosts,
+            tuple(sorted(found, key=lambda one: one.order)),
+            {name: lines for name, lines in told.items() if lines},
+            seconds,
+            dict(errors),
+        )
+
+    def _heard(self, topic: Topic[Any, Any]) -> Heard[Any]:
+        return Heard(
+            tuple(self._rounds[topic.name]),
+            self.clocks,
+            self._greeted,
+            self._errors,
+            self._dialled,
+            self._doors,
+            self._rounds,
+        )
+
+
+def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
+    sent: dict[str, float] = {}
+
+    def fields(host: Host) -> Mapping[str, Any]:
+        report(Progress(host.name, "check"))
+        sent[host.name] = time.time()
+        return {"ask": questions[host.name]}
+
+    def heard(host: Host, answer: CheckResult) -> None:
+        asked: Mapping[str, object] = questions[host.name]
+        told: Mapping[str, object] = answer["facts"]
+        for topic, question in asked.items():
+            if (question is None) != (told[topic] is None):
+                raise Wrong.at(("facts", topic), "null" if question is None else "an answer", told[topic])
+        _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
+        report(Progress(host.name, "prepared"))
+
+    return Request("check", CheckResult, fields, heard, within_s=DEEP_S if scene.deep else PATIENCE_S)
+
+
+def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
+    """Each answer was given between its question and its arrival."""
+    before = clocks.get(host, (least, most))
+    least, most = max(least, before[0]), min(most, before[1])
+    clocks[host] = (least, max(least, most))
+
+
+class _Watched:
+    """A Transport that notes how hosts greet."""
+
+    def __init__(self, transport: Transport, report: Report) -> None:
+        self.greeted: dict[str, Greeted] = {}
+        self._transport = transport
+        self._report = report
+
+    def open(self, host: Host) -> Session:
+        self._report(Progress(host.name, "connect"))
+        began = time.monotonic()
+        session = self._transport.open(host)
+        self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
+        return session

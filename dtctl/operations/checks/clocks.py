@@ -1,0 +1,47 @@
+"""Whose clock is wrong. Each is known to lie within bounds: an answer comes between its question and its arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from dtctl.operations.checks import of_machine as rows
+from dtctl.operations.checks.topic import found
+from dtctl.operations.diagnosis.signature import Finding
+
+OFF_S = 5.0
+WRONG_S = 60.0
+HERE = "this machine"
+
+
+def judge(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
+    """Hosts against the middle of all, this machine's clock among them; two that differ leave open who is wrong."""
+    if not clocks:
+        return
+    every = {**clocks, HERE: (0.0, 0.0)}
+    usual = median(sum(interval) / 2 for interval in every.values()) if len(clocks) > 1 else 0.0
+    alike: dict[tuple[str, int], list[str]] = {}
+    for host, interval in every.items():
+        off = apart(interval, usual)
+        if abs(off) >= OFF_S:
+            alike.setdefault(("ahead of" if off > 0 else "behind", round(abs(off))), []).append(host)
+    for (way, off_s), hosts in alike.items():
+        others = [host for host in every if host not in hosts and abs(apart(every[host], usual)) < OFF_S]
+        row = rows.CLOCK_WRONG if off_s >= WRONG_S else rows.CLOCK_OFF
+        if hosts == [HERE]:
+            row = rows.CLOCK_HERE
+        yield found(row, [host for host in hosts if host != HERE], off_s=off_s, way=way, others=tuple(others))
+
+
+def apart(interval: tuple[float, float], usual: float) -> float:
+    """By how much it is certain that a clock is off; positive: ahead."""
+    least, most = interval
+    return least - usual if least > usual else min(0.0, most - usual)
+
+
+def told(interval: tuple[float, float]) -> str:
+    """Against this machine's: what is within the bounds counts as right."""
+    off = apart(interval, 0.0)
+    if abs(off) < 1.0:
+        return "right"
+    return f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"

@@ -1,0 +1,79 @@
+"""Whether the GPUs are there that the plan gives to tasks, and free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dtctl.agent.records.checks import MachineFacts
+from dtctl.agent.records.vitals import Gpu
+from dtctl.operations.checks import of_machine as rows
+from dtctl.operations.checks.topic import Scene, found
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.plan.values import TaskPlan
+from dtctl.ways import gpus_wanted
+
+USED_SHARE = 0.1
+"""From which on a GPU counts as in use: a desktop takes less."""
+_MOST_USERS = 3
+
+
+def judge(scene: Scene, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
+    for host, told in facts.items():
+        tasks = [task for task in scene.plan.on_host(host) if task.gpus]
+        if not scene.brief:
+            yield from _missing(host, told, tasks)
+            yield from _shared(scene, host, told)
+        given = {index for task in tasks for index in task.gpus or ()}
+        yield from _in_use(host, told, given)
+    yield from _drivers(facts)
+
+
+def _missing(host: str, told: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterator[Finding]:
+    have = {gpu["index"] for gpu in told["gpus"]}
+    lacking = [task for task in tasks if not set(task.gpus or ()) <= have]
+    if not lacking:
+        return
+    wanted = _indexes({index for task in lacking for index in task.gpus or ()} - have)
+    seen = rows.GPUS_MISSING if have else rows.GPUS_SILENT
+    row = seen if told["nvidia_smi"] else rows.GPUS_UNSEEN
+    yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
+
+
+def _shared(scene: Scene, host: str, told: MachineFacts) -> Iterator[Finding]:
+    """None of these tasks is told which GPUs are its own."""
+    jobs = scene.plan.cluster.jobs
+    takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None and gpus_wanted(jobs[task.id.job]) != 0]
+    if told["gpus"] and len(takers) > 1:
+        yield found(rows.GPUS_SHARED, [host], takers, have=len(told["gpus"]))
+
+
+def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Finding]:
+    for gpu in told["gpus"]:
+        if gpu["index"] in set(given) and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"]:
+            users = [one for one in told["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
+            named = ", ".join(f"{one['name']} of {one['user'] or '?'} (pid {one['pid']})" for one in users)
+            used: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
+            yield found(rows.GPUS_IN_USE, [host], gpu=gpu["index"], users=named, **used)
+
+
+def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
+    by_version: dict[str, list[str]] = {}
+    for host, told in facts.items():
+        for version in {gpu["driver"] for gpu in told["gpus"]}:
+            by_version.setdefault(version, []).append(host)
+    if len(by_version) > 1:
+        versions = tuple((version, tuple(hosts)) for version, hosts in sorted(by_version.items()))
+        rare = min(versions, key=lambda one: len(one[1]))
+        yield found(rows.DRIVERS_DIFFER, rare[1], versions=versions)
+
+
+def summary(gpus: Iterable[Gpu]) -> str:
+    """4 x NVIDIA A100, driver 550.54"""
+    kinds = Counter((gpu["name"], gpu["driver"]) for gpu in gpus)
+    return "; ".join(f"{number} x {name}, driver {driver}" for (name, driver), number in kinds.items())
+
+
+def _indexes(indexes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(indexes)))

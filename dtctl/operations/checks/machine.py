@@ -1,0 +1,131 @@
+"""What the hosts have, and what of it is free: disks, memory, GPUs, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dtctl.agent.records.checks import MachineFacts, MachineQuestion
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.vitals import Disk
+from dtctl.operations.checks import clocks, gpus
+from dtctl.operations.checks import of_machine as rows
+from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
+from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
+from dtctl.operations.diagnosis.signature import Finding, Signature
+from dtctl.plan.directories import output_directories
+
+LOW_BYTES = 2 << 30
+LOW_SHARE = 0.05
+FEW_INODES = 1000
+FEW_FILES = 1024
+"""Fewer than this many."""
+FEW_THREADS = 4096
+
+Facts = MachineFacts
+
+
+def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, MachineQuestion]:
+    return once(scene, heard, {host: _question(scene, host) for host in scene.hosts})
+
+
+def _question(scene: Scene, host: str) -> MachineQuestion:
+    full = not scene.brief
+    cluster = scene.plan.cluster.name if full else None
+    return made(MachineQuestion, places=places(scene, host), gpus=full, rights=full, cluster=cluster)
+
+
+def places(scene: Scene, host: str) -> list[str]:
+    """Where the run writes on a host."""
+    dirs = scene.plan.dirs[host]
+    written = output_directories(dirs, scene.plan.checkpoint_dirs[host])
+    return [*written, *(dirs[name] for name in ("work", "log") if name in dirs)]
+
+
+def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    yield from _disks(heard.first)
+    yield from _memory(scene, heard.first)
+    yield from gpus.judge(scene, heard.first)
+    yield from clocks.judge(heard.clocks)
+    yield from _limits(heard.first)
+
+
+def _disks(facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    """One finding for all hosts that tell the same of a path, which they share as a rule."""
+    alike: dict[tuple[str, int, int, int | None], list[str]] = {}
+    for host, told in facts.items():
+        for disk in told["disks"]:
+            key = (disk["path"], disk["free_bytes"], disk["size_bytes"], disk["free_files"])
+            alike.setdefault(key, []).append(host)
+    for (path, free, size, files), hosts in alike.items():
+        row = disk_row({"path": path, "free_bytes": free, "size_bytes": size, "free_files": files})
+        if row is not None:
+            yield found(row, hosts, where=path, free_bytes=free, size_bytes=size, free_files=files)
+    for place in dict.fromkeys(place for told in facts.values() for place in told["silent"]):
+        yield found(rows.DISK_SILENT, [host for host, told in facts.items() if place in told["silent"]], where=place)
+
+
+def disk_row(disk: Disk) -> Signature | None:
+    if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]):
+        return rows.DISK_FULL
+    if disk["free_files"] is not None and disk["free_files"] < FEW_INODES:
+        return rows.INODES_GONE
+    return rows.DISK_LOW if disk["free_bytes"] < min(LOW_BYTES, LOW_SHARE * disk["size_bytes"]) else None
+
+
+def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    for host, told in facts.items():
+        tasks = [task.id for task in scene.plan.on_host(host) if str(task.id) in told["took"]]
+        took, machine = sum(told["took"][str(task)] for task in tasks), told["machine"]
+        fields = {
+            "took_bytes": took,
+            "memory_bytes": machine["memory_bytes"],
+            "available_bytes": machine["available_bytes"],
+        }
+        if took > machine["memory_bytes"]:
+            yield found(rows.MEMORY_SHORT, [host], tasks, **fields)
+        elif took > machine["available_bytes"] + told["taking_bytes"]:
+            yield found(rows.MEMORY_TAKEN, [host], tasks, **fields)
+
+
+def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
+    few_files: dict[int, list[str]] = {}
+    few_threads: dict[int, list[str]] = {}
+    ended: list[str] = []
+    for host, told in facts.items():
+        rights = told["rights"]
+        if rights is None:
+            continue
+        if rights["open_files"] is not None and rights["open_files"] < FEW_FILES:
+            few_files.setdefault(rights["open_files"], []).append(host)
+        if rights["processes"] is not None and rights["processes"] < FEW_THREADS:
+            few_threads.setdefault(rights["processes"], []).append(host)
+        if rights["kills_at_logout"] and not rights["lingers"]:
+            ended.append(host)
+    for number, hosts in few_files.items():
+        yield found(rows.FEW_FILES, hosts, open_files=number)
+    for number, hosts in few_threads.items():
+        yield found(rows.FEW_PROCESSES, hosts, processes=number)
+    if ended:
+        yield found(rows.KILLED_AT_LOGOUT, ended)
+
+
+def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+    facts = heard.first
+    machines = {host: told["machine"] for host, told in facts.items()}
+    yield Line("system", {host: greeted.facts.get("system", "") for host, greeted in heard.greeted.items()})
+    yield Line("processors", {host: machine["cpus"] for host, machine in machines.items()})
+    yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
+    yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
+    yield Line("tasks took_bytes", {host: sum(told["took"].values()) or None for host, told in facts.items()})
+    yield Line("GPUs", {host: gpus.summary(told["gpus"]) for host, told in facts.items()})
+    yield Line("free disk_bytes", {host: _least(told) for host, told in facts.items()})
+    yield Line("clock", {host: clocks.told(interval) for host, interval in heard.clocks.items()})
+    rights = {host: told["rights"] for host, told in facts.items() if told["rights"] is not None}
+    yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
+
+
+def _least(told: Facts) -> int | None:
+    return min((disk["free_bytes"] for disk in told["disks"] if disk["size_bytes"]), default=None)
+
+
+TOPIC = Topic("machine", ask, judge, tell, rows.ROWS)

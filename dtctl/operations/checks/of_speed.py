@@ -1,0 +1,41 @@
+"""Hosts that hold the others up: rows of the table of `check --deep`."""
+
+from __future__ import annotations
+
+from dtctl.operations.diagnosis.signature import Level, Signature
+
+_WHY = (
+    "[; its processors are {model}, theirs {usual_model}][; it has {cpus} processors, they have {usual_cpus}]"
+    "[; {taker} takes {taker_cpus} of them][; {stolen_share} of them go to other guests of its machine]"
+    "[; their frequency is set by {governor}, elsewhere by {usual_governor}]"
+)
+
+SLOW = Signature(
+    "host_computes_slowly",
+    Level.SLOWS,
+    "a host multiplies matrices at less than 0.8 of the usual speed",
+    "some seconds of multiplications on every host at the same time, with --deep",
+    "{hosts} computes at {own_flops}, the others at {usual_flops}: tasks that train in step will wait for it" + _WHY,
+    (
+        "dtctl exec {at} -- top -b -n 1    shows what runs there",
+        "leave it out, or let another host take its place: jobs.NAME.hosts in cluster.yaml",
+    ),
+)
+SLOW_MEMORY = Signature(
+    "host_copies_slowly",
+    Level.SLOWS,
+    "a host copies memory at less than 0.8 of the usual speed, and multiplies as the others do",
+    "the same",
+    "{hosts} copies memory at {own_bytes} a second, the others at {usual_bytes}" + _WHY,
+    ("dtctl exec {at} -- top -b -n 1    shows what runs there; a memory channel may be empty or broken",),
+)
+UNMEASURED = Signature(
+    "speed_not_measured",
+    Level.SLOWS,
+    "a host could not multiply matrices",
+    "the same",
+    "{hosts} could not be measured: {said}",
+    ("dtctl check    tells what is wrong with its Python",),
+)
+
+ROWS = (SLOW, SLOW_MEMORY, UNMEASURED)

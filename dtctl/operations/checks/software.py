@@ -1,0 +1,240 @@
+"""The Pythons that trainers are started with, and what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.marks import CODE, HOME
+from dtctl.model import TaskId
+from dtctl.operations.checks import of_software as rows
+from dtctl.operations.checks.programs import runs_python
+from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
+from dtctl.operations.diagnosis.hosts import commonness
+from dtctl.operations.diagnosis.signature import Finding, Signature
+from dtctl.operations.starting.imports import PACKAGES
+from dtctl.plan.values import TaskPlan
+
+EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")
+"""Their servers talk to each other: a run wants one version of each."""
+ALIKE = ("keras", "tf-keras", "numpy", "protobuf", "tensorboard", "tensorflow-estimator", "jax", "jaxlib")
+SHOWN = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "tf-keras", "tensorboard", "torch", "mxnet", "numpy")
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tf-nightly")
+
+Facts = SoftwareFacts
+K = TypeVar("K", bound=Hashable)
+_LAST_WITH_ESTIMATOR = (2, 15)
+
+
+def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SoftwareQuestion]:
+    return once(scene, heard, {host: question for host in scene.hosts if (question := _question(scene, host))})
+
+
+def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
+    asked = [
+        made(
+            PythonAsked,
+            program=program,
+            path=path,
+            python_path=python_path,
+            modules=_modules(scene, tasks),
+            cuda=any(task.gpus for task in tasks),
+        )
+        for (program, path, python_path), tasks in _pythons(scene, host).items()
+    ]
+    return made(SoftwareQuestion, pythons=asked, started=not scene.brief, imported=scene.deep) if asked else None
+
+
+def _pythons(scene: Scene, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
+    """Of a host, with the tasks that each is for: by program, PATH and PYTHONPATH."""
+    grouped: dict[tuple[str, str, str], list[TaskPlan]] = {}
+    for task in scene.plan.on_host(host):
+        if runs_python(scene.plan, task.id.job):
+            # the code is not there yet
+            own = [part for part in task.env.get("PYTHONPATH", "").split(":") if part and CODE not in part]
+            grouped.setdefault((task.argv[0], task.env.get("PATH", ""), ":".join(own)), []).append(task)
+    return grouped
+
+
+def _modules(scene: Scene, tasks: Iterable[TaskPlan]) -> list[str]:
+    needed = (scene.needs[task.id.job].modules for task in tasks if task.id.job in scene.needs)
+    return sorted({module for modules in needed for module in modules})
+
+
+def _each(scene: Scene, heard: Heard[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:
+    for host, facts in heard.first.items():
+        yield from zip([host] * len(facts["pythons"]), facts["pythons"], _pythons(scene, host).values(), strict=False)
+
+
+def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    made_by_setup = scene.plan.cluster.trainer.setup is not None
+    each = list(_each(scene, heard))
+    yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)
+    there = [one for one in each if one[1]["path"]]
+    yield from _broken(there)
+    yield from _lacking(there, made_by_setup)
+    yield from _different(there)
+    yield from _traps(scene, there)
+    if not scene.brief:
+        yield from _without_cuda(there)
+
+
+Found = tuple[str, PythonFound, list[TaskPlan]]
+
+
+def _absent(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
+    for program, group in _by(each, lambda python: python["program"]).items():
+        row = rows.PYTHON_TO_COME if made_by_setup else rows.PYTHON_MISSING
+        yield found(row, _hosts(group), _tasks(group), python=_shown(program))
+
+
+def _broken(each: list[Found]) -> Iterator[Finding]:
+    for said, group in _by(each, lambda python: python["problem"]).items():
+        if said:
+            yield found(rows.PYTHON_BROKEN, _hosts(group), _tasks(group), python=_python(group), said=said)
+
+
+def _lacking(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
+    for missing, group in _by(each, lambda python: tuple(python["missing"])).items():
+        if missing:
+            row = rows.MODULES_TO_COME if made_by_setup else rows.MODULES_MISSING
+            packages = " ".join(_requirement(module, each) for module in missing)
+            names = ", ".join(missing)
+            yield found(row, _hosts(group), _tasks(group), python=_python(group), modules=names, packages=packages)
+    for problems, group in _by(each, _import_problems).items():
+        for module, said in problems:
+            yield found(
+                rows.IMPORT_FAILS, _hosts(group), _tasks(group), python=_python(group), module=module, said=said
+            )
+
+
+def _import_problems(python: PythonFound) -> tuple[tuple[str, str], ...]:
+    return tuple((name, one["problem"]) for name, one in python["imported"].items() if one["problem"])
+
+
+def _requirement(module: str, each: list[Found]) -> str:
+    """What to install: the version that most other hosts have."""
+    package = PACKAGES.get(module, module)
+    versions = [python["packages"][package] for _, python, _ in each if package in python["packages"]]
+    return f"{package}=={max(set(versions), key=versions.count)}" if versions else package
+
+
+def _different(each: list[Found]) -> Iterator[Finding]:
+    for package in (*EQUAL, *ALIKE):
+        by_version: dict[str, list[Found]] = {}
+        for one in each:
+            if package in one[1]["packages"]:
+                by_version.setdefault(one[1]["packages"][package], []).append(one)
+        if len(by_version) > 1:
+            yield _versions(rows.TENSORFLOW_DIFFERS if package in EQUAL else rows.VERSIONS_DIFFER, package, by_version)
+    by_version = {
+        version: group for version, group in _by(each, lambda python: _minor(python["version"])).items() if version
+    }
+    if len(by_version) > 1:
+        yield _versions(rows.PYTHONS_DIFFER, "Python", by_version)
+
+
+def _versions(row: Signature, package: str, by_version: Mapping[str, list[Found]]) -> Finding:
+    """About the hosts that do not have what most have."""
+    versions = tuple((version, _hosts(group)) for version, group in sorted(by_version.items()))
+    *others, usual = sorted(versions, key=commonness)
+    hosts = dict.fromkeys(host for _, own in others for host in own)
+    return found(
+        row, hosts, package=package, versions=versions, version=usual[0], python=_python(by_version[others[0][0]])
+    )
+
+
+def _without_cuda(each: list[Found]) -> Iterator[Finding]:
+    """Tasks that are given GPUs and would train on processors, with a line in their logs that nobody reads."""
+    with_gpus = [one for one in each if any(task.gpus for task in one[2]) and not one[1]["problem"]]
+    for package, group in _by(with_gpus, _blind).items():
+        if package:
+            tasks = [task.id for _, _, tasks in group for task in tasks if task.gpus]
+            row = rows.CPU_ONLY if package == "tensorflow-cpu" else rows.CUDA_MISSING
+            yield found(row, _hosts(group), tasks, python=_python(group), package=package)
+
+
+def _blind(python: PythonFound) -> str:
+    """The package by which it would see no GPU; empty where it may see them."""
+    packages = python["packages"]
+    if "tensorflow-cpu" in packages and "tensorflow" not in packages:
+        return "tensorflow-cpu"
+    return "tensorflow" if "tensorflow" in packages and not python["cuda"] else ""
+
+
+def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
+    """Where a program's text and the versions do not go together."""
+    wanting: dict[tuple[Signature, str], list[Found]] = {}
+    for host, python, tasks in each:
+        for task in tasks:
+            uses = scene.needs[task.id.job].uses if task.id.job in scene.needs else frozenset()
+            for trap in _trapped(python, uses, started=not scene.brief):
+                wanting.setdefault(trap, []).append((host, python, [task]))
+    for (row, version), group in wanting.items():
+        yield found(row, _hosts(group), _tasks(group), python=_python(group), version=version)
+
+
+def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Iterator[tuple[Signature, str]]:
+    packages = python["packages"]
+    tensorflow = next((packages[name] for name in _TENSORFLOW if name in packages), "")
+    if "estimator" in uses and tensorflow and _number(tensorflow) > _LAST_WITH_ESTIMATOR:
+        yield rows.ESTIMATOR_GONE, tensorflow
+    keras = packages.get("keras", "")
+    if {"fit", "ps_strategy"} <= uses and "keras_2" not in uses and _number(keras) >= (3, 0):
+        yield rows.KERAS_3_FIT, keras
+    if "summaries" in uses and "graphs" not in uses and tensorflow and "tensorboard" not in packages and started:
+        yield rows.TENSORBOARD_MISSING, tensorflow
+
+
+def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+    firsts: dict[str, PythonFound] = {}
+    for host, python, _ in _each(scene, heard):
+        firsts.setdefault(host, python)
+    yield Line("Python", {host: python["version"] for host, python in firsts.items() if python["version"]})
+    for package in SHOWN:
+        yield Line(package, {host: python["packages"].get(package, "") for host, python in firsts.items()})
+    yield Line("CUDA", {host: python["cuda"] for host, python in firsts.items() if python["cuda"]})
+    yield Line("C library", {host: python["libc"] for host, python in firsts.items() if python["libc"]})
+    slowest = {
+        host: max((one["seconds"] for one in python["imported"].values()), default=None)
+        for host, python in firsts.items()
+    }
+    yield Line("imports_s", {host: seconds for host, seconds in slowest.items() if seconds is not None})
+
+
+def _by(each: Iterable[Found], key: Callable[[PythonFound], K]) -> dict[K, list[Found]]:
+    grouped: dict[K, list[Found]] = {}
+    for one in each:
+        grouped.setdefault(key(one[1]), []).append(one)
+    return grouped
+
+
+def _hosts(group: Iterable[Found]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(host for host, _, _ in group))
+
+
+def _tasks(group: Iterable[Found]) -> tuple[TaskId, ...]:
+    return tuple(dict.fromkeys(task.id for _, _, tasks in group for task in tasks))
+
+
+def _python(group: list[Found]) -> str:
+    """As it is typed on those hosts."""
+    return group[0][1]["path"] or _shown(group[0][1]["program"])
+
+
+def _shown(program: str) -> str:
+    return program.replace(HOME, "~")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """2.15.1 -> (2, 15)"""
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+TOPIC = Topic("software", ask, judge, tell, rows.ROWS)

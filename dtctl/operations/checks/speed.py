@@ -1,0 +1,87 @@
+"""Which hosts are slow, and what is different there: all multiply matrices at the same time, with `--deep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from dtctl.agent.records.checks import SpeedFacts, SpeedQuestion
+from dtctl.agent.records.kinds import made
+from dtctl.operations.checks import of_speed as rows
+from dtctl.operations.checks import software
+from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found
+from dtctl.operations.diagnosis.signature import Finding
+
+SECONDS = 4.0
+SLOW = 0.8
+_STOLEN = 0.05
+Facts = SpeedFacts
+
+
+def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SpeedQuestion]:
+    """In a round of its own kind: the first one has imports and walks through data, which load the hosts, too."""
+    if not scene.deep or scene.brief or len(heard.rounds) != 1:
+        return {}
+    pythons = {host: question["pythons"][0] for host, question in software.ask(scene, Heard()).items()}
+    return {host: made(SpeedQuestion, python=python, seconds=SECONDS) for host, python in pythons.items()}
+
+
+def _told(heard: Heard[Facts]) -> Mapping[str, Facts]:
+    return heard.rounds[1] if len(heard.rounds) > 1 else {}
+
+
+def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    facts = _told(heard)
+    for problem in dict.fromkeys(told["problem"] for told in facts.values() if not told["kind"]):
+        hosts = [host for host, told in facts.items() if not told["kind"] and told["problem"] == problem]
+        yield found(rows.UNMEASURED, hosts, said=problem or "it has no Python")
+    for kind in ("numpy", "python"):
+        alike = {host: told for host, told in facts.items() if told["kind"] == kind}
+        for host, told in alike.items():
+            yield from _slow(host, told, [one for other, one in alike.items() if other != host])
+
+
+def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
+    """Against the middle of the others: what is slow is not to pull it down."""
+    if not others:
+        return
+    flops, copied = (median(one["flops"] for one in others), median(one["copied_bytes"] for one in others))
+    if told["flops"] < SLOW * flops:
+        yield found(rows.SLOW, [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
+    elif told["copied_bytes"] < SLOW * copied:
+        own: dict[str, Any] = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
+        yield found(rows.SLOW_MEMORY, [host], **own, **_why(told, others))
+
+
+def _why(told: Facts, others: list[Facts]) -> dict[str, Any]:
+    """What is different there."""
+    usual_cpus = median(one["machine"]["cpus"] for one in others)
+    why: dict[str, Any] = {}
+    if told["machine"]["cpus"] < usual_cpus:
+        why.update(cpus=told["machine"]["cpus"], usual_cpus=usual_cpus)
+    for name in ("model", "governor"):
+        own, theirs = _text(told, name), {_text(one, name) for one in others}
+        if own and len(theirs) == 1 and theirs not in ({own}, {""}):
+            why.update({name: own, f"usual_{name}": theirs.pop()})
+    if told["busy"]:
+        first = told["busy"][0]
+        why.update(taker=f"{first['name']} of {first['user']} (pid {first['pid']})", taker_cpus=f"{first['cpu']:.2g}")
+    if (told["machine"]["stolen"] or 0.0) >= _STOLEN:
+        why["stolen_share"] = told["machine"]["stolen"]
+    return why
+
+
+def _text(told: Facts, name: str) -> str:
+    fields: Mapping[str, Any] = told
+    return str(fields[name])
+
+
+def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+    facts = _told(heard)
+    yield Line("processors are", {host: told["model"] for host, told in facts.items()})
+    yield Line("multiplies at_flops", {host: told["flops"] or None for host, told in facts.items()})
+    yield Line("copies a second_bytes", {host: told["copied_bytes"] or None for host, told in facts.items()})
+
+
+TOPIC = Topic("speed", ask, judge, tell, rows.ROWS)

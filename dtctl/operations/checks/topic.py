@@ -1,0 +1,131 @@
+"""What a topic of `check` is: what it asks the hosts, and what it makes of their answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.checks.programs import Needs
+from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature
+from dtctl.operations.networking.dialling import Dialled, Door
+from dtctl.plan.values import RunPlan
+
+Q = TypeVar("Q")
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is to be checked, and how closely.
+
+    `brief`: only what costs the hosts next to nothing and needs two rounds at most, as `up` asks it by the way.
+    `deep`: also what takes seconds, and loads the hosts. `network_speed`: what hosts can exchange is measured.
+    `token`: in the names of all that is written for a while.
+    """
+
+    plan: RunPlan
+    needs: Mapping[str, Needs] = field(default_factory=dict)
+    """Job -> what its program needs, as far as its text tells."""
+    brief: bool = False
+    deep: bool = False
+    network_speed: bool = False
+    token: str = ""
+    nonce: str = "0" * 32
+    """By which the hosts of this check know each other; nobody else is told."""
+    reached_at: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the name or address that SSH connects to, where SSH does."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """With tasks, in the order of the file."""
+        return self.plan.hosts
+
+    def host(self, name: str) -> Host:
+        return self.plan.cluster.hosts[name]
+
+
+@dataclass(frozen=True)
+class Greeted:
+    """How a host answered when it was called. Times are those of this machine."""
+
+    facts: Mapping[str, Any]
+    """records.answers.Greeting."""
+    connect_s: float
+    """Until it had greeted: connection, login and the start of Python."""
+
+
+@dataclass(frozen=True)
+class Heard(Generic[F]):
+    """What a topic knows so far. `rounds`: the facts of each host that was asked, round by round."""
+
+    rounds: Sequence[Mapping[str, F]] = ()
+    clocks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Seconds by which a host's clock is ahead of this machine's: at least and at most."""
+    greeted: Mapping[str, Greeted] = field(default_factory=dict)
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts that could not be asked."""
+    dialled: Sequence[Dialled] = ()
+    """What this machine could connect to itself, of `tried_doors`."""
+    tried_doors: int = 0
+    others: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """The rounds of all topics."""
+
+    @property
+    def first(self) -> Mapping[str, F]:
+        return self.rounds[0] if self.rounds else {}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is so, for people who want to see it: hosts with the same value are shown as one.
+
+    `what` is a label (`tensorflow`), or a name whose end says what the value is (`memory_bytes`, `connect_s`).
+    """
+
+    what: str
+    values: Mapping[str, object]
+    """By host. A value may be text or a number; hosts without one are left out."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is so of the cluster as a whole: a row of a table of `render`, and its fields."""
+
+    kind: str
+    fields: Fields = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topic(Generic[Q, F]):
+    """`name` is that of its question in records.checks.Questions, its facts in CheckFacts, and the agent's module.
+
+    `ask` gives the hosts' questions of the next round, by host; nobody: it is done. `judge` tells what is wrong, and
+    `tell` what is so. All of them see what was heard so far.
+    """
+
+    name: str
+    ask: Callable[[Scene, Heard[F]], Mapping[str, Q]]
+    judge: Callable[[Scene, Heard[F]], Iterable[Finding]]
+    tell: Callable[[Scene, Heard[F]], Iterable[Line | Said]]
+    rows: tuple[Signature, ...]
+    """Of the table in the documentation: every signature that `judge` may find."""
+    doors: Callable[[Scene, Heard[F]], Sequence[Door]] = lambda scene, heard: ()
+    """What this machine is to try to connect to itself, during the next round."""
+
+
+def once(scene: Scene, heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
+    """For a topic of one round."""
+    return {} if heard.rounds else questions
+
+
+def found(row: Signature, hosts: Iterable[str], tasks: Iterable[Any] = (), **fields: Any) -> Finding:
+    """A finding of this row about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
+    return Finding(row, Seen(tuple(tasks), tuple(hosts), fields))
+
+
+def fails(finding: Finding) -> bool:
+    """Whether the run would not work; other findings are warnings."""
+    return finding.signature.level <= Level.BLOCKS

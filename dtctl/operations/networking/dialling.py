@@ -1,0 +1,77 @@
+"""What this machine, which is none of the cluster's hosts, can connect to while the hosts listen."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+LIMIT_S = 1.5
+"""A packet that is lost is sent again after 1 s."""
+_AT_ONCE = 32
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a task's port might be open to others. `live`: a trainer has it, which is asked nothing."""
+
+    host: str
+    whose: str
+    name: str
+    port: int
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Dialled:
+    """A door that is open to this machine."""
+
+    door: Door
+    address: str
+    """Behind its name, from here."""
+    seen_from: str
+    """The address of this machine that connected."""
+
+
+def dial(doors: Iterable[Door], nonce: str, limit_s: float = LIMIT_S) -> tuple[Dialled, ...]:
+    """Those behind which the right host has answered: the same private address may be another machine from here."""
+    todo = list(reversed(list(doors)))
+    found: list[Dialled] = []
+    threads = [
+        threading.Thread(target=_work, args=(todo, found, nonce, limit_s), daemon=True)
+        for _ in range(min(_AT_ONCE, len(todo)))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return tuple(sorted(found, key=lambda one: (one.door.host, one.door.port, one.door.name)))
+
+
+def _work(todo: list[Door], found: list[Dialled], nonce: str, limit_s: float) -> None:
+    while True:
+        try:
+            door = todo.pop()
+        except IndexError:
+            return
+        try:
+            with socket.create_connection((door.name, door.port), limit_s) as connection:
+                if door.live or _greets(connection, door.host, nonce):
+                    ends: Sequence[str] = (connection.getpeername()[0], connection.getsockname()[0])
+                    found.append(Dialled(door, *ends))
+        except (OSError, UnicodeError):
+            continue  # closed, as it should be
+
+
+def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
+    """As dtctl/agent/checks/peers/listening.py answers who shows the nonce."""
+    connection.sendall(f"{nonce} ask\n".encode())
+    said = b""
+    while b"\n" not in said and len(said) < _LONGEST:
+        piece = connection.recv(_LONGEST)
+        if not piece:
+            break
+        said += piece
+    return said.partition(b"\n")[0] == f"dtctl check {host}".encode()

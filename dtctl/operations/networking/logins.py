@@ -1,0 +1,94 @@
+"""How logins on the hosts begin, how long they take, and how many at once their servers take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.network.logins import SshFacts, SshQuestion
+from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, once
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.networking import of_logins as rows
+from dtctl.transport.fanout import WIDTH
+
+Facts = SshFacts
+
+LONG_S = 1.0
+"""That start-up files may take."""
+SLOW_S = 3.0
+BEHIND = 3.0
+"""A login that takes so many times as long as the middle one, and SLOW_S, is told."""
+_MOST_SAID = 80
+
+
+def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SshQuestion]:
+    if scene.brief:
+        return {}
+    return once(scene, heard, {host: made(SshQuestion, start_up=True) for host in scene.hosts})
+
+
+def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    yield from _start_up(heard)
+    yield from _slow_logins(heard)
+    yield from _many_logins(heard)
+
+
+def _start_up(heard: Heard[Facts]) -> Iterator[Finding]:
+    broken: dict[tuple[str, str], list[str]] = {}
+    noisy: dict[tuple[str, str], list[str]] = {}
+    for host, facts in heard.first.items():
+        if facts["problem"]:
+            broken.setdefault((facts["shell"], facts["problem"]), []).append(host)
+        if facts["noise_bytes"]:
+            first = next((line.strip() for line in facts["noise"].splitlines() if line.strip()), "")
+            noisy.setdefault((facts["shell"], first[:_MOST_SAID]), []).append(host)
+        if (facts["start_up_s"] or 0.0) > LONG_S:
+            yield found(rows.SLOW, (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
+    for row, alike in ((rows.BROKEN, broken), (rows.NOISE, noisy)):
+        for (shell, said), hosts in alike.items():
+            yield found(row, hosts, shell=shell, said=said)
+
+
+def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
+    took = {host: greeted.connect_s for host, greeted in heard.greeted.items() if host in heard.first}
+    usual = median(took.values()) if len(took) > 2 else 0.0
+    for host, seconds in took.items():
+        if usual and seconds > max(SLOW_S, BEHIND * usual):
+            yield found(rows.SLOW_LOGIN, (host,), took=f"{seconds:.1f}", usual=f"{usual:.1f}")
+
+
+def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
+    """To different machines any number may go at once."""
+    machines: dict[tuple[str, str], list[str]] = {}
+    for host, facts in heard.first.items():
+        if facts["machine"] and facts["max_startups"]:
+            machines.setdefault((facts["machine"], facts["max_startups"]), []).append(host)
+    for (_, said), hosts in machines.items():
+        logins, limit = min(len(hosts), WIDTH), said.partition(":")[0]
+        if limit.isdecimal() and logins > int(limit):
+            wanted = f"{2 * WIDTH}:30:{4 * WIDTH}"
+            yield found(rows.MANY_LOGINS, hosts, logins=logins, limit=limit, said=said, wanted=wanted)
+
+
+def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
+    if not heard.first:
+        return
+    yield Line("login shell", {host: facts["shell"] for host, facts in heard.first.items()})
+    took = {host: greeted.connect_s for host, greeted in heard.greeted.items() if host in heard.first}
+    if took:
+        slowest = max(took, key=lambda host: took[host])
+        fields = {"least": f"{min(took.values()):.2g}", "most": f"{took[slowest]:.2g}", "slowest": slowest}
+        yield Said("logins", {**fields, "width": WIDTH})
+    yield Line("MaxStartups", {host: _limit(facts, facts["max_startups"]) for host, facts in heard.first.items()})
+    yield Line("MaxSessions", {host: _limit(facts, facts["max_sessions"]) for host, facts in heard.first.items()})
+
+
+def _limit(facts: Facts, value: object) -> str:
+    """Nothing where nobody tells it."""
+    if value is None:
+        return "not known" if facts["told_by"] or facts["start_up_s"] is not None else ""
+    return f"{value} (as the manual has it)" if facts["told_by"] == "default" else str(value)
+
+
+TOPIC = Topic("ssh", ask, judge, tell, rows.ROWS)

@@ -1,0 +1,255 @@
+"""Whether the tasks of a plan will reach each other, and who else will: the ports are tried before they are needed.
+
+Round 0: each host listens on the ports of its tasks. Round 1: it connects to those of the others, at the addresses that
+the tasks are given; meanwhile this machine tries them as well. Further rounds measure, where that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.network.peers import Measured, NetworkFacts, NetworkQuestion
+from dtctl.model import CHOSEN_PORT, TaskId
+from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.networking import exposure, of_tasks
+from dtctl.operations.networking.causes import Cause
+from dtctl.operations.networking.coverage import Coverage, spread
+from dtctl.operations.networking.judging import judge as causes_of
+from dtctl.operations.networking.proxies import through
+from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
+from dtctl.operations.networking.view import COORDINATOR, Attempt, Place, View, open_places, places_of
+from dtctl.ways import PS
+
+Facts = NetworkFacts
+
+LIMIT_S = 3.5
+"""A lost packet is sent again after 1 s and after 3 s."""
+BRIEF_S = 1.5
+_TELLS_ITS_ADDRESS = ("ddp", "kvstore")
+"""Strategies whose tasks tell each other what their own names stand for."""
+
+
+def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
+    number = len(heard.rounds)
+    if scene.brief and all(scene.host(host).is_local for host in scene.hosts):
+        return {}
+    if number == 0:
+        return {host: _listening(scene, host) for host in scene.hosts}
+    return _reaching(scene, heard) if number == 1 else _measuring(scene, heard, number - 2)
+
+
+def _listening(scene: Scene, host: str) -> NetworkQuestion:
+    own = [place for place in places_of(scene.plan) if place.host == host]
+    several = len(scene.hosts) > 1
+    return made(
+        NetworkQuestion,
+        nonce=scene.nonce,
+        cluster=scene.plan.cluster.name,
+        host=host,
+        listen=[{"whose": place.whose, "port": place.port} for place in own if several or not scene.brief],
+        names=list(dict.fromkeys(place.name for place in own)),
+    )
+
+
+def _reaching(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
+    live = _open_places(scene, heard)
+    asked = {}
+    for host, places in _coverage(scene, heard).tries.items():
+        peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in places]
+        if peers:
+            asked[host] = made(NetworkQuestion, nonce=scene.nonce, host=host, reach=peers, limit_s=_limit_s(scene))
+    return asked
+
+
+def _limit_s(scene: Scene) -> float:
+    return BRIEF_S if scene.brief else LIMIT_S
+
+
+def _measuring(scene: Scene, heard: Heard[Facts], number: int) -> Mapping[str, NetworkQuestion]:
+    pairs = _pairs(scene, heard)
+    if not scene.network_speed or number >= len(pairs):
+        return {}
+    doors = {place.host: place for place, live in _open_places(scene, heard).items() if not live}
+    return {
+        source: made(
+            NetworkQuestion,
+            nonce=scene.nonce,
+            host=source,
+            measure=[{"whose": doors[target].whose, "host": target, "address": doors[target].address}],
+        )
+        for source, target in pairs[number]
+        if target in doors
+    }
+
+
+def _pairs(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...], ...]:
+    """Of workers and ps; of all hosts where there are no ps."""
+    hosts = [host for host in scene.hosts if host in heard.first]
+    serving = [host for host in hosts if any(task.id.job == PS for task in scene.plan.on_host(host))]
+    working = [host for host in hosts if any(task.id.job != PS for task in scene.plan.on_host(host))]
+    return rounds(working, serving) if serving else rounds(hosts, hosts)
+
+
+def _open_places(scene: Scene, heard: Heard[Facts]) -> dict[Place, bool]:
+    """True: a trainer of the live run listens there."""
+    found = open_places(scene.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {place: live for place, live in found.items() if place.serves}
+
+
+def _coverage(scene: Scene, heard: Heard[Facts]) -> Coverage:
+    places = list(_open_places(scene, heard))
+    vital = [place for place in places if place.whose == COORDINATOR or place.whose.partition(":")[0] == PS]
+    return spread([host for host in scene.hosts if host in heard.first], places, vital)
+
+
+def _view(scene: Scene, heard: Heard[Facts]) -> View:
+    places = {place.whose: place for place in _open_places(scene, heard)}
+    second = heard.rounds[1] if len(heard.rounds) > 1 else {}
+    return View(
+        {host: facts["bound"] for host, facts in heard.first.items()},
+        {host: facts["interfaces"] for host, facts in heard.first.items()},
+        {host: facts["resolved"] for host, facts in heard.first.items()},
+        tuple(
+            Attempt(host, places[one["whose"]], one["place"], one["problem"], one["by"], one["text"])
+            for host, facts in second.items()
+            for one in facts["reached"]
+            if one["whose"] in places and places[one["whose"]].host == one["host"] != host
+        ),
+    )
+
+
+def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start, and `up` refuses taken ports."""
+    for one in _judged(scene, heard):
+        if not scene.brief or (fails(one) and one.signature is not of_tasks.BY_NAME["port_taken"]):
+            yield one
+
+
+def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    for cause in causes_of(_view(scene, heard)):
+        yield _finding(scene, cause)
+    yield from _proxies(scene, heard)
+    yield from exposure.judge(scene, heard)
+
+
+def _finding(scene: Scene, cause: Cause) -> Finding:
+    fields = dict(cause.fields)
+    kind = cause.kind
+    if kind == "own_loopback" and scene.plan.cluster.strategy in _TELLS_ITS_ADDRESS:
+        kind = "own_loopback_told"
+    mode = fields.pop("mode", "")
+    if mode in ("drop", "mixed"):
+        fields["dropped_s"] = _limit_s(scene)
+    if mode in ("reject", "mixed"):
+        fields["rejected"] = fields.pop("text")
+    if fields.get("has"):
+        fields["first"] = fields["has"][0]
+        fields["has"] = ", ".join(fields["has"])
+    if cause.others:
+        fields |= {"others": cause.others, "from_hosts": cause.others, "other": cause.others[0]}
+    if fields.get("address") == fields.get("name") and kind == "wrong_interface":
+        fields.pop("address", None)
+    if kind in ("pair",):
+        fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
+    tasks = [task.id for task in scene.plan.tasks if str(task.id) in fields.get("whose", ())]
+    fields = {name: value for name, value in fields.items() if name != "groups"}
+    return found(of_tasks.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
+
+
+def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
+    wanted = set(hosts)
+    return [host for host in scene.hosts if host in wanted]
+
+
+def _proxies(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    """Of TensorFlow's servers; others do not speak gRPC to each other."""
+    caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
+    for host, facts in heard.first.items():
+        for task in scene.plan.on_host(host) if scene.plan.cluster.strategy not in _TELLS_ITS_ADDRESS else ():
+            env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
+            names = [place.name for place in places_of(scene.plan) if place.serves and place.host != host]
+            if (sent := through(env, names)) is not None:
+                caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
+    for (variable, value), group in caught.items():
+        reached = tuple(sorted({name for _, _, each in group for name in each}))
+        fields = {"variable": variable, "value": value, "names": reached, "exempt": _exempt(scene)}
+        hosts = dict.fromkeys(host for host, _, _ in group)
+        yield found(of_tasks.BY_NAME["proxy"], hosts, (task for _, task, _ in group), **fields)
+    if not any(task.keep_proxy for task in scene.plan.tasks):
+        yield from _left_out(heard)
+
+
+def _left_out(heard: Heard[Facts]) -> Iterator[Finding]:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for host, facts in heard.first.items():
+        told = {name: value for name, value in facts["proxies"].items() if not name.lower().startswith("no_") and value}
+        for name, value in list(told.items())[:1]:
+            alike.setdefault((name, value), []).append(host)
+    for (variable, value), hosts in alike.items():
+        yield found(of_tasks.BY_NAME["proxy_left_out"], hosts, variable=variable, value=value)
+
+
+def _exempt(scene: Scene) -> str:
+    return ",".join(dict.fromkeys(place.name for place in places_of(scene.plan)))
+
+
+def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
+    if scene.brief or len(heard.rounds) < 2:
+        return
+    attempts = _view(scene, heard).attempts
+    coverage = _coverage(scene, heard)
+    if attempts:
+        yield Said(
+            "connections" if coverage.is_whole else "connections_sampled",
+            {
+                "reached": sum(not one.hindrance for one in attempts),
+                "tried": len(attempts),
+                "whole": coverage.whole,
+                "partners": coverage.partners,
+                "hosts": tuple(coverage.tries),
+            },
+        )
+    yield from exposure.tell(scene, heard)
+    yield from _told_speed(scene, heard)
+
+
+def _told_speed(scene: Scene, heard: Heard[Facts]) -> Iterator[Said]:
+    measured: dict[Pair, Measured] = {
+        (host, one["host"]): one
+        for answers in heard.rounds[2:]
+        for host, facts in answers.items()
+        for one in facts["measured"]
+        if not one["problem"]
+    }
+    speed = summed(measured)
+    if speed is None:
+        return
+    fields = {
+        "pairs": speed.pairs,
+        "latency_ms": f"{1000 * speed.latency_s:.2g}",
+        "rate_bytes": speed.bytes_s,
+        "slowest": " to ".join(speed.slowest),
+        "slowest_bytes": speed.slowest_bytes_s,
+        "farthest": " to ".join(speed.farthest),
+        "farthest_ms": f"{1000 * speed.farthest_s:.2g}",
+    }
+    yield Said("speed", fields)
+    serving = sum(task.id.job == PS for task in scene.plan.tasks)
+    variables = _variables_bytes(heard)
+    moved = variables / max(1, serving) if variables else 1e6
+    fields = {"moved_bytes": moved, "least_ms": f"{1000 * least_step_s(speed, moved):.2g}"}
+    yield Said(("step_to_ps" if serving else "step_to_peers") if variables else "step_by_size", fields)
+
+
+def _variables_bytes(heard: Heard[Facts]) -> float | None:
+    """Of the newest complete checkpoint, as the topic of storage has heard of it; None: there is none."""
+    told = heard.others.get("storage", ())
+    sizes = [one["size_bytes"] for answers in told for facts in answers.values() for one in facts["checkpoints"]]
+    return max(sizes, default=None) or None
+
+
+assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
+
+TOPIC = Topic("network", ask, judge, tell, of_tasks.ROWS, exposure.doors)

@@ -1,0 +1,116 @@
+"""All that the hosts have told of the network between them, as values."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dtctl.agent.records.network.peers import Bound, Interface, Resolved
+from dtctl.plan.values import RunPlan
+
+COORDINATOR = "coordinator"
+"""Whose place it is that is no task's."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task, or the coordinator, is going to listen."""
+
+    whose: str
+    host: str
+    address: str
+    """HOST:PORT, as the others are given it."""
+    serves: bool = True
+    """Others connect to it. An evaluator is talked to by nobody."""
+
+    @property
+    def name(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        port = self.address.rpartition(":")[2]
+        return int(port) if port.isdecimal() else 0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One host connected, or tried to connect, to a place of another."""
+
+    source: str
+    place: Place
+    at: str = ""
+    """The address that the place's name stands for on the source."""
+    hindrance: str = ""
+    """As in agent.records.network.peers.Reached; empty: it was reached."""
+    by: str = ""
+    text: str = ""
+
+    @property
+    def target(self) -> str:
+        return self.place.host
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.source, self.target
+
+
+@dataclass(frozen=True)
+class View:
+    """Mappings are by host, of those that have answered."""
+
+    bound: Mapping[str, Sequence[Bound]] = field(default_factory=dict)
+    interfaces: Mapping[str, Sequence[Interface]] = field(default_factory=dict)
+    resolved: Mapping[str, Sequence[Resolved]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+
+    def addresses(self, host: str) -> frozenset[str]:
+        """By which others can reach it, as it says itself."""
+        own = {one["address"] for one in self.interfaces.get(host, ())}
+        for named in self.resolved.get(host, ()):
+            own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
+        return frozenset(own)
+
+    def tried(self) -> Iterator[tuple[str, str]]:
+        yield from dict.fromkeys(attempt.pair for attempt in self.attempts)
+
+
+def places_of(plan: RunPlan) -> list[Place]:
+    """Of all tasks, and of the coordinator where there is somebody to dial it."""
+    found = [Place(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
+    if len(plan.hosts) > 1:
+        found.append(Place(COORDINATOR, plan.coordinator.host, plan.coordinator.address))
+    return found
+
+
+def open_places(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Place, bool]:
+    """Those that somebody listens at now, with the ports that hosts have chosen; True: a trainer of the live run does.
+
+    What a host tells of ports that the plan knows, or of tasks that it does not have, counts for nothing.
+    """
+    known = {(place.host, place.whose): place for place in places_of(plan)}
+    found = {}
+    for host, slots in bound.items():
+        for slot in slots:
+            place = known.get((host, slot["whose"]))
+            if place is None or slot["state"] not in ("bound", "live") or place.port not in (0, slot["port"]):
+                continue
+            address = f"{place.address.rpartition(':')[0]}:{slot['port']}"
+            found[replace(place, address=address)] = slot["state"] == "live"
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def is_public(address: str) -> bool:
+    """One that the internet routes."""
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False

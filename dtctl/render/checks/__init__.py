@@ -1,0 +1,1 @@
+"""What `check` has found, in words."""

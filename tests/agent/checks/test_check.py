@@ -1,0 +1,120 @@
+"""The request `check`, by a real agent: what it finds out of its host, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.host import AgentHost, Conversation, python_task, shell
+
+PYTHON = {"program": "python3", "modules": ["json", "no_such_module"]}
+
+
+def ask(host: AgentHost, talk: Conversation, **questions: Any) -> Any:
+    return talk.ask("check", **host.about({"ask": questions}))["facts"]
+
+
+def add_package(host: AgentHost, name: str, version: str) -> None:
+    """Where PYTHONPATH leads; it must not be imported."""
+    package = host.home / "lib" / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('it was imported')\n")
+    info = host.home / "lib" / f"{name}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> None:
+    add_package(host, "tensorflow", "2.19.0")
+    add_package(host, "nvidia", "12.5")
+    (host.home / "lib" / "nvidia" / "__init__.py").unlink()
+    (host.home / "lib" / "nvidia" / "cudnn").mkdir()
+    asked = {**PYTHON, "cuda": True, "python_path": "\0HOME/lib", "modules": ["json", "tensorflow", "no_such_module"]}
+    with host.open() as talk:
+        (told,) = ask(host, talk, software={"pythons": [asked], "started": True})["software"]["pythons"]
+        assert told["packages"]["tensorflow"] == "2.19.0"
+        assert told["cuda"] == "packages of pip"
+        assert told["missing"] == ["no_such_module"]
+        assert told["version"] == talk.greeting["python"]
+        assert told["path"].startswith("/")
+        assert not told["problem"]
+        imported = ask(host, talk, software={"pythons": [asked], "started": True, "imported": True})
+        assert imported["software"]["pythons"][0]["imported"] == {
+            "json": {"seconds": 0, "problem": ""},
+            "tensorflow": {"seconds": 0, "problem": "SystemExit: it was imported"},
+        }
+
+
+def test_a_python_that_is_none_is_told_as_it_is(host: AgentHost) -> None:
+    broken = host.home / "python"
+    broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
+    broken.chmod(0o755)
+    pythons = [{**PYTHON, "program": "\0HOME/nowhere"}, {**PYTHON, "program": "\0HOME/python"}]
+    with host.open() as talk:
+        nowhere, told = ask(host, talk, software={"pythons": pythons, "started": True})["software"]["pythons"]
+    assert (nowhere["path"], nowhere["problem"]) == ("", "")
+    assert (told["path"], told["problem"]) == (str(broken), "it is broken")
+
+
+def left(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob(".dtctl-check-*"))
+
+
+def test_what_is_written_is_seen_by_others_until_the_conversation_ends(host: AgentHost) -> None:
+    there, to_come = host.home / "there", host.home / "to" / "come"
+    there.mkdir()
+    old = there / ".dtctl-check-77-old"
+    old.touch()
+    os.utime(old, (1, 1))
+    asked = {"token": "ab", "host": "h1", "write": [str(there), str(to_come), str(there)]}
+    with host.open() as talk:
+        told = ask(host, talk, storage=asked)["storage"]["written"]
+        assert [(one["at"], one["up"], one["problem"]) for one in told] == [
+            (str(there), 0, ""),
+            (str(host.home), 2, ""),
+            (str(there), 0, ""),
+        ]
+        assert left(host.home) == [".dtctl-check-ab-h1"] * 2
+        look = [{"path": str(to_come), "up": 2, "hosts": ["h1", "h2"]}, {"path": "/nowhere", "hosts": ["h1"]}]
+        seen = ask(host, talk, storage={"token": "ab", "host": "h2", "look": look})["storage"]["looked"]
+        assert [one["seen"] for one in seen] == [["h1"], []]
+    assert left(host.home) == []
+    assert not to_come.exists()
+
+
+def test_a_directory_that_takes_nothing_is_told_in_the_systems_words(host: AgentHost) -> None:
+    with host.open() as talk:
+        told = ask(host, talk, storage={"token": "ab", "host": "h1", "write": ["/proc/self/none"]})
+    (one,) = told["storage"]["written"]
+    assert one["at"] == "/proc/self"
+    assert one["problem"]
+
+
+def test_data_is_the_same_where_names_sizes_and_pieces_are(host: AgentHost) -> None:
+    for name, text in (("one", "abc"), ("two", "abc"), ("three", "abd")):
+        (host.home / name / "deep").mkdir(parents=True)
+        (host.home / name / "deep" / "train.tfrecord").write_text(text)
+        (host.home / name / ".hidden").write_text(name)
+    asked = {"token": "ab", "host": "h1", "data": ["\0HOME/one", "\0HOME/two", "\0HOME/three", "\0HOME/none"]}
+    with host.open() as talk:
+        one, two, three, none = ask(host, talk, storage=asked)["storage"]["data"]
+    assert (one["files"], one["size_bytes"], one["whole"]) == (1, 3, True)
+    assert one["digest"] == two["digest"] != three["digest"]
+    assert none["there"] is False
+
+
+@pytest.mark.nightly
+def test_the_memory_that_tasks_took_is_remembered(host: AgentHost) -> None:
+    script = "import time; held = bytearray(50 << 20)\nwhile True: print('at work', flush=True); time.sleep(0.2)"
+    spec = host.spec(python_task("worker:0", script), shell("worker:1", "exec sleep 1000"), run="c-20260101-1")
+    host.up(spec)
+    host.wait_entry(spec, "worker:0", lambda entry: entry["most_memory_bytes"] > 50 << 20)
+    with host.open() as talk:
+        told = ask(host, talk, machine={"places": ["\0HOME/out"], "cluster": "c", "rights": True})["machine"]
+    assert told["took"]["worker:0"] > 50 << 20
+    assert told["disks"][0]["free_bytes"] > 0
+    assert told["rights"]["open_files"] is None or told["rights"]["open_files"] > 0
+    assert host.ask("check", ask={"machine": {}})["facts"]["machine"]["took"] == {}

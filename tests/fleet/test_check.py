@@ -1,0 +1,119 @@
+"""`dtctl check` on separate hosts, each with something else that would cost a run an hour."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet, FleetHost
+
+pytestmark = pytest.mark.fleet
+
+HOSTS = "hosts:\n  gpu-[1-5]:\nssh: {connect_timeout: 5s}\n"
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs:
+  ps: {{hosts: [gpu-2, gpu-3]}}
+  worker: {{hosts: [gpu-1, gpu-4, gpu-5]}}
+trainer:
+  command: [python, train.py]
+  venv: ~/venv
+  args: {args}
+dirs: {{output: ~/saved}}
+"""
+TRAIN = """\
+import tensorflow.compat.v1 as tf
+
+with tf.train.MonitoredTrainingSession(checkpoint_dir="saved"):
+    pass
+"""
+VERSIONS = {"gpu-1": "2.21.0", "gpu-2": "2.21.0", "gpu-3": "2.21.0", "gpu-4": "", "gpu-5": "2.19.0"}
+
+
+@pytest.fixture
+def broken(user: Desk, fleet: Fleet) -> Iterator[Desk]:
+    """TensorFlow is missing on gpu-4 and older on gpu-5, whose clock is wrong; the disk of gpu-3 is full."""
+    user.write_cluster(CLUSTER, hosts=HOSTS)
+    (user.project / "train.py").write_text(TRAIN)
+    for host, version in VERSIONS.items():
+        make_environment(fleet[host], version)
+    with contextlib.ExitStack() as wrong:
+        clock = wrong.enter_context(faults.clock_of_its_own(fleet["gpu-5"]))
+        clock.write_text("300")
+        wrong.enter_context(faults.small_disk(fleet["gpu-3"], "saved", 4))
+        wrong.enter_context(faults.full_disk(fleet["gpu-3"], "saved"))
+        yield user
+
+
+def make_environment(host: FleetHost, version: str) -> None:
+    """A virtual environment with what looks like TensorFlow, as far as anybody looks who does not import it."""
+    told = host.exec("python3", "-c", "import os, sys; print(os.path.realpath(sys.executable), *sys.version_info[:2])")
+    python, *number = told.split()
+    packages = f"venv/lib/python{'.'.join(number)}/site-packages"
+    host.exec("mkdir", "-p", "venv/bin", packages)
+    host.exec("ln", "-s", python, "venv/bin/python")
+    (host.home / "venv" / "pyvenv.cfg").write_text(f"home = {python.rpartition('/')[0]}\n")
+    if version:
+        info = f"{packages}/tensorflow-{version}.dist-info"
+        host.exec("mkdir", "-p", f"{packages}/tensorflow", info)
+        (host.home / packages / "tensorflow" / "__init__.py").write_text("raise SystemExit('it was imported')\n")
+        (host.home / info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tensorflow\nVersion: {version}\n")
+
+
+def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(broken: Desk, fleet: Fleet) -> None:
+    began = time.monotonic()
+    told = json.loads(broken.dtctl("check", "-o", "json", code=5))
+    took = time.monotonic() - began
+    found: dict[str, dict[str, Any]] = {one["signature"]: one for one in [*told["problems"], *told["warnings"]]}
+
+    assert found["modules_missing"]["hosts"] == ["gpu-4"]
+    assert found["modules_missing"]["remedies"][0] == (
+        "dtctl exec @gpu-4 -- /home/train/venv/bin/python -m pip install tensorflow==2.21.0"
+    )
+    assert found["framework_differs"]["hosts"] == ["gpu-5"]
+    assert "2.19.0 on gpu-5, 2.21.0 on gpu-[1-3]" in found["framework_differs"]["means"]
+    assert found["clock_wrong"]["hosts"] == ["gpu-5"]
+    assert 290 <= found["clock_wrong"]["fields"]["off_s"] <= 301
+    assert found["checkpoints_not_shared"]["hosts"] == ["gpu-2", "gpu-3"]
+    assert "what gpu-1 writes there is not seen on gpu-[2-3]" in found["checkpoints_not_shared"]["means"]
+    assert found["disk_full_before"]["hosts"] == ["gpu-3"]
+    assert "/home/train/saved" in found["disk_full_before"]["means"]
+    assert not told["errors"]
+
+    assert told["seconds"] <= took
+    assert not fleet.busy()
+    for host in fleet.hosts:
+        assert not [path.name for path in host.home.rglob(".dtctl-check-*")]
+
+
+@pytest.mark.nightly
+def test_what_a_check_says_names_hosts_causes_and_commands(broken: Desk, fleet: Fleet) -> None:
+    done = broken.run("check")
+    assert done.returncode == 5
+    for line in (
+        "tensorflow  gpu-[1-3]: 2.21.0; gpu-4: none; gpu-5: 2.19.0",
+        "problem: worker:1 will fail on gpu-4: the program imports tensorflow, which /home/train/venv/bin/python does",
+        "problem: a disk of gpu-3 is full: 0 B of 4.2 MB left at /home/train/saved. The run cannot save there",
+        "  dtctl exec @gpu-3 -- df -h /home/train/saved    shows the disk",
+        "gpu-[1-5] checked in ",
+    ):
+        assert line in done.stdout
+
+
+@pytest.mark.nightly
+def test_hosts_that_share_what_they_have_to_pass(user: Desk, fleet: Fleet) -> None:
+    user.write_cluster(CLUSTER.replace("~/saved", str(fleet.shared / "saved")), hosts=HOSTS)
+    (user.project / "train.py").write_text(TRAIN)
+    for host in VERSIONS:
+        make_environment(fleet[host], "2.21.0")
+    done = user.run("check")
+    assert "is one directory for gpu-[1-3]" in done.stdout
+    assert done.returncode == 0, done.stdout

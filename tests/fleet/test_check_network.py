@@ -1,0 +1,221 @@
+"""What `dtctl check` finds out about the network between separate hosts, before anything starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet, FleetHost
+from tests.hosts.network import ip
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.fleet
+
+HOSTS = "hosts:\n" + "".join(f"  gpu-{number}: {{{{address: gpu-{number}}}}}\n" for number in range(1, 6))
+CLUSTER = """\
+name: {name}
+{hosts}
+jobs:
+  ps: {{hosts: [gpu-1]}}
+  worker: {{hosts: "gpu-[2-5]"}}
+trainer:
+  command: [python, stand_in.py]
+  dialect: flags
+  args: {args}
+  env: %s
+grace: 2s
+"""
+
+
+def write(user: Desk, env: str = "{{}}") -> None:
+    user.write_cluster(CLUSTER % env, hosts=HOSTS.format())
+
+
+def check(user: Desk, *words: str) -> dict[str, dict[str, Any]]:
+    """What was found, by the names of signatures; those of this topic and of SSH alone."""
+    done = user.run("check", "-o", "json", *words)
+    told = json.loads(done.stdout)
+    assert told["errors"] == []
+    assert (done.returncode == 5) == bool(told["problems"]), done.stderr
+    return {one["signature"]: one for one in [*told["problems"], *told["warnings"]]}
+
+
+def test_a_check_tells_each_of_several_faults_apart_and_names_the_hosts(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    with ExitStack() as wrong:
+        wrong.enter_context(faults.shut(fleet["gpu-2"], "2222"))
+        wrong.enter_context(faults.name_stands_for(fleet["gpu-3"], "gpu-1", "127.0.1.1"))
+        wrong.enter_context(taken(fleet["gpu-4"], 2222))
+        wrong.enter_context(
+            log_in_with(fleet["gpu-5"], "export http_proxy=http://me:hunter2@proxy.lab:3128; echo hello")
+        )
+        shown = user.run("check")
+        found = check(user)
+    assert found["firewall_in"]["hosts"] == ["gpu-2"]
+    assert found["firewall_in"]["fields"]["dropped_s"] > 0
+    assert (found["loopback_name"]["hosts"], found["loopback_name"]["fields"]["others"]) == (["gpu-3"], ["gpu-1"])
+    assert found["port_taken"]["hosts"] == ["gpu-4"]
+    assert found["port_taken"]["tasks"] == ["worker:2"]
+    assert found["proxy_left_out"]["hosts"] == found["noisy_start_up"]["hosts"] == ["gpu-5"]
+    assert found["exposed"]["fields"]["seen_from"] == fleet.network.gateway
+    assert shown.returncode == 5
+    assert "no host reaches port 2222 of gpu-2" in shown.stdout
+    assert "on gpu-3 the name gpu-1 stands for 127.0.1.1" in shown.stdout
+    assert "can run code there as your user" in shown.stdout
+    assert "hunter2" not in shown.stdout
+    eventually_free(fleet)
+
+
+def eventually_free(fleet: Fleet) -> None:
+    """Nothing of a check stays: neither a process nor a port."""
+    assert not any("dtctl" in command for commands in fleet.busy().values() for command in commands)
+    for host in fleet.hosts:
+        assert ":2222" not in host.exec("ss", "-Hltn")
+
+
+Wrong = Callable[[Fleet], AbstractContextManager[None]]
+
+FAULTS: dict[str, tuple[Wrong, str, list[str]]] = {
+    "a firewall that drops what comes in": (
+        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299"),
+        "firewall_in",
+        ["gpu-2"],
+    ),
+    "a firewall that rejects what comes in": (
+        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299", "REJECT"),
+        "firewall_in",
+        ["gpu-2"],
+    ),
+    "a firewall that drops what goes out": (
+        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299", chain="OUTPUT"),
+        "firewall_out",
+        ["gpu-2"],
+    ),
+    "one direction between two hosts": (
+        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299", source=fleet["gpu-3"].address),
+        "one_way",
+        ["gpu-2"],
+    ),
+    "large packets that are lost": (
+        lambda fleet: faults.without_large_packets(fleet["gpu-2"], "2221:2299"),
+        "large_packets",
+        ["gpu-2"],
+    ),
+    "the coordinator's port alone": (lambda fleet: faults.shut(fleet["gpu-2"], "2221"), "firewall_in", ["gpu-2"]),
+    "a name of another host that is loopback": (
+        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-1", "127.0.1.1"),
+        "loopback_name",
+        ["gpu-3"],
+    ),
+    "the own name that is loopback": (
+        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-3", "127.0.1.1"),
+        "own_loopback",
+        ["gpu-3"],
+    ),
+    "a name that is of another host": (
+        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-1", fleet["gpu-4"].address),
+        "other_address",
+        ["gpu-3"],
+    ),
+    "a name that nobody has": (
+        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "nobody", fleet["gpu-1"].address),
+        "",
+        [],
+    ),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_network_is_found_and_no_other(user: Desk, fleet: Fleet, fault: str) -> None:
+    make, signature, hosts = FAULTS[fault]
+    write(user)
+    assert set(check(user)) == {"exposed"}
+    with make(fleet):
+        found = check(user)
+    assert set(found) == {"exposed", *filter(None, [signature])}
+    if signature:
+        assert found[signature]["hosts"] == hosts
+
+
+@pytest.mark.nightly
+def test_a_proxy_that_the_file_hands_to_the_trainers_is_a_problem_until_it_is_exempted(
+    user: Desk, fleet: Fleet
+) -> None:
+    write(user, "{{http_proxy: 'http://proxy.lab:3128'}}")
+    found = check(user)
+    assert found["proxy"]["hosts"] == [f"gpu-{number}" for number in range(1, 6)]
+    exempt = found["proxy"]["fields"]["exempt"]
+    write(user, f"{{{{http_proxy: 'http://proxy.lab:3128', no_grpc_proxy: '{exempt}'}}}}")
+    assert set(check(user)) == {"exposed"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["iptables", "nftables"])
+def test_the_rules_that_are_printed_let_the_hosts_in_and_nobody_else(user: Desk, fleet: Fleet, kind: str) -> None:
+    if kind == "nftables" and shutil.which("nft") is None:
+        pytest.skip("nft (Debian: nftables) not found")
+    user.write_cluster(CLUSTER % "{{}}", hosts="hosts:\n  gpu-[1-5]:\n")
+    refused = user.run("up", "--require-private")
+    assert refused.returncode == 5
+    assert "strangers reach the ports of tasks on gpu-[1-5]" in refused.stderr
+    told = json.loads(user.dtctl("check", "--print-firewall", kind, "-o", "json"))
+    with ExitStack() as loaded:
+        for block in told["rules"]:
+            for name in block["hosts"]:
+                loaded.enter_context(rules(fleet[name], kind, block["lines"]))
+        assert check(user) == {}
+        assert "none of 5 task ports answers this machine" in user.dtctl("check")
+        user.dtctl("up", "--require-private")
+        user.dtctl("stop")
+
+
+@pytest.mark.nightly
+def test_the_speed_of_the_network_is_told_as_what_it_means(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    shown = user.dtctl("check", "--network-speed")
+    assert "4 pairs measured: " in shown
+    assert "a step that moves 1.0 MB each way takes " in shown
+
+
+@contextmanager
+def taken(host: FleetHost, port: int) -> Iterator[None]:
+    """As faults.taken_port, and somebody listens there when it begins."""
+    with faults.taken_port(host, port):
+        eventually(lambda: f":{port}" in host.exec("ss", "-Hltn"), what="somebody to listen")
+        yield
+
+
+@contextmanager
+def log_in_with(host: FleetHost, line: str) -> Iterator[None]:
+    """A line of the start-up file of those who log in."""
+    (host.home / ".bashrc").write_text(line + "\n")
+    try:
+        yield
+    finally:
+        (host.home / ".bashrc").unlink()
+
+
+@contextmanager
+def rules(host: FleetHost, kind: str, lines: list[str]) -> Iterator[None]:
+    """Loaded in the host's network as its root would load them, twice, and taken back."""
+    inside = ["ip", "netns", "exec", host.box.netns]
+    words, text, undo = {
+        "iptables": (["sh", "-e"], "\n".join(lines), [["iptables", "-F"], ["ip6tables", "-F"]]),
+        "nftables": (["nft", "-f", "-"], "\n".join(lines), [["nft", "flush", "ruleset"]]),
+    }[kind]
+    try:
+        for _ in range(2):
+            subprocess.run([*inside, *words], input=text, text=True, check=True)
+        yield
+    finally:
+        for command in undo:
+            ip("netns", "exec", host.box.netns, *command)

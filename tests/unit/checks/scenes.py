@@ -1,0 +1,67 @@
+"""What topics of `check` are tried on: a plan of four hosts, and what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dtctl.agent.records.checks import MachineFacts, PythonFound, SoftwareFacts, StorageFacts
+from dtctl.agent.records.kinds import checked
+from dtctl.model import Cluster
+from dtctl.operations.checks.programs import Needs
+from dtctl.operations.checks.topic import Heard, Scene, Topic
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.plan.run import plan_run
+from dtctl.render.health.findings import filled, words
+from tests.unit.clusters import cluster
+
+GB = 10**9
+
+
+def scene(value: Cluster | None = None, uses: Iterable[str] = (), modules: Iterable[str] = (), **said: Any) -> Scene:
+    """Of ps on a and b, and workers on c (the lead's host) and d, unless said otherwise."""
+    value = value or cluster(dirs={"output": "/saved"})
+    plan = plan_run(value, {name: name for name in value.hosts}, local_python="python3")
+    return Scene(plan, dict.fromkeys(value.jobs, Needs(tuple(modules), frozenset(uses))), token="ab", **said)
+
+
+def software(path: str = "/usr/bin/python3", **packages: str) -> SoftwareFacts:
+    """`packages`: versions, `tf_keras` for tf-keras."""
+    named = {name.replace("_", "-"): version for name, version in packages.items()}
+    return {"pythons": [python(path, packages=named)]}
+
+
+def python(path: str = "/usr/bin/python3", **told: Any) -> PythonFound:
+    return checked(PythonFound, {"program": "python3", "path": path, "version": "3.11.7", **told})
+
+
+def machine(*, available: float = 8, memory: float = 16, **told: Any) -> MachineFacts:
+    """Memory in GB."""
+    load = {
+        "time": 1000.0, "cpus": 8, "load": 0.1, "memory_bytes": int(memory * GB), "waiting": {},
+        "available_bytes": int(available * GB),
+    }  # fmt: skip
+    return checked(MachineFacts, {"machine": load, **told})
+
+
+def disk(path: str = "/saved", free: int = 100 * GB, size: int = 500 * GB, files: int | None = 10**6) -> dict[str, Any]:
+    return {"path": path, "free_bytes": free, "size_bytes": size, "free_files": files}
+
+
+def storage(**told: Any) -> StorageFacts:
+    return checked(StorageFacts, told)
+
+
+def judged(topic: Topic[Any, Any], value: Scene, *rounds: Mapping[str, Any], **more: Any) -> list[Finding]:
+    return list(topic.judge(value, Heard(rounds, **more)))
+
+
+def told(found: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
+    """Signature -> hosts; fails where one is found twice."""
+    each = [(one.signature.name, one.seen.hosts) for one in found]
+    assert len(dict(each)) == len(each), each
+    return dict(each)
+
+
+def sentence(one: Finding) -> str:
+    return filled(one.signature.means, words(one))

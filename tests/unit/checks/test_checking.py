@@ -1,0 +1,190 @@
+"""`check` asks round by round in one conversation a host, and `up` asks by the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.answers import Facts, Prepared
+from dtctl.agent.records.checks import CheckFacts
+from dtctl.agent.records.kinds import Wrong, made
+from dtctl.agent.records.network.logins import SshFacts
+from dtctl.agent.records.network.peers import NetworkFacts
+from dtctl.errors import DtctlError, TransportError
+from dtctl.operations.asking.conversation import Progress, silent
+from dtctl.operations.checks.checking import Checked, check
+from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.checks.topic import Scene
+from dtctl.operations.memory.record import record_of
+from dtctl.render.checks import page
+from dtctl.render.machine import checks as machine_form
+from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
+from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.operations.networking.rounds import listening, reaching
+
+SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
+OF_THE_NETWORK = ("network", "ssh")
+"""Topics with tests of their own: tests/unit/operations/networking."""
+GONE = TransportError("cannot reach b")
+
+
+class Hosts:
+    """Agents that answer what they are asked; `off_s`: whose clocks are ahead by how much."""
+
+    def __init__(self, **off_s: float) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+        self._off_s = off_s
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        host, asked = session.host.name, fields["ask"]
+        own = sorted(name for name, question in asked.items() if question is not None and name not in OF_THE_NETWORK)
+        self.asked.append((host, own))
+        facts = {name: self.facts(name, question) for name, question in asked.items() if question is not None}
+        now = time.time() + self._off_s.get(host, 0.0)
+        return [{"type": "result", "time": now, "seconds": 0.1, "facts": facts}]
+
+    def facts(self, topic: str, question: Mapping[str, Any]) -> Any:
+        if topic == "software":
+            return software(tensorflow="2.21.0")
+        if topic == "machine":
+            return machine(disks=[disk()])
+        if topic == "network":
+            return made(NetworkFacts)
+        if topic == "ssh":
+            return made(SshFacts)
+        looked = [{"path": one["path"], "seen": one["hosts"]} for one in question["look"]]
+        return storage(written=[SAVED] if question["write"] else [], looked=looked)
+
+
+def checked(hosts: FakeTransport, value: Scene | None = None, report: Any = silent) -> Checked:
+    value = value or scene()
+    return check(value, record_of(value.plan), hosts, report)
+
+
+def test_one_conversation_a_host_has_all_topics_and_rounds() -> None:
+    hosts = Hosts()
+    transport = FakeTransport(hosts)
+    found = checked(transport)
+    assert sorted(transport.opened) == ["a", "b", "c", "d"]
+    first = ["machine", "software", "storage"]
+    assert sorted(hosts.asked) == sorted([*((host, first) for host in "abcd"), ("a", ["storage"]), ("b", ["storage"])])
+    assert (found.found, found.errors, found.failed) == ((), {}, False)
+    assert all(session.closed for session in transport.sessions.values())
+
+
+def test_a_host_that_cannot_be_asked_does_not_hinder_the_others() -> None:
+    found = checked(FakeTransport(Hosts(), {"b": GONE}))
+    assert found.errors == {"b": GONE}
+    assert found.found == ()
+    assert page.summary(found).startswith("a,c,d checked in ")
+
+
+def test_without_the_leads_host_nobody_is_asked_what_it_wrote() -> None:
+    hosts = Hosts()
+    checked(FakeTransport(hosts, {"c": GONE}))
+    assert len(hosts.asked) == 3
+
+
+def test_clocks_are_bounded_by_question_and_answer() -> None:
+    found = checked(FakeTransport(Hosts(d=300.0)))
+    assert [(one.signature.name, one.seen.hosts) for one in found.found] == [("clock_wrong", ("d",))]
+    assert found.failed
+
+
+def test_a_host_that_answers_something_else_is_not_believed() -> None:
+    class Silent(Hosts):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            (answer,) = super().__call__(session, fields)
+            assert isinstance(answer, dict)
+            if session.host.name == "d":
+                del answer["facts"]["machine"]
+            return [answer]
+
+    found = checked(FakeTransport(Silent()))
+    assert list(found.errors) == ["d"]
+    assert "invalid record: facts.machine" in found.errors["d"].detail + found.errors["d"].summary
+
+
+def test_how_far_it_is_is_told_by_host() -> None:
+    told: list[Progress] = []
+    checked(FakeTransport(Hosts()), report=told.append)
+    assert [one.phase for one in told if one.host == "d"] == ["connect", "check", "prepared"]
+
+
+def test_the_machine_form_has_all_that_was_found() -> None:
+    said = machine_form.checked(checked(FakeTransport(Hosts(d=300.0), {"b": GONE})))
+    assert said["passed"] is False
+    assert [one["signature"] for one in said["problems"]] == ["clock_wrong"]
+    assert said["problems"][0]["remedies"][0].startswith("dtctl exec @d -- timedatectl")
+    assert [one["host"] for one in said["errors"]] == ["b"]
+    assert {"what": "tensorflow", "hosts": dict.fromkeys("acd", "2.21.0")} in said["topics"]["software"]
+
+
+def test_in_passing_the_first_questions_travel_with_something_else() -> None:
+    passing = InPassing(scene(brief=True))
+    asked = passing.question("a")
+    assert asked is not None
+    assert [name for name, question in asked.items() if question is not None] == ["software", "machine", "network"]
+    session = passing.opened("a", lambda: FakeTransport(lambda session, fields: []).open(scene().host("a")))
+    assert session.host.name == "a"
+
+
+def test_in_passing_a_greeting_tells_the_time() -> None:
+    value = scene(brief=True)
+    passing = InPassing(value)
+
+    def late() -> FakeSession:
+        session = FakeSession(value.host("d"), lambda session, fields: [])
+        session.facts = {"time": time.time() + 300}
+        return session
+
+    passing.opened("d", late)
+    own = made(CheckFacts, machine=machine())
+    passing.hear({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
+    told = passing.judged()
+    assert told is not None
+    assert [one.signature.name for one in told.found] == ["clock_wrong"]
+    assert told.seconds == 0.2
+
+
+def test_without_a_scene_nothing_is_asked_in_passing() -> None:
+    passing = InPassing(None)
+    assert passing.question("a") is None
+    passing.hear({})
+    assert passing.judged() is None
+
+
+def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:
+    passing = InPassing(scene(brief=True))
+    first = listening({host: question["network"] for host, question in passing.questions.items()})  # type: ignore[misc]
+    told = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
+    passing.hear(told)
+    assert set(passing.questions) == {"a", "b", "c"}
+    question = passing.question("a")
+    assert question is not None
+    assert [name for name, asked in question.items() if asked is not None] == ["network"]
+    network = question["network"]
+    assert network is not None
+    assert {peer["host"] for peer in network["reach"]} == {"b", "c"}
+    answer = reaching({"a": network}, lambda source, peer: "refused")
+    passing.check("a", made(Facts, facts={"network": answer["a"]}))
+    with pytest.raises(Wrong, match="facts: expected network"):
+        passing.check("a", made(Facts, facts={"ssh": made(SshFacts)}))
+    passing.hear({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
+    assert passing.questions == {}
+    checked_all = passing.judged()
+    assert checked_all is not None
+    assert checked_all.failed
+    assert checked_all.seconds == pytest.approx(0.4)
+
+
+def test_lines_fold_hosts_that_have_the_same() -> None:
+    found = checked(FakeTransport(Hosts()))
+    value = dataclasses.replace(found, hosts=("a", "b", "c", "d"))
+    from dtctl.render.checks.lines import shown
+
+    assert dict(shown(value.told["software"], 4))["tensorflow"] == "2.21.0"

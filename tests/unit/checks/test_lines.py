@@ -1,0 +1,36 @@
+"""What is so takes one line, however many hosts there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from dtctl.operations.checks.topic import Line, Said
+from dtctl.render.checks.lines import shown
+
+EIGHT = [f"gpu-{number}" for number in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (Line("tensorflow", dict.fromkeys(EIGHT, "2.21.0")), [("tensorflow", "2.21.0")]),
+        (
+            Line("tensorflow", {**dict.fromkeys(EIGHT, "2.21.0"), "gpu-8": "2.19.0"}),
+            [("tensorflow", "gpu-[1-7]: 2.21.0; gpu-8: 2.19.0")],
+        ),
+        (Line("torch", dict.fromkeys(EIGHT, "")), []),
+        (
+            Line("torch", {**dict.fromkeys(EIGHT, "2.2"), "gpu-3": ""}),
+            [("torch", "gpu-[1-2,4-8]: 2.2; gpu-3: none")],
+        ),
+        (Line("memory_bytes", dict.fromkeys(EIGHT, 16 * 10**9)), [("memory", "16.0 GB")]),
+        (Line("memory_bytes", {"gpu-1": 16 * 10**9}), [("memory", "gpu-1: 16.0 GB")]),
+        (
+            Line("memory_bytes", {host: number * 10**9 for number, host in enumerate(EIGHT, 1)}),
+            [("memory", "1.0 GB (gpu-1) to 8.0 GB (gpu-8)")],
+        ),
+        (Said("not_shared", {"where": "~/saved", "lead": "gpu-1"}), [("", "checkpoints: ~/saved is on gpu-1 alone")]),
+    ],
+)
+def test_a_line(line: Line | Said, said: list[tuple[str, str]]) -> None:
+    assert shown([line], 8) == said

@@ -1,0 +1,165 @@
+"""Disks, memory, GPUs, limits and clocks: what of it hinders a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtctl.operations.checks import clocks
+from dtctl.operations.checks.machine import TOPIC
+from dtctl.operations.checks.topic import Heard, Line, fails
+from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
+from tests.unit.clusters import cluster, job, ssh_host
+
+MB = 10**6
+RIGHT = (-0.01, 0.2)
+GPU = {"name": "A100", "driver": "550.54", "busy": None, "used_bytes": 0, "memory_bytes": 80 * GB}
+
+
+def test_hosts_with_room_pass() -> None:
+    facts = {host: machine(disks=[disk()]) for host in "abcd"}
+    assert judged(TOPIC, scene(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "signature"),
+    [
+        (disk(free=0), "disk_full_before"),
+        (disk(free=90 * MB), "disk_full_before"),
+        (disk(free=20 * MB, size=1 * GB), "disk_low"),
+        (disk(free=5 * MB, size=1 * GB), "disk_full_before"),
+        (disk(free=1 * GB), "disk_low"),
+        (disk(files=12), "inodes_gone"),
+        (disk(files=None), None),
+        (disk(free=3 * GB), None),
+    ],
+)
+def test_a_disk_is_judged_by_what_is_left(left: dict[str, Any], signature: str | None) -> None:
+    found = judged(TOPIC, scene(), {"a": machine(disks=[left])})
+    assert [one.signature.name for one in found] == ([signature] if signature else [])
+
+
+def test_hosts_that_share_a_full_disk_are_told_once() -> None:
+    facts = {host: machine(disks=[disk(free=0)]) for host in "abd"}
+    found = judged(TOPIC, scene(), facts)
+    assert told(found) == {"disk_full_before": ("a", "b", "d")}
+    assert sentence(found[0]).startswith("a disk of a,b,d is full: 0 B of 500 GB left at /saved")
+
+
+def test_a_file_system_that_does_not_answer_is_a_problem() -> None:
+    found = judged(TOPIC, scene(), {"a": machine(silent=["/saved"]), "b": machine(silent=["/saved"])})
+    assert told(found) == {"disk_silent": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("took", "free", "signature"),
+    [(20, 8, "memory_short"), (10, 8, "memory_taken"), (6, 8, None)],
+)
+def test_memory_is_measured_against_what_the_tasks_took_before(took: int, free: int, signature: str | None) -> None:
+    value = cluster(job("worker", ["a", "a"], [2222, 2223]))
+    facts = {
+        "a": machine(available=free, took={"worker:0": took * GB // 2, "worker:1": took * GB // 2, "ps:7": 99 * GB})
+    }
+    found = judged(TOPIC, scene(value), facts)
+    assert [one.signature.name for one in found] == ([signature] if signature else [])
+    assert all(one.seen.fields["took_bytes"] == took * GB for one in found)
+
+
+def test_what_the_clusters_own_tasks_take_now_is_theirs() -> None:
+    value = cluster(job("worker", ["a"], [2222]))
+    facts = {"a": machine(available=4, took={"worker:0": 10 * GB}, taking_bytes=9 * GB)}
+    assert judged(TOPIC, scene(value), facts) == []
+
+
+def with_gpus(count: int, tasks: int = 2) -> Any:
+    jobs = [job("worker", ["a"] * tasks, list(range(2222, 2222 + tasks)))]
+    return scene(cluster(*jobs, hosts=[ssh_host("a", gpus=count)]))
+
+
+def gpus(*used: int) -> list[dict[str, Any]]:
+    return [{**GPU, "index": index, "used_bytes": bytes_ * GB} for index, bytes_ in enumerate(used)]
+
+
+@pytest.mark.parametrize(
+    ("has", "signature"),
+    [
+        ({"nvidia_smi": True, "gpus": gpus(0, 0)}, None),
+        ({"nvidia_smi": True, "gpus": gpus(0)}, "gpus_missing"),
+        ({"nvidia_smi": True}, "gpus_silent"),
+        ({}, "gpus_unseen"),
+        ({"nvidia_smi": True, "gpus": gpus(0, 40)}, "gpus_in_use"),
+    ],
+)
+def test_the_gpus_of_the_plan_have_to_be_there_and_free(has: dict[str, Any], signature: str | None) -> None:
+    found = judged(TOPIC, with_gpus(2), {"a": machine(**has)})
+    assert [one.signature.name for one in found] == ([signature] if signature else [])
+
+
+def test_who_uses_a_gpu_is_named() -> None:
+    user = {"gpu": 1, "pid": 7, "name": "python", "user": "ada", "used_bytes": None}
+    facts = {"a": machine(nvidia_smi=True, gpus=gpus(0, 40), gpu_users=[user])}
+    found = judged(TOPIC, with_gpus(2), facts)
+    assert sentence(found[0]) == "GPU 1 of a has 40.0 GB of 80.0 GB in use already, by python of ada (pid 7)"
+
+
+def test_tasks_that_would_all_take_all_gpus_are_told_how_to_share() -> None:
+    found = judged(TOPIC, with_gpus(0), {"a": machine(nvidia_smi=True, gpus=gpus(0, 0))})
+    assert told(found) == {"gpus_shared": ("a",)}
+    assert judged(TOPIC, with_gpus(0, tasks=1), {"a": machine(nvidia_smi=True, gpus=gpus(0, 0))}) == []
+
+
+def test_drivers_that_differ_are_a_note() -> None:
+    other = [{**GPU, "index": 0, "driver": "535.1"}]
+    facts = {"a": machine(gpus=gpus(0)), "b": machine(gpus=gpus(0)), "c": machine(gpus=other)}
+    found = judged(TOPIC, scene(), facts)
+    assert told(found) == {"drivers_differ": ("c",)}
+    assert not fails(found[0])
+
+
+def test_limits_that_are_low_are_told() -> None:
+    low = {"open_files": 256, "processes": 1024, "kills_at_logout": True}
+    facts = {"a": machine(rights=low), "b": machine(rights={}), "c": machine(rights={**low, "lingers": True})}
+    found = told(judged(TOPIC, scene(), facts))
+    assert found == {"few_files": ("a", "c"), "few_processes": ("a", "c"), "killed_at_logout": ("a",)}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "signature", "said"),
+    [
+        ((299.9, 300.4), "clock_wrong", "the clock of d is 5m ahead of that of"),
+        ((-300.4, -299.9), "clock_wrong", "the clock of d is 5m behind that of"),
+        ((20.0, 21.0), "clock_off", "the clock of d is 20s ahead of that of"),
+        ((-1.0, 30.0), None, ""),
+        ((3.0, 4.0), None, ""),
+    ],
+)
+def test_a_clock_is_wrong_by_what_is_certain(ahead: tuple[float, float], signature: str | None, said: str) -> None:
+    found = list(clocks.judge({**dict.fromkeys("abc", RIGHT), "d": ahead}))
+    assert [one.signature.name for one in found] == ([signature] if signature else [])
+    assert all(one.seen.hosts == ("d",) and sentence(one).startswith(said) for one in found)
+
+
+def test_where_all_hosts_agree_this_machines_clock_is_the_wrong_one() -> None:
+    found = list(clocks.judge(dict.fromkeys("abcd", (-300.2, -300.0))))
+    assert [one.signature.name for one in found] == ["clock_wrong_here"]
+    assert "ahead of that of a,b,c,d" in sentence(found[0])
+    assert not fails(found[0])
+
+
+def test_nobody_is_accused_where_nothing_is_known_of_clocks() -> None:
+    assert list(clocks.judge({})) == []
+
+
+def test_in_passing_nothing_is_started_on_the_hosts() -> None:
+    asked = TOPIC.ask(scene(brief=True), Heard())["a"]
+    assert (asked["gpus"], asked["rights"], asked["cluster"]) == (False, False, None)
+    assert asked["places"] == ["/saved"]
+
+
+def test_what_is_so_is_told_by_host() -> None:
+    facts = {"a": machine(disks=[disk()]), "b": machine(disks=[disk(free=GB)])}
+    lines = [one for one in TOPIC.tell(scene(), Heard([facts])) if isinstance(one, Line)]
+    by_name = {one.what: one.values for one in lines}
+    assert by_name["processors"] == {"a": 8, "b": 8}
+    assert by_name["free disk_bytes"] == {"a": 100 * GB, "b": GB}

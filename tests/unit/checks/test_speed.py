@@ -1,0 +1,71 @@
+"""A host that holds the others up is named, with what is different there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dtctl.agent.records.checks import SpeedFacts
+from dtctl.agent.records.kinds import checked
+from dtctl.operations.checks.speed import TOPIC
+from dtctl.operations.checks.topic import Heard, fails
+from tests.unit.checks.scenes import judged, machine, scene, sentence, told
+
+DEEP = scene(deep=True)
+
+
+def fast(flops: float = 100e9, copied: float = 5e9, cpus: int = 8, stolen: float = 0.0, **said: Any) -> SpeedFacts:
+    own = {**machine()["machine"], "cpus": cpus, "stolen": stolen}
+    return checked(
+        SpeedFacts, {"kind": "numpy", "flops": flops, "copied_bytes": copied, "machine": own, "model": "EPYC", **said}
+    )
+
+
+def found(**facts: SpeedFacts) -> Any:
+    return judged(TOPIC, DEEP, {}, facts)
+
+
+def test_only_a_deep_check_multiplies_and_not_while_the_hosts_import() -> None:
+    assert TOPIC.ask(scene(), Heard([{}])) == {}
+    assert TOPIC.ask(DEEP, Heard()) == {}
+    assert sorted(TOPIC.ask(DEEP, Heard([{}]))) == ["a", "b", "c", "d"]
+    assert TOPIC.ask(DEEP, Heard([{}, {}])) == {}
+
+
+def test_hosts_of_one_speed_pass() -> None:
+    assert found(a=fast(), b=fast(95e9), c=fast(81e9), d=fast(120e9)) == []
+
+
+def test_a_slow_host_is_named_with_what_takes_its_processors() -> None:
+    taker = {"pid": 7, "name": "stress", "user": "ada", "cpu": 3.5}
+    one = found(a=fast(), b=fast(), c=fast(), d=fast(50e9, busy=[taker]))
+    assert told(one) == {"host_computes_slowly": ("d",)}
+    assert sentence(one[0]) == (
+        "d computes at 50 GFLOP/s, the others at 100 GFLOP/s: tasks that train in step will wait for it; "
+        "stress of ada (pid 7) takes 3.5 of them"
+    )
+    assert not fails(one[0])
+
+
+def test_other_processors_and_a_greedy_machine_below_explain_it() -> None:
+    one = found(a=fast(), b=fast(), c=fast(), d=fast(50e9, model="Atom", cpus=4, stolen=0.2, governor="powersave"))
+    said = sentence(one[0])
+    assert "its processors are Atom, theirs EPYC" in said
+    assert "it has 4 processors, they have 8" in said
+    assert "20 % of them go to other guests of its machine" in said
+
+
+def test_of_two_hosts_the_slower_one_is_named() -> None:
+    assert told(found(a=fast(), b=fast(70e9))) == {"host_computes_slowly": ("b",)}
+
+
+def test_slow_memory_is_told_of_a_host_that_computes_as_the_others() -> None:
+    assert told(found(a=fast(), b=fast(), c=fast(copied=2e9))) == {"host_copies_slowly": ("c",)}
+
+
+def test_only_what_was_measured_alike_is_compared() -> None:
+    assert found(a=fast(), b=fast(), c=fast(1e6, kind="python")) == []
+
+
+def test_a_host_that_could_not_be_measured_is_told() -> None:
+    one = found(a=fast(), b=fast(0, kind="", problem="it did not answer within 64 s"))
+    assert told(one) == {"speed_not_measured": ("b",)}

@@ -1,0 +1,130 @@
+"""Whether what one host saves is seen where it is needed, and the data is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtctl.operations.checks.storage import TOPIC
+from dtctl.operations.checks.topic import Heard, fails
+from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
+from tests.unit.clusters import cluster, job
+
+SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
+WROTE = {host: storage(written=[SAVED]) for host in "abcd"}
+
+
+def looked(*hosts: str, sees: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {host: storage(looked=[{"path": "/saved", "seen": ["c"] if host in sees else []}]) for host in hosts}
+
+
+def with_evaluator() -> Any:
+    jobs = [job("chief", ["c"], [2222]), job("worker", ["a", "b"], [2222] * 2), job("evaluator", ["d"], [2222])]
+    return scene(cluster(*jobs, dirs={"output": "/saved"}))
+
+
+def test_all_hosts_write_first_and_then_the_others_look_for_the_leads() -> None:
+    value = scene()
+    first = TOPIC.ask(value, Heard())
+    assert {host: one["write"] for host, one in first.items()} == {host: ["/saved"] for host in "abcd"}
+    second = TOPIC.ask(value, Heard([WROTE]))
+    assert {host: [(one["path"], one["hosts"]) for one in asked["look"]] for host, asked in second.items()} == {
+        "a": [("/saved", ["c"])],
+        "b": [("/saved", ["c"])],
+    }
+    assert TOPIC.ask(value, Heard([WROTE, looked("a", "b")])) == {}
+
+
+def test_a_directory_that_is_to_be_made_is_looked_for_as_far_as_it_is_there() -> None:
+    wrote = {**WROTE, "c": storage(written=[{**SAVED, "at": "/", "up": 1}])}
+    assert [one["up"] for one in TOPIC.ask(scene(), Heard([wrote]))["a"]["look"]] == [1]
+
+
+def test_nobody_looks_for_what_the_lead_could_not_write() -> None:
+    wrote = {**WROTE, "c": storage(written=[{**SAVED, "problem": "Permission denied"}])}
+    assert TOPIC.ask(scene(), Heard([wrote])) == {}
+    assert TOPIC.ask(scene(), Heard([{host: facts for host, facts in WROTE.items() if host != "c"}])) == {}
+
+
+def test_in_passing_nothing_is_written() -> None:
+    assert TOPIC.ask(scene(brief=True), Heard()) == {}
+
+
+@pytest.mark.parametrize(
+    ("uses", "signature", "is_problem"),
+    [
+        (["saves_sharded"], "checkpoints_not_shared", True),
+        ([], "checkpoints_perhaps_not_shared", False),
+        (["saves_alone"], None, False),
+    ],
+)
+def test_ps_that_save_their_parts_need_one_directory(uses: list[str], signature: str | None, is_problem: bool) -> None:
+    found = judged(TOPIC, scene(uses=uses), WROTE, looked("a", "b", sees=("a",)))
+    assert told(found) == ({signature: ("b",)} if signature else {})
+    assert all(fails(one) is is_problem for one in found)
+
+
+def test_a_directory_that_all_see_passes() -> None:
+    value = scene(uses=["saves_sharded"])
+    assert judged(TOPIC, value, WROTE, looked("a", "b", sees=("a", "b"))) == []
+
+
+def test_an_evaluator_has_to_see_what_the_lead_saves() -> None:
+    found = judged(TOPIC, with_evaluator(), WROTE, looked("a", "b", "d", sees=("a", "b")))
+    assert told(found) == {"checkpoints_not_seen": ("d",)}
+    assert sentence(found[0]).startswith("evaluator:0 waits for checkpoints that it will never see")
+
+
+def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
+    found = judged(TOPIC, with_evaluator(), WROTE, looked("a", "b", "d", sees=("d",)))
+    assert told(found) == {"restarts_apart": ("a", "b")}
+    assert not fails(found[0])
+
+
+def test_what_cannot_be_written_is_told_with_the_systems_words() -> None:
+    wrote = {**WROTE, "d": storage(written=[{**SAVED, "at": "/", "up": 1, "problem": "Permission denied"}])}
+    found = judged(TOPIC, scene(), wrote)
+    assert told(found) == {"place_unwritable": ("d",)}
+    assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / is there)"
+
+
+def test_a_full_disk_is_the_machines_to_tell() -> None:
+    full = {**SAVED, "free_bytes": 0, "full": True, "problem": "No space left on device"}
+    assert judged(TOPIC, scene(), {**WROTE, "d": storage(written=[full])}) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "signature"),
+    [(200 * GB, "no_room_to_save"), (60 * GB, "little_room_to_save"), (GB, None)],
+)
+def test_room_is_counted_in_checkpoints(size: int, signature: str | None) -> None:
+    wrote = {"c": storage(written=[SAVED], checkpoints=[{"path": "/saved", "size_bytes": size}])}
+    assert told(judged(TOPIC, scene(), wrote)) == ({signature: ("c",)} if signature else {})
+
+
+DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest": "aa"}
+
+
+@pytest.mark.parametrize(
+    ("odd", "signature"),
+    [
+        ({"there": False}, "data_missing"),
+        ({"problem": "Permission denied"}, "data_unreadable"),
+        ({"files": 0, "size_bytes": 0, "digest": "bb"}, "data_empty"),
+        ({"files": 2, "digest": "bb"}, "data_differs"),
+        ({"digest": "bb"}, "data_changed"),
+        ({"files": 2, "digest": "", "whole": False}, None),
+        ({}, None),
+    ],
+)
+def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str | None) -> None:
+    value = scene(cluster(dirs={"data": "/data"}))
+    facts = {host: storage(data=[{**DATA, **(odd if host == "d" else {})}]) for host in "bcd"}
+    found = judged(TOPIC, value, facts)
+    assert told(found) == ({signature: ("d",)} if signature else {})
+
+
+def test_a_ps_reads_no_data() -> None:
+    asked = TOPIC.ask(scene(cluster(dirs={"data": "/data"})), Heard())
+    assert {host: one["data"] for host, one in asked.items()} == {"a": [], "b": [], "c": ["/data"], "d": ["/data"]}
