@@ -30,6 +30,8 @@ NOT_TYPED = {
     ("README.md", ". ~/.venvs/dtctl/bin/activate"): "`make nightly PARTS=documents` types it",
     ("README.md", "pip install '.[train]'"): "installs TensorFlow: `make nightly PARTS=documents` types it",
     ("docs/trainers.md", "dtctl init --helper"): "tests/training/test_helper.py types it, and trains with it",
+    ("docs/security.md", "dtctl check --print-firewall nftables"): "tests/fleet/test_check_network.py loads the rules",
+    ("docs/security.md", "dtctl up --require-private"): "tests/fleet/test_check_network.py types it",
     ("docs/architecture.md", "sshd ── session"): "a picture",
 }
 """Commands of pages that are typed, or of others, and why they are not."""

@@ -10,7 +10,10 @@ from dtctl.agent.requests.starting import has_begun, standing
 from tests.unit.agent.supervise import supervised
 
 TASKS = (supervised.task("ps:0", ready="listening"), supervised.task("worker:0"))
-SPEC = supervised.spec(*TASKS, coordinator={"host": "h1", "address": "10.0.0.1:2221", "port": 2221})
+COORDINATOR = {"host": "h1", "address": "10.0.0.1:2221", "port": 2221}
+STAGES = [{"name": "ps", "tasks": ["ps:0"], "after": []}, {"name": "worker", "tasks": ["worker:0"], "after": [0]}]
+SPEC = supervised.spec(*TASKS, coordinator=COORDINATOR)
+IN_STAGES = supervised.spec(*TASKS, coordinator=COORDINATOR, stages=STAGES)
 
 
 def state(ps: str, worker: str, *, ready: bool = False) -> State:
@@ -42,4 +45,4 @@ def test_a_start_is_over_when_every_task_has_begun_or_one_has_failed(ps: str, wo
     ],
 )
 def test_what_is_told_says_what_each_task_waits_for(ps: str, worker: str, ready: bool, doing: dict[str, str]) -> None:
-    assert standing(state(ps, worker, ready=ready), SPEC) == doing
+    assert standing(state(ps, worker, ready=ready), IN_STAGES) == doing
