@@ -347,7 +347,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_url": lambda: board.show_url(
         "http://127.0.0.1:1/", BoardPlace("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
     ),
-    "show_next_url": lambda: saying.show_next_url("http://127.0.0.1:1/", f"demo{BAD}", json=False),
+    "show_next_url": lambda: saying.show_next_url(f"http://127.0.0.1:1/{BAD}", "demo-1", json=False),
     "show_end": lambda: board.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
