@@ -24,6 +24,7 @@ NOT_TYPED = {
     ("README.md", "make demo"): "installs TensorFlow: `make nightly PARTS=documents` types it",
     ("README.md", "make test"): "this is it",
     ("README.md", "dtctl top"): "fills the screen: tests/local/test_top.py has a terminal",
+    ("README.md", "dtctl dashboard"): "serves until Ctrl-C: tests/local/test_dashboard.py opens it",
     ("README.md", "dtctl dump worker:1"): "the run may have ended by then: tests/local/test_live.py asks live trainers",
     ("README.md", "dtctl tensorboard"): "serves until Ctrl-C: tests/local/test_live.py opens a real one",
     ("README.md", "python3 -m venv ~/.venvs/dtctl"): "`make nightly PARTS=documents` types it",
