@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--until_file", default="", help="exit as after --seconds once this file is there")
     parser.add_argument("--tick", type=float, default=0.1)
     parser.add_argument("--exit", type=int, default=0)
-    parser.add_argument("--fail_attempts", type=int, default=0, help="exit with 1 on as many first attempts")
+    parser.add_argument("--fail_attempts", type=int, default=0, help="exit with 1 at the end of as many first attempts")
     parser.add_argument("--only", default="", help="the options above count for this task alone, as in worker:1")
     parser.add_argument("--ignore_sigterm", action="store_true")
     parser.add_argument("--child_in_new_session", action="store_true")
@@ -44,15 +44,15 @@ def main() -> None:
     if options.child_in_new_session:
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         print(f"child {child.pid}")
-    if special and int(os.environ.get("DTCTL_ATTEMPT", "1")) <= options.fail_attempts:
-        print("failing on purpose")
-        sys.exit(1)
     end = time.monotonic() + (options.seconds if special else 1e9)
     step = 0
     while time.monotonic() < end and not (special and options.until_file and Path(options.until_file).exists()):
         step += 1
         print(f"{me} step {step}", flush=True)
         time.sleep(options.tick)
+    if special and int(os.environ.get("DTCTL_ATTEMPT", "1")) <= options.fail_attempts:
+        print("failing on purpose")
+        sys.exit(1)
     sys.exit(options.exit)
 
 

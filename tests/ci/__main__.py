@@ -29,7 +29,7 @@ class Died(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     before = spent.Machine.now()
-    if strict():
+    if strict() and "-n" in arguments:
         compile_tests()
     try:
         first = run_pytest(arguments)

@@ -134,7 +134,7 @@ def test_a_killed_trainer_is_started_again_on_its_host(user: Desk, fleet: Fleet)
     assert again["history"][0]["signal"] == 9
 
 
-@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n >= 2 else n for n in range(8)])
+@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n else n for n in range(8)])
 def test_up_that_is_killed_at_any_moment_leaves_a_whole_run_or_none(user: Desk, fleet: Fleet, moment: int) -> None:
     write(user)
     step = moments.of_up(moment, COUNT)

@@ -135,6 +135,7 @@ def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(h
     assert home.task("worker:1")["host"] == "node-2"
 
 
+@pytest.mark.nightly
 def test_gc_finds_nothing_where_nothing_is_left(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -285,6 +286,7 @@ def test_ports_move_where_another_run_has_them(home: Desk, tmp_path: Path) -> No
     assert all(address.startswith("127.0.0.1:") for address in addresses)
 
 
+@pytest.mark.nightly
 def test_the_agent_may_be_killed_and_its_tasks_are_adopted(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -480,6 +482,7 @@ def test_wait_says_that_there_is_nothing_to_wait_for(home: Desk) -> None:
     assert "Created" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_damaged_run_is_told_of_and_down_removes_it(home: Desk) -> None:
     home.write_cluster(seconds=1000)
     home.dtctl("up", "--local")

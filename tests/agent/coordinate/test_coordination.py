@@ -57,8 +57,9 @@ class Cluster:
                 env = {"PORT": str(free_port()), "SECONDS": str(seconds if task == "chief:0" else 1e9)}
                 own = task == "worker:0"
                 program = python_task(task, TRAINER, env=env, port=int(env["PORT"]), ready="listening", own=own)
-                self.specs[name] = host.spec(program, **{**spec, "host": name, "cluster": "c", "lead": "chief:0"})
-                self.specs[name].update(tasks=[program], digest=spec["run"], created=time.time())
+                own_part = {"host": name, "cluster": "c", "lead": "chief:0", "tasks": [program]}
+                self.specs[name] = host.spec(program, **{**spec, **own_part})
+                self.specs[name].update(digest=spec["run"], created=time.time())
                 talks[name] = stack.enter_context(host.open())
                 credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b"))
                 host.prepare(talks[name], self.specs[name], credentials=credentials, replace=True)
