@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.by_hand import Process, found_at_work
 from benchmarks.measuring import CannotRun, heading, show
 from tests.desk import Desk, desk
 from tests.environments import environment
@@ -59,15 +60,6 @@ WAYS = (
 
 
 @dataclass(frozen=True)
-class Process:
-    """A trainer as it was found at work, to be started like that again."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    directory: Path
-
-
-@dataclass(frozen=True)
 class Took:
     start_s: float
     loss_s: float
@@ -109,7 +101,7 @@ def _pair(way: Way, python: str) -> tuple[Took, Took]:
         logs = _LogsOfRun(user)
         start_s = logs.wait(way.trainers, 1, begin)
         assert up.wait() == 0
-        processes = {task: _found(entry["pid"]) for task, entry in logs.tasks().items()}
+        processes = {task: found_at_work(entry["pid"]) for task, entry in logs.tasks().items()}
         time.sleep(5.0)  # something is saved
         begin = time.monotonic()
         os.kill(logs.tasks()[way.lost]["pid"], signal.SIGKILL)
@@ -119,14 +111,6 @@ def _pair(way: Way, python: str) -> tuple[Took, Took]:
         for left in sorted(output.glob("**/*"), reverse=True):
             left.rmdir() if left.is_dir() else left.unlink()
         return Took(start_s, loss_s), _by_hand(way, processes, Path(directory))
-
-
-def _found(pid: int) -> Process:
-    proc = Path("/proc", str(pid))
-    argv = proc.joinpath("cmdline").read_text().rstrip("\0").split("\0")
-    pairs = (line.partition("=") for line in proc.joinpath("environ").read_text().rstrip("\0").split("\0"))
-    env = {name: value for name, _, value in pairs if not name.startswith("DTCTL_")}
-    return Process(tuple(argv), env, Path(os.readlink(proc / "cwd")))
 
 
 class _Logs:
@@ -187,15 +171,7 @@ class _LogsByHand(_Logs):
     def start(self, task: str, process: Process) -> None:
         log = self._directory / f"{task}.{len(self.files(task))}"
         with log.open("wb") as output:
-            self._running[task] = subprocess.Popen(
-                process.argv,
-                env=process.env,
-                cwd=process.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            self._running[task] = process.start(output)
 
     def has_ended(self) -> bool:
         return any(process.poll() is not None for process in self._running.values())

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import json
+import shutil
 import statistics
 import struct
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.measuring import DTCTL, CannotRun, client_environment, heading, measure, show
-from tests.training.by_hand import cluster_by_hand
-from tests.training.nursery import Nursery, nursery
+from benchmarks.by_hand import Process, found_at_work
+from benchmarks.measuring import CannotRun, heading, show
+from tests.desk import Desk, desk
+from tests.hosts import private_network
 
+PATIENCE_S = 600.0
 ROUNDS = 5
 STEPS = 4000
 WARM_UP_STEPS = 1000
@@ -24,40 +29,54 @@ def run(rounds: int | None = None) -> None:
     rounds = rounds or ROUNDS
     if importlib.util.find_spec("tensorflow") is None or importlib.util.find_spec("sklearn") is None:
         raise CannotRun("no tensorflow and scikit-learn")
-    speeds: dict[str, list[float]] = {"by hand": [], "by dtctl": []}
-    with tempfile.TemporaryDirectory() as directory, nursery() as trainers:
-        for number in range(rounds):
-            speeds["by hand"].append(_by_hand(trainers, Path(directory, f"hand-{number}")))
-            speeds["by dtctl"].append(_by_dtctl(Path(directory, f"dtctl-{number}")))
+    private_network.enter()  # where every port is free, if that can be had
+    pairs = [_pair() for _ in range(rounds)]
     heading("overhead", f"2 ps and 2 workers of the first trainer, medians of {rounds} alternating runs")
-    for how, some in speeds.items():
-        # Neighbours in time are compared with each other, for the machine's own speed drifts.
-        ratio = statistics.median(one / by_hand for one, by_hand in zip(some, speeds["by hand"], strict=True))
-        spread = f"{min(some):.0f} to {max(some):.0f}"
-        show(f"started {how}, {spread}", f"{statistics.median(some):.0f} steps/s", ratio, "by hand", "0.98")
+    # Neighbours in time are compared with each other, for the machine's own speed drifts.
+    ratios = [ours / by_hand for ours, by_hand in pairs]
+    ours, by_hand = (f"{statistics.median(some):.0f} steps/s" for some in zip(*pairs, strict=True))
+    than = f"by hand ({min(ratios):.2f} to {max(ratios):.2f})"
+    show("the steps of dtctl's trainers", f"{ours}, {by_hand} by hand", statistics.median(ratios), than, "0.98")
 
 
-def _by_hand(trainers: Nursery, directory: Path) -> float:
-    # The same flags as in the template's cluster.yaml.
-    with cluster_by_hand(trainers, directory, f"--train_steps={STEPS}", "--save_secs=10", ps=2, workers=2) as tasks:
-        for worker in ("worker:0", "worker:1"):
-            if tasks[worker].wait():
-                raise RuntimeError(tasks[worker].printed())
-    return steps_per_s(tasks["worker:0"].directory / "output")
+def _pair() -> tuple[float, float]:
+    """Steps a second by dtctl, then those of the same processes by hand."""
+    with tempfile.TemporaryDirectory() as directory, desk(Path(directory, "home")) as user:
+        user.dtctl("init")
+        output = Path(directory, "output")
+        user.dtctl(
+            "up", "-q", "--local", "--set", f"dirs.output={output}", "--set", f"trainer.args.train_steps={STEPS}"
+        )
+        processes = _at_work(user)
+        user.dtctl("wait", timeout_s=PATIENCE_S)
+        ours = steps_per_s(output)
+        shutil.rmtree(output)
+        _train(processes, Path(directory))
+        return ours, steps_per_s(output)
 
 
-def _by_dtctl(directory: Path) -> float:
-    project, output = directory / "project", directory / "output"
-    project.mkdir(parents=True)
-    settings = [f"--set=dirs.output={output}", f"--set=trainer.args.train_steps={STEPS}"]
-    dtctl = functools.partial(measure, cwd=project, env=client_environment(directory))
-    try:
-        dtctl([*DTCTL, "init"])
-        dtctl([*DTCTL, "up", "-q", "--local", *settings])
-        dtctl([*DTCTL, "wait"])
-    finally:
-        dtctl([*DTCTL, "down", "-y"])
-    return steps_per_s(output)
+def _at_work(user: Desk) -> dict[str, Process]:
+    """The trainers, as soon as all of them have been started."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        tasks = json.loads(user.dtctl("status", "-o", "json"))["tasks"]
+        if all(task["pid"] for task in tasks):
+            return {task["task"]: found_at_work(task["pid"]) for task in tasks}
+    raise RuntimeError("the trainers do not start")
+
+
+def _train(processes: Mapping[str, Process], directory: Path) -> None:
+    """Until the workers have ended; ps never do by themselves."""
+    with ExitStack() as stack:
+        running = {}
+        for task, process in processes.items():
+            log = stack.enter_context(Path(directory, task).open("w+b"))
+            running[task] = process.start(log)
+            stack.callback(running[task].wait)
+            stack.callback(running[task].kill)
+        for task, one in running.items():
+            if task.startswith("worker") and one.wait(PATIENCE_S):
+                raise RuntimeError(Path(directory, task).read_text())
 
 
 def steps_per_s(directory: Path) -> float:

@@ -16,8 +16,7 @@ ASK = (
     "import sys, threading; from dtctl.transport.ssh.passphrase import terminal_passphrase\n"
     "ask = terminal_passphrase()\n"
     "thread = threading.Thread(target=lambda: print('got', ask('~/.ssh/k'), flush=True), daemon=True)\n"
-    "thread.start()\n"
-    "try: thread.join()\n"
+    "try: thread.start(); thread.join()\n"
     "except KeyboardInterrupt: sys.exit(130)\n"
 )
 

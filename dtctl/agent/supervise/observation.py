@@ -112,7 +112,7 @@ class Observation:
         most = max(self._entry["most_memory_bytes"], self._usage.memory_bytes or 0)
         self._entry["most_memory_bytes"] = most
         self._entry["throttled"] = self._usage.throttled
-        note_work(self._entry, self._usage.works or self._spoke, wall)
+        note_work(self._entry, True if self._spoke else self._usage.works, wall)
         self._spoke = False
 
     def has_news(self) -> bool:

@@ -1,7 +1,9 @@
 """Whether the tasks of a plan will reach each other, and who else will: the ports are tried before they are needed.
 
-Round 0: each host listens on the ports of its tasks. Round 1: it connects to those of the others, at the addresses that
-the tasks are given; meanwhile this machine tries them as well. Further rounds measure, where that is asked for.
+Round 0: each host listens on the ports of its tasks. Round 1: it connects to those of the others, at the addresses
+that the tasks are given; meanwhile this machine tries them as well. Where a task of the live run was not reached, its
+host is asked once more whether it listens: the run may have ended meanwhile. Further rounds measure, where that is
+asked for.
 """
 
 from __future__ import annotations
@@ -36,20 +38,28 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
     if scene.brief and all(scene.host(host).is_local for host in scene.hosts):
         return {}
     if number == 0:
-        return {host: _listening(scene, host) for host in scene.hosts}
-    return _reaching(scene, heard) if number == 1 else _measuring(scene, heard, number - 2)
+        return {host: _first_question(scene, host) for host in scene.hosts}
+    if number == 1:
+        return _reaching(scene, heard)
+    again = {host: _listening(scene, host, places) for host, places in _doubted(scene, heard).items()}
+    return again if again and number == 2 else _measuring(scene, heard, number - (3 if again else 2))
 
 
-def _listening(scene: Scene, host: str) -> NetworkQuestion:
+def _first_question(scene: Scene, host: str) -> NetworkQuestion:
     own = [place for place in places_of(scene.plan) if place.host == host]
     several = len(scene.hosts) > 1
+    names = list(dict.fromkeys(place.name for place in own))
+    return _listening(scene, host, own if several or not scene.brief else (), names)
+
+
+def _listening(scene: Scene, host: str, places: Iterable[Place], names: Iterable[str] = ()) -> NetworkQuestion:
     return made(
         NetworkQuestion,
         nonce=scene.nonce,
         cluster=scene.plan.cluster.name,
         host=host,
-        listen=[{"whose": place.whose, "port": place.port} for place in own if several or not scene.brief],
-        names=list(dict.fromkeys(place.name for place in own)),
+        listen=[{"whose": place.whose, "port": place.port} for place in places],
+        names=list(names),
     )
 
 
@@ -61,6 +71,24 @@ def _reaching(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion
         if peers:
             asked[host] = made(NetworkQuestion, nonce=scene.nonce, host=host, reach=peers, limit_s=_limit_s(scene))
     return asked
+
+
+def _doubted(scene: Scene, heard: Heard[Facts]) -> dict[str, list[Place]]:
+    """Places of the live run, by host, that somebody did not reach."""
+    missed = {
+        (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
+    }
+    found: dict[str, list[Place]] = {}
+    for place, live in _open_places(scene, heard).items():
+        if live and (place.host, place.whose) in missed:
+            found.setdefault(place.host, []).append(place)
+    return found
+
+
+def _is_gone(place: Place, heard: Heard[Facts]) -> bool:
+    """Asked once more, its host did not say that somebody listens there: that it was not reached tells nothing."""
+    told = heard.rounds[2].get(place.host) if len(heard.rounds) > 2 else None
+    return told is None or not any(one["whose"] == place.whose and one["state"] == "live" for one in told["bound"])
 
 
 def _limit_s(scene: Scene) -> float:
@@ -105,8 +133,10 @@ def _coverage(scene: Scene, heard: Heard[Facts]) -> Coverage:
 
 
 def _view(scene: Scene, heard: Heard[Facts]) -> View:
-    places = {place.whose: place for place in _open_places(scene, heard)}
     second = heard.rounds[1] if len(heard.rounds) > 1 else {}
+    doubted = {place for places in _doubted(scene, heard).values() for place in places} if second else set()
+    gone = {place for place in doubted if _is_gone(place, heard)}
+    places = {place.whose: place for place in _open_places(scene, heard) if place not in gone}
     return View(
         {host: facts["bound"] for host, facts in heard.first.items()},
         {host: facts["interfaces"] for host, facts in heard.first.items()},

@@ -18,6 +18,7 @@ from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.survival import revival
 from dtctl.agent.survival.guard import Bond
+from dtctl.agent.vitals.usage import Usage
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole
 
@@ -39,10 +40,6 @@ NOT_TOLD_BY_EVENTS = (
     "exit",
     "progress",
     "version",
-    "cpu",
-    "memory_bytes",
-    "throttled",
-    "idle_since",
 )
 
 
@@ -103,6 +100,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(processes, "bears", lambda *_: True)
     monkeypatch.setattr(supervisor, "take_role", lambda *_: QuietRole())
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
+    monkeypatch.setattr(Usage, "look", lambda *_: None)  # of this process, which does not stay as it is
     monkeypatch.setattr(log, "_told", set())
     return made_
 

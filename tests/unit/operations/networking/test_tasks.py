@@ -204,3 +204,31 @@ def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> No
 def measured(host: str) -> NetworkFacts:
     one = made(Measured, whose="ps:0", host=host, latency_s=0.0002, sent=5e8, received=1e9)
     return checked(NetworkFacts, {"measured": [one]})
+
+
+def live_run(**second_look: str) -> tuple[Scene, list[Any]]:
+    """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
+    value = scene()
+    first = listened(value)
+    first["a"]["bound"][0].update(state="live")
+    rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
+    again = asked(value, *rounds)
+    assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
+    told = listening(again)
+    told["a"]["bound"][0].update(second_look)
+    return value, [*rounds, told]
+
+
+def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
+    for state in ("bound", "idle"):
+        value, rounds = live_run(state=state)
+        assert judged(TOPIC, value, *rounds) == []
+        (said,) = (line for line in TOPIC.tell(value, Heard(rounds)) if isinstance(line, Said))
+        assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
+        assert asked(value, *rounds) == {}
+
+
+def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
+    value, rounds = live_run(state="live")
+    (finding,) = judged(TOPIC, value, *rounds)
+    assert (finding.signature.name, finding.seen.hosts) == ("firewall_in", ("a",))
