@@ -91,6 +91,7 @@ def _show(what: str, pairs: list[tuple[float, float]]) -> None:
 def _pair(way: Way, python: str) -> tuple[Took, Took]:
     """By dtctl, then the same processes by hand."""
     with tempfile.TemporaryDirectory() as directory, desk(Path(directory, "home")) as user:
+        del user.env["PYTHONWARNINGS"]  # the trainers' frameworks warn
         user.dtctl("init", "--template", way.template)
         (name,) = re.findall(r"^name: (\S+)", (user.project / "cluster.yaml").read_text(), re.MULTILINE)
         settings = [*way.settings, ENDLESS]
