@@ -114,7 +114,8 @@ def holder(port: int) -> str:
 
 
 def _of_another(owners: Dict[str, int]) -> str:
-    users = sorted({machine.name_of_user(user) for user in owners.values() if user != os.geteuid()})
+    names = sorted({machine.name_of_user(user) for user in owners.values() if user != os.geteuid()})
+    users = ["user " + name if name.isdigit() else name for name in names]
     return " of %s" % " and ".join(users) if users else ""
 
 
