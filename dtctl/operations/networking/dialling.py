@@ -66,7 +66,7 @@ def _work(todo: list[Door], found: list[Dialled], nonce: str, limit_s: float) ->
 
 
 def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
-    """As dtctl/agent/checks/peers/listening.py answers who shows the nonce."""
+    """As dtctl/agent/network/listening.py answers who shows the nonce."""
     connection.sendall(f"{nonce} ask\n".encode())
     said = b""
     while b"\n" not in said and len(said) < _LONGEST:
