@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dtctl.agent.records.marks import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
@@ -124,6 +125,11 @@ def once(scene: Scene, heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping
 def found(row: Signature, hosts: Iterable[str], tasks: Iterable[Any] = (), **fields: Any) -> Finding:
     """A finding of this row about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
     return Finding(row, Seen(tuple(tasks), tuple(hosts), fields))
+
+
+def shown(path: str) -> str:
+    """A path with marks as a person writes it."""
+    return path.replace(HOME, "~")
 
 
 def fails(finding: Finding) -> bool:

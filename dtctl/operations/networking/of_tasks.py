@@ -177,13 +177,13 @@ _MATRICES = (
     Signature(
         "partition",
         Level.BLOCKS,
-        "the hosts are two groups that do not reach each other",
+        "the hosts are groups that do not reach each other",
         _MATRIX,
-        "{hosts} reach each other, and so do {from_hosts}, but nobody reaches the other group: two networks, or a "
+        "{hosts} reach each other, but none of {from_hosts}, which do not reach them either: two networks, or a "
         "firewall between them",
         (
             "hosts.NAME.address in cluster.yaml    addresses on a network that all of them share",
-            "dtctl exec {at} -- ip -brief address    shows the networks of the smaller group",
+            "dtctl exec {at} -- ip -brief address    shows their networks",
         ),
     ),
     Signature(

@@ -181,10 +181,9 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
         fields |= {"others": cause.others, "from_hosts": cause.others, "other": cause.others[0]}
     if fields.get("address") == fields.get("name") and kind == "wrong_interface":
         fields.pop("address", None)
-    if kind in ("pair",):
+    if kind == "pair":
         fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
     tasks = [task.id for task in scene.plan.tasks if str(task.id) in fields.get("whose", ())]
-    fields = {name: value for name, value in fields.items() if name != "groups"}
     return found(of_tasks.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dtctl.agent.records.network.peers import Bound, Interface, Resolved
@@ -71,9 +71,6 @@ class View:
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
         return frozenset(own)
-
-    def tried(self) -> Iterator[tuple[str, str]]:
-        yield from dict.fromkeys(attempt.pair for attempt in self.attempts)
 
 
 def places_of(plan: RunPlan) -> list[Place]:
