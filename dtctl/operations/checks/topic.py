@@ -88,7 +88,7 @@ class Line:
 
     what: str
     values: Mapping[str, object]
-    """By host. A value may be text or a number; hosts without one are left out."""
+    """By host: texts or numbers. Empty, or None: it has none; hosts that did not tell are left out."""
 
 
 @dataclass(frozen=True)
