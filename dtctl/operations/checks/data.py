@@ -8,6 +8,7 @@ from dtctl.agent.records.checks import Data, StorageFacts
 from dtctl.model import TaskId
 from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.topic import Scene, found, shown
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.directories import brought_along
 from dtctl.ways import KVSTORE_JOBS, PS
@@ -49,7 +50,7 @@ def _different(path: str, full: list[tuple[str, Data]]) -> Iterator[Finding]:
             (f"{files} files of {size_bytes} bytes", tuple(host for host, _ in group))
             for (files, size_bytes), group in sorted(by_size.items())
         )
-        rare = min(versions, key=lambda one: len(one[1]))
+        rare = min(versions, key=commonness)
         yield found(rows.DATA_DIFFERS, rare[1], where=path, versions=versions)
     for group in by_size.values():
         by_digest: dict[str, list[str]] = {}
