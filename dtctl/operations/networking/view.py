@@ -12,6 +12,9 @@ from dtctl.plan.values import RunPlan
 COORDINATOR = "coordinator"
 """Whose place it is that is no task's."""
 
+TELLS_ITS_ADDRESS = ("ddp", "kvstore")
+"""Strategies whose tasks tell each other what their own names stand for. They do not speak gRPC."""
+
 
 @dataclass(frozen=True)
 class Place:
