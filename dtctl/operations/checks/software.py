@@ -29,7 +29,7 @@ _LAST_WITH_ESTIMATOR = (2, 15)
 
 
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SoftwareQuestion]:
-    return once(scene, heard, {host: question for host in scene.hosts if (question := _question(scene, host))})
+    return once(heard, {host: question for host in scene.hosts if (question := _question(scene, host))})
 
 
 def _question(scene: Scene, host: str) -> SoftwareQuestion | None:

@@ -117,7 +117,7 @@ class Topic(Generic[Q, F]):
     """What this machine is to try to connect to itself, during the next round."""
 
 
-def once(scene: Scene, heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
+def once(heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
     """For a topic of one round."""
     return {} if heard.rounds else questions
 

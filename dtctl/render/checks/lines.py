@@ -42,8 +42,8 @@ def shown(lines: Iterable[Line | Said], hosts: int) -> list[tuple[str, str]]:
 
 def _row(one: Line | Said, hosts: int) -> tuple[str, str] | None:
     if isinstance(one, Said):
-        known = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
-        return "", filled(SAID[one.kind], known)
+        fields = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
+        return "", filled(SAID[one.kind], fields)
     without = [host for host, value in one.values.items() if value in (None, "")]
     known = {host: value for host, value in one.values.items() if host not in without}
     if not known:

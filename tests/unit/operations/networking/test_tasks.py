@@ -208,7 +208,8 @@ def test_a_ps_whose_port_is_taken_is_not_measured_and_the_others_are(away: str) 
     del first["d"]  # it gives no answer
     whose = first[away]["bound"][0]["whose"]
     first[away] = checked(NetworkFacts, {"bound": [{"whose": whose, "port": 2222, "state": "taken"}]})
-    rounds, pairs = [first, reaching(asked(value, first))], []
+    rounds: list[Any] = [first, reaching(asked(value, first))]
+    pairs = []
     while question := asked(value, *rounds):
         pairs += [(host, peer["host"]) for host, one in question.items() for peer in one["measure"]]
         rounds.append({host: measured(one["measure"][0]["host"]) for host, one in question.items()})
@@ -220,7 +221,7 @@ def measured(host: str) -> NetworkFacts:
     return checked(NetworkFacts, {"measured": [one]})
 
 
-def live_run(**second_look: str) -> tuple[Scene, list[Any]]:
+def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
     value = scene()
     first = listened(value)
