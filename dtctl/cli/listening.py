@@ -1,10 +1,18 @@
-"""A port of this machine for a browser of this machine."""
+"""What is shown to a browser of this machine: its options, and the port."""
 
 from __future__ import annotations
 
 import socket
+from typing import Annotated
+
+import typer
 
 from dtctl.errors import UsageError
+
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of this machine; a free one if 0.")
+]
+OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 
 def listener(port: int) -> socket.socket:

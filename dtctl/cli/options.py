@@ -34,6 +34,7 @@ PortsFrom = Annotated[
     ),
 ]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Pass output through byte for byte, escape sequences included.")]
 Tasks = Annotated[
     list[str] | None,

@@ -108,7 +108,7 @@ class Scope:
         from dtctl.plan.roster import plan_roster
 
         if self.run is not None:
-            return self._of_run(self.run) or self._run_of_others(self.run)
+            return self.started_here(self.run) or self._run_of_others(self.run)
         record = self._of_name(self.named) if self.named else None
         file = record.file if record else self._file_here()
         if record is None:
@@ -139,10 +139,6 @@ class Scope:
 
     def started_here(self, run: str) -> RunRecord | None:
         """A run that this machine has started, reached as the options say; None for another."""
-        return self._of_run(run)
-
-    def _of_run(self, run: str) -> RunRecord | None:
-        """None for a run that was not started here."""
         record = self.memory.load(run)
         if record is None:
             return None

@@ -151,8 +151,12 @@ class _Ledger:
                 clashes.setdefault(other.setting, []).append(clash)
         for setting, found in clashes.items():
             job = tasks[0][0].job
-            more = f" (and {len(found) - 1} more pairs of tasks)" if len(found) > 1 else ""
-            hint = f"change jobs.{job}.port or {setting}, or leave one of them out"
+            own = f"jobs.{job}.port"
+            pairs = "1 more pair" if len(found) == 2 else f"{len(found) - 1} more pairs"
+            more = f" (and {pairs} of tasks)" if len(found) > 1 else ""
+            hint = f"change {own} or {setting}, or leave one of them out"
+            if setting == own:
+                hint = f"leave {own} out    then each task gets a port of its own"
             findings.add(("jobs", job, "port"), f"jobs.{job}: {found[0]}{more}", hint)
         return ports
 

@@ -73,7 +73,6 @@ def process(user: Desk, fleet: Fleet, task: str) -> tuple[FleetHost, int]:
     return fleet[found["host"]], int(found["pid"])
 
 
-FIRST_LINE = '"""Asynchronous training with parameter servers'
 HUGE = "0.0 * tf.reduce_sum(tf.random.uniform([1 << 15, 1 << 31]))"
 OLD_VARIABLES = "tf.disable_eager_execution()\ntf.disable_resource_variables()\n"
 """Those of TensorFlow 2 take whatever shape a checkpoint has."""

@@ -47,7 +47,8 @@ def size_of(name: str, at: int) -> int:
         return 0
 
 
-def sha256(opened: int, alive: Callable[[], None]) -> str:
+def sha256(opened: int, alive: Callable[[], None] = lambda: None) -> str:
+    """`alive` is called from time to time, and may raise."""
     digest, offset = hashlib.sha256(), 0
     while True:
         data = files.read_at(opened, offset, _BLOCK)

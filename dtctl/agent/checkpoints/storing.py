@@ -42,12 +42,11 @@ _MOST_NOTE_BYTES = 4 << 20
 class Arrival:
     """One checkpoint on its way. Raises Refused, OSError; what has arrived stays for another try."""
 
-    def __init__(self, directory: str, request: StoreRequest, alive: Alive) -> None:
+    def __init__(self, directory: str, request: StoreRequest) -> None:
         os.makedirs(directory, exist_ok=True)
         self.directory = os.path.join(directory, request["below"]) if request["below"] else directory
         self.name = request["name"]
         self.files: Mapping[str, FileSent] = {one["name"]: one for one in request["files"]}
-        self._alive = alive
         self._id = _ID + request["push"]
         self._place = below.opened(directory, request["below"])
         self.there = self._is_there()
@@ -85,13 +84,13 @@ class Arrival:
             file.write(data)
         self._sizes[name] = size + len(data)
 
-    def verify(self) -> None:
-        """Reads what has arrived, and lets go of a file that is not what it should be."""
+    def verify(self, alive: Alive) -> None:
+        """Reads what has arrived, and lets go of a file that is not what it should be. Raises what `alive` does."""
         for name, one in {} if self.there else self.files.items():
             opened = files.descriptor(name, os.O_RDWR | os.O_CREAT, self._parts)
             try:
                 os.fsync(opened)
-                same = below.sha256(opened, self._alive) == one["sha256"]
+                same = below.sha256(opened, alive) == one["sha256"]
             finally:
                 os.close(opened)
             if not same:
@@ -141,7 +140,7 @@ class Arrival:
     def _is_same(self, name: str, one: FileSent) -> bool:
         opened = files.descriptor(name, at=self._place)
         try:
-            return os.fstat(opened).st_size == one["size"] and below.sha256(opened, self._alive) == one["sha256"]
+            return os.fstat(opened).st_size == one["size"] and below.sha256(opened) == one["sha256"]
         finally:
             os.close(opened)
 

@@ -47,7 +47,6 @@ def _rights() -> Rights:
     return {
         "open_files": _limit(resource.RLIMIT_NOFILE),
         "processes": _limit(resource.RLIMIT_NPROC),
-        "locked_bytes": _limit(resource.RLIMIT_MEMLOCK),
         "selinux": _selinux(),  # type: ignore[typeddict-item]
         "kills_at_logout": logind.ends_logins(),
         "lingers": logind.user_lingers(),

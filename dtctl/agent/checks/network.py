@@ -9,9 +9,9 @@ import os
 from contextlib import suppress
 
 from ..host import files, paths
+from ..network import connecting, listening, measuring, naming
 from ..records.spec import ports_of
 from ..run.runfiles import RunFiles, RunRemoved
-from .peers import connecting, listening, measuring, naming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

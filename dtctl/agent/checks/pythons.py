@@ -33,12 +33,12 @@ found = {}
 for name in asked["packages"] if version else ():
     try:
         found[name] = version(name)
-    except Exception:
+    except Exception:  # it is not there, or its files are damaged, which is told in many ways
         pass
 def lacks(name):
     try:
         return importlib.util.find_spec(name) is None
-    except Exception:
+    except Exception:  # finders and packages above it are code of others
         return True
 try:
     libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
@@ -70,7 +70,7 @@ for name in json.loads(sys.argv[1]):
     began, problem = time.time(), ""
     try:
         importlib.import_module(name)
-    except BaseException as error:
+    except BaseException as error:  # some call sys.exit
         problem = "%s: %s" % (type(error).__name__, error)
     told[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
 print("\\n" + json.dumps(told))

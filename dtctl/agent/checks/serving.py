@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -41,10 +40,7 @@ def until_start(talk: Conversation) -> bool:
                 return bool(word["type"] == "start")
             talk.send("looked", by_the_way(talk, word["ask"]))
     finally:
-        for clear in talk.leaving:
-            with suppress(OSError):
-                clear()
-        del talk.leaving[:]
+        talk.leave()
 
 
 def look(talk: Conversation, asked: Questions) -> CheckFacts:

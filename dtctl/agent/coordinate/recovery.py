@@ -83,7 +83,7 @@ class Recovery:
 
     def step(self, now: float, wall: float) -> Optional[Failure]:
         """Notices, decides and follows. A Failure when nothing is to be restarted any more."""
-        for task, ending in self._new_endings(now, wall):
+        for task, ending in self._new_endings(now):
             failure = self._lost(task, ending, now, wall)
             if failure is not None:
                 return failure
@@ -107,7 +107,7 @@ class Recovery:
         why = [fact(KIND, seconds=idle_s)]
         return self._restart(lead, loss, why, whom_to_restart(self._view, saved=saved), now, wall)
 
-    def _new_endings(self, now: float, wall: float) -> Iterator[Tuple[str, Past]]:
+    def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once, in the order of their ends."""
         found = []
         noted = self._view.data["noted"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ..host.errors import Refused
 from ..records.kinds import Wrong, checked
@@ -33,7 +33,7 @@ class Conversation:
         self.held: List[socket.socket] = []
         """They keep the ports of tasks that are still to start."""
         self.leaving: List[Callable[[], object]] = []
-        """What is to be done when the conversation is over, however it ends; an OSError of it is nobody's concern."""
+        """What is to be done at `leave`; an OSError of it is nobody's concern."""
 
     def send(self, kind: str, frame: Mapping[str, object]) -> None:
         """Raises Gone."""
@@ -60,6 +60,12 @@ class Conversation:
         frame = word(self.wire.receive()[0], *types)
         self.beats.at(before)
         return frame
+
+    def leave(self) -> None:
+        """Called when the conversation is over, however it ends, or earlier. Clears up what was made for it."""
+        while self.leaving:
+            with suppress(OSError):
+                self.leaving.pop(0)()
 
     def pause(self, seconds: float) -> None:
         """Waits, and listens to the controller: raises Gone when it is gone, Aborted when it says `abort`."""

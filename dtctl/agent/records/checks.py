@@ -99,7 +99,6 @@ class Rights(Record):
 
     open_files: Usual[Optional[Count], None]
     processes: Usual[Optional[Count], None]
-    locked_bytes: Usual[Optional[Count], None]
     selinux: Usual[OneOf["", "enforcing", "permissive"], ""]
     kills_at_logout: Usual[bool, False]
     """logind ends what a login has started (KillUserProcesses)."""

@@ -70,7 +70,7 @@ class Unreached(Record):
 
     task: TaskName
     address: Line
-    problem: OneOf["refused", "timeout", "no_route", "unresolved", "other"]
+    problem: OneOf["refused", "timeout", "no_route", "denied", "unresolved", "other"]
     text: Line
     """The system's words."""
 

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from importlib import import_module
 
 from ..host import machine, paths, programs
@@ -40,16 +39,10 @@ def main(root: str, program: str) -> None:
         try:
             converse(talk)
         finally:
-            _leave(talk)
+            talk.leave()
     except Gone:
         pass
     os._exit(0)  # a thread may still be reading
-
-
-def _leave(talk: Conversation) -> None:
-    for clear in talk.leaving:
-        with suppress(OSError):
-            clear()
 
 
 def converse(talk: Conversation) -> None:

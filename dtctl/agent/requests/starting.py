@@ -9,7 +9,7 @@ from ..checkpoints import places, reading
 from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
-from ..records.spec import coordinators_port
+from ..records.spec import coordinators_port, ports_of
 from ..run import environment, policy
 from . import runs
 
@@ -68,7 +68,7 @@ def choose_ports(talk: Conversation, request: PortsRequest) -> PortsResult:
     if current is not None and current.live():
         kept = {task["id"]: task["port"] for task in current.spec["tasks"] if task["port"] is not None}
         led = coordinators_port(current.spec)
-    reserved = {port for run in runs.every(talk) if not _is_over(run) for port in needed_ports(run.spec)}
+    reserved = {port for run in runs.every(talk) if not _is_over(run) for port in ports_of(run.spec)}
     chosen = {task: kept[task] if task in kept else _chosen(talk, reserved) for task in request["tasks"]}
     if request["coordinator"] and led is None:
         led = _chosen(talk, reserved)
@@ -85,12 +85,6 @@ def _is_over(run: Run) -> bool:
         return run.finished()
     except paths.Damaged:
         return False
-
-
-def needed_ports(spec: Spec) -> List[int]:
-    """Of the run's tasks here, and of its coordinator."""
-    wanted = [task["port"] for task in spec["tasks"]] + [coordinators_port(spec)]
-    return [port for port in wanted if port is not None]
 
 
 def most_ports(spec: Spec) -> int:

@@ -48,7 +48,7 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
     [directory] = environment.Marks(None).words([request["dir"]])
     with talk.at("checkpoint"):
         owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
-        arrival = storing.Arrival(directory, request, lambda: None)
+        arrival = storing.Arrival(directory, request)
     try:
         _take(talk, arrival, owners)
     except (Refused, Aborted):
@@ -74,7 +74,7 @@ def _take(talk: Conversation, arrival: storing.Arrival, owners: List[OutputMark]
         raise Aborted()
     _receive(talk, arrival)
     with talk.at("verify"):
-        arrival.verify()
+        arrival.verify(lambda: talk.pause(0))
     stored: Stored = {}
     talk.send("stored", stored)
     if talk.expect("keep", "abort") == "abort":

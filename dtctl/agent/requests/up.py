@@ -14,7 +14,7 @@ from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_FILES, MOST_RUNS
 from ..records.reasons import because, fact
-from ..records.spec import coordinators_port
+from ..records.spec import coordinators_port, ports_of
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
@@ -168,7 +168,7 @@ def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[in
     """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one."""
     waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
     given_up = {coordinators_port(run.spec) for run in waiting}
-    own = set(starting.needed_ports(old.spec)) if old is not None else set()
+    own = set(ports_of(old.spec)) if old is not None else set()
     held = {one.getsockname()[1] for one in talk.held}
     return own | held | {port for port in given_up if port is not None}
 

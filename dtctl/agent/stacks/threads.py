@@ -58,7 +58,6 @@ class Signals:
         self.state = status.get("State", "")[:1]
         """Empty: it has ended."""
         self.is_caught = self._has(status, "SigCgt")
-        self.is_ignored = self._has(status, "SigIgn")
         self.is_pending = self._has(status, "ShdPnd")
         threads = {name: fields(processes.proc_text(pid, "task/%s/status" % name)) for name in _threads_of(pid)}
         known = {name: each for name, each in threads.items() if "SigBlk" in each}

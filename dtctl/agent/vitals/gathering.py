@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Set
 
     from ..host.secrets import Masks
+    from ..records.network.peers import Peer
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
     from ..records.vitals import DiagnoseResult, Diverged, TaskVitals
@@ -37,7 +38,7 @@ def gather(
     load.look(time.time())
     for usage in usages.values():
         usage.look(began)
-    unreached = reaching.unreached(_addresses(spec), REACH_S)
+    unreached = reaching.unreached(_peers(spec), REACH_S)
     gpus = neighbours.gpus(environment.base()["PATH"])
     time.sleep(max(0.0, began + BETWEEN_S - time.monotonic()))
     now = time.monotonic()
@@ -65,13 +66,13 @@ def _usages(state: State) -> Dict[str, Usage]:
     return {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
 
 
-def _addresses(spec: Spec) -> Dict[str, str]:
-    """Of the tasks on other hosts."""
-    return {
-        member["task"]: member["address"]
+def _peers(spec: Spec) -> List[Peer]:
+    """The tasks on other hosts."""
+    return [
+        {"whose": member["task"], "host": member["host"], "address": member["address"], "live": True}
         for member in spec["roster"]
         if member["address"] is not None and member["host"] != spec["host"]
-    }
+    ]
 
 
 def _own_pids(run_dir: str, state: State) -> Set[int]:

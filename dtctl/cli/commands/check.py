@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
+from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Quiet, Scope, on_cluster
 from dtctl.errors import ExitCode
 
-
-class FirewallKind(str, Enum):
-    """Whose rules are printed."""
-
-    nftables = "nftables"
-    iptables = "iptables"
-    ufw = "ufw"
+FirewallKind = Literal["nftables", "iptables", "ufw"]
 
 
 @on_cluster
@@ -36,7 +29,7 @@ def check(
         FirewallKind | None,
         typer.Option("--print-firewall", help="Only print rules that let the cluster's hosts in, and nobody else."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
     """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
@@ -51,13 +44,13 @@ def check(
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, overrides)
-    plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    hostname = scope.transport.hostname
+    plan = make_plan(make_local(cluster) if local else cluster, hostname)
     if print_firewall is not None:
         from dtctl.operations.networking.rules import rules_of
         from dtctl.render.checks import rules
 
-        return rules.show_rules(rules_of(plan, print_firewall.value), print_firewall.value, output)
-    hostname = scope.transport.hostname
+        return rules.show_rules(rules_of(plan, print_firewall), print_firewall, output)
     scene, record = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname), record_of(plan)
     with (
         scope.left("nothing was started; what was written to try is removed"),

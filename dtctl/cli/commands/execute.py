@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.execute import Target
+    from dtctl.operations.memory.record import RunRecord
 
 
 @on_run
@@ -34,7 +38,7 @@ def execute(
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)
-    places = _places(scope, record, where)
+    places = _places(record, where)
     printer, kept = OutputPrinter([place.name for place in places], raw=raw), Outputs()
     on_output = kept.print if output == "json" else printer.print
     with scope.left("the hosts end what was started there"):
@@ -60,7 +64,7 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     return where, command
 
 
-def _places(scope: Scope, record, where: list[str]):  # type: ignore[no-untyped-def]
+def _places(record: RunRecord, where: list[str]) -> list[Target]:
     from dtctl.operations.execute import Target
     from dtctl.operations.selection import select_hosts, select_tasks
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Scope, on_cluster
+from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Quiet, Scope, on_cluster
 
 
 @on_cluster
@@ -16,7 +12,7 @@ def push(
     cluster_file: ClusterFile = None,
     overrides: Overrides = None,
     local: Local = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""

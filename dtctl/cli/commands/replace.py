@@ -12,7 +12,7 @@ import typer
 
 from dtctl.cli.announcing import announced
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import OutputOption, Overrides, Scope, on_cluster
+from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def replace(
     ] = None,
     overrides: Overrides = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""

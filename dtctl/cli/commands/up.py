@@ -16,6 +16,7 @@ from dtctl.cli.options import (
     OutputOption,
     Overrides,
     PortsFrom,
+    Quiet,
     Raw,
     Scope,
     on_cluster,
@@ -47,7 +48,7 @@ def up(
         bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
     raw: Raw = False,
     output: OutputOption = "text",
 ) -> None:

@@ -56,7 +56,7 @@ def find(path: Path) -> Path:
     if path.is_dir():
         return _in_directory(path)
     if keras_files.NAME.match(path.name) and path.exists():
-        raise of_keras(path)
+        raise _of_keras(path)
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path
     if not Path(f"{prefix}.index").exists():
@@ -75,7 +75,7 @@ def _in_directory(directory: Path) -> Path:
     complete = [one for one in ours if one["complete"]]
     meant = next((one for one in ours if one["prefix"] == named), None) or next(iter(complete), None)
     if meant is None and told["all"] and not ours:
-        raise of_keras(directory / told["all"][0]["prefix"])
+        raise _of_keras(directory / told["all"][0]["prefix"])
     if meant is None or not meant["complete"]:
         raise _none_complete(directory, meant or next(iter(ours), None))
     return directory / meant["prefix"]
@@ -100,7 +100,7 @@ def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
     )
 
 
-def of_keras(path: Path) -> DtctlError:
+def _of_keras(path: Path) -> DtctlError:
     """Why such a file is not pushed."""
     return PreflightError(
         f"{path.name} is a file of Keras: nothing tells a trainer that it is the one to begin with",

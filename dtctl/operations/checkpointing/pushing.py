@@ -70,7 +70,7 @@ def push(
 
         def all_do(doing: str, those: Sequence[Delivery], work: Callable[[Delivery], None]) -> None:
             outcomes = fan_out(those, work, name=lambda one: one.host, cancel=stack.close)
-            _refuse_live(record, outcomes)
+            _refuse_live(outcomes)
             outcomes.or_raise(doing)
 
         try:
@@ -102,7 +102,7 @@ def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
     return found
 
 
-def _refuse_live(record: RunRecord, outcomes: Outcomes[None]) -> None:
+def _refuse_live(outcomes: Outcomes[None]) -> None:
     for error in outcomes.errors.values():
         if isinstance(error, AgentError) and error.code == "run_live":
             raise PreflightError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from statistics import median
+from statistics import median_low
 
 from dtctl.operations.checks import of_machine as rows
 from dtctl.operations.checks.topic import found
@@ -19,7 +19,7 @@ def judge(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
     if not clocks:
         return
     every = {**clocks, HERE: (0.0, 0.0)}
-    usual = median(sum(interval) / 2 for interval in every.values()) if len(clocks) > 1 else 0.0
+    usual = median_low(sum(interval) / 2 for interval in every.values()) if len(clocks) > 1 else 0.0
     alike: dict[tuple[str, int], list[str]] = {}
     for host, interval in every.items():
         off = apart(interval, usual)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dtctl.agent.records.checks import Data, StorageFacts
-from dtctl.agent.records.marks import HOME
 from dtctl.model import TaskId
 from dtctl.operations.checks import of_storage as rows
-from dtctl.operations.checks.topic import Scene, found
+from dtctl.operations.checks.topic import Scene, found, shown
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.directories import brought_along
 from dtctl.ways import KVSTORE_JOBS, PS
@@ -23,7 +23,7 @@ def places(scene: Scene, host: str) -> tuple[str, ...]:
 def judge(scene: Scene, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
     told = [(host, one) for host, each in facts.items() for one in each["data"]]
     for path in dict.fromkeys(one["path"] for _, one in told):
-        yield from _of_path(scene, path.replace(HOME, "~"), [(host, one) for host, one in told if one["path"] == path])
+        yield from _of_path(scene, shown(path), [(host, one) for host, one in told if one["path"] == path])
 
 
 def _of_path(scene: Scene, path: str, told: list[tuple[str, Data]]) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def _different(path: str, full: list[tuple[str, Data]]) -> Iterator[Finding]:
             (f"{files} files of {size_bytes} bytes", tuple(host for host, _ in group))
             for (files, size_bytes), group in sorted(by_size.items())
         )
-        rare = min(versions, key=lambda one: len(one[1]))
+        rare = min(versions, key=commonness)
         yield found(rows.DATA_DIFFERS, rare[1], where=path, versions=versions)
     for group in by_size.values():
         by_digest: dict[str, list[str]] = {}

@@ -10,6 +10,7 @@ from dtctl.agent.records.checks import MachineFacts
 from dtctl.agent.records.vitals import Gpu
 from dtctl.operations.checks import of_machine as rows
 from dtctl.operations.checks.topic import Scene, found
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.values import TaskPlan
 from dtctl.ways import gpus_wanted
@@ -65,7 +66,7 @@ def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
             by_version.setdefault(version, []).append(host)
     if len(by_version) > 1:
         versions = tuple((version, tuple(hosts)) for version, hosts in sorted(by_version.items()))
-        rare = min(versions, key=lambda one: len(one[1]))
+        rare = min(versions, key=commonness)
         yield found(rows.DRIVERS_DIFFER, rare[1], versions=versions)
 
 

@@ -25,7 +25,7 @@ Facts = MachineFacts
 
 
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, MachineQuestion]:
-    return once(scene, heard, {host: _question(scene, host) for host in scene.hosts})
+    return once(heard, {host: _question(scene, host) for host in scene.hosts})
 
 
 def _question(scene: Scene, host: str) -> MachineQuestion:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from dtctl.agent.records.checks import StorageFacts
-from dtctl.agent.records.marks import HOME
 from dtctl.model import TaskId
 from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.checks.topic import Said, Scene, found
+from dtctl.operations.checks.topic import Said, Scene, found, shown
 from dtctl.operations.diagnosis.signature import Finding, Signature
 from dtctl.plan.values import RunPlan
 from dtctl.ways import Way
@@ -44,7 +43,7 @@ def judge(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]
             tasks = _tasks(plan, hosts, roles)
             if tasks:
                 places = dict.fromkeys(task.host for task in plan.tasks if task.id in tasks)
-                yield found(row, places, tasks, where=path.replace(HOME, "~"), lead=lead)
+                yield found(row, places, tasks, where=shown(path), lead=lead)
 
 
 def _rows(scene: Scene) -> Iterator[tuple[Signature, tuple[str, ...]]]:
@@ -72,7 +71,7 @@ def tell(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Said]:
         for one in told["looked"]:
             seeing.setdefault(one["path"], []).extend([host] if lead in one["seen"] else [])
     for path, hosts in seeing.items():
-        where = path.replace(HOME, "~")
+        where = shown(path)
         if hosts:
             yield Said("shared", {"where": where, "hosts": (lead, *hosts)})
         else:

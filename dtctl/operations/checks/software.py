@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.marks import CODE, HOME
+from dtctl.agent.records.marks import CODE
 from dtctl.model import TaskId
 from dtctl.operations.checks import of_software as rows
 from dtctl.operations.checks.programs import runs_python
-from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
+from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding, Signature
 from dtctl.operations.starting.imports import PACKAGES
@@ -29,7 +29,7 @@ _LAST_WITH_ESTIMATOR = (2, 15)
 
 
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SoftwareQuestion]:
-    return once(scene, heard, {host: question for host in scene.hosts if (question := _question(scene, host))})
+    return once(heard, {host: question for host in scene.hosts if (question := _question(scene, host))})
 
 
 def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
@@ -87,7 +87,7 @@ Found = tuple[str, PythonFound, list[TaskPlan]]
 def _absent(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for program, group in _by(each, lambda python: python["program"]).items():
         row = rows.PYTHON_TO_COME if made_by_setup else rows.PYTHON_MISSING
-        yield found(row, _hosts(group), _tasks(group), python=_shown(program))
+        yield found(row, _hosts(group), _tasks(group), python=shown(program))
 
 
 def _broken(each: list[Found]) -> Iterator[Finding]:
@@ -221,11 +221,7 @@ def _tasks(group: Iterable[Found]) -> tuple[TaskId, ...]:
 
 def _python(group: list[Found]) -> str:
     """As it is typed on those hosts."""
-    return group[0][1]["path"] or _shown(group[0][1]["program"])
-
-
-def _shown(program: str) -> str:
-    return program.replace(HOME, "~")
+    return group[0][1]["path"] or shown(group[0][1]["program"])
 
 
 def _number(version: str) -> tuple[int, ...]:

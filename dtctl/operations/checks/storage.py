@@ -7,10 +7,9 @@ from typing import Any
 
 from dtctl.agent.records.checks import LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.marks import HOME
 from dtctl.operations.checks import data, sharing
 from dtctl.operations.checks import of_storage as rows
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found
+from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, shown
 from dtctl.operations.diagnosis.signature import Finding
 
 ENOUGH = 3
@@ -100,11 +99,6 @@ def _fit(told: Facts) -> int | None:
     return min(
         (free[one["path"]] // one["size_bytes"] for one in told["checkpoints"] if one["path"] in free), default=None
     )
-
-
-def shown(path: str) -> str:
-    """As a person writes it."""
-    return path.replace(HOME, "~")
 
 
 TOPIC = Topic("storage", ask, judge, tell, rows.ROWS)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dtctl.agent.records.marks import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
@@ -87,7 +88,7 @@ class Line:
 
     what: str
     values: Mapping[str, object]
-    """By host. A value may be text or a number; hosts without one are left out."""
+    """By host: texts or numbers. Empty, or None: it has none; hosts that did not tell are left out."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Topic(Generic[Q, F]):
     """What this machine is to try to connect to itself, during the next round."""
 
 
-def once(scene: Scene, heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
+def once(heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
     """For a topic of one round."""
     return {} if heard.rounds else questions
 
@@ -124,6 +125,11 @@ def once(scene: Scene, heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping
 def found(row: Signature, hosts: Iterable[str], tasks: Iterable[Any] = (), **fields: Any) -> Finding:
     """A finding of this row about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
     return Finding(row, Seen(tuple(tasks), tuple(hosts), fields))
+
+
+def shown(path: str) -> str:
+    """A path with marks as a person writes it."""
+    return path.replace(HOME, "~")
 
 
 def fails(finding: Finding) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
 from dtctl.agent.run.policy import gist
+from dtctl.agent.run.telling import HUNG
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.status import RunStatus
@@ -20,8 +21,6 @@ _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
 
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
-HUNG = ("stalled", "frozen", "still_silent", "never_began")
-"""Kinds of reasons by which dtctl itself ends a task."""
 
 PROVEN_S = 60.0
 """A task that was started again and has run for so long does not fail the same way at once."""

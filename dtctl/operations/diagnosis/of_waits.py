@@ -71,7 +71,7 @@ WAITS = (
             "open port {port} of {hosts} for {from_hosts}, or choose another: jobs.NAME.port",
             "dtctl diagnose    tells when it works",
         ),
-        find=waits.unreachable("timeout", "no_route", "other"),
+        find=waits.unreachable("timeout", "no_route", "denied", "other"),
     ),
     Signature(
         "refused",

@@ -87,9 +87,8 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
         return "away"
     if task.state is TaskState.STALLED or (told is not None and told["frozen"]):
         return "frozen"
-    if task.state is not TaskState.RUNNING or not (task.ready or (told is not None and told["listens"])):
-        return "deaf"
-    return "listens"
+    listens = told["listens"] if told is not None else task.ready  # of a program that serves nobody `ready` says less
+    return "listens" if task.state is TaskState.RUNNING and listens else "deaf"
 
 
 def over(facts: Facts) -> Iterator[Seen]:

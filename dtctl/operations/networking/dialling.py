@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 LIMIT_S = 1.5
@@ -37,36 +37,23 @@ class Dialled:
 
 def dial(doors: Iterable[Door], nonce: str, limit_s: float = LIMIT_S) -> tuple[Dialled, ...]:
     """Those behind which the right host has answered: the same private address may be another machine from here."""
-    todo = list(reversed(list(doors)))
-    found: list[Dialled] = []
-    threads = [
-        threading.Thread(target=_work, args=(todo, found, nonce, limit_s), daemon=True)
-        for _ in range(min(_AT_ONCE, len(todo)))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = [one for one in pool.map(lambda door: _dialled(door, nonce, limit_s), doors) if one is not None]
     return tuple(sorted(found, key=lambda one: (one.door.host, one.door.port, one.door.name)))
 
 
-def _work(todo: list[Door], found: list[Dialled], nonce: str, limit_s: float) -> None:
-    while True:
-        try:
-            door = todo.pop()
-        except IndexError:
-            return
-        try:
-            with socket.create_connection((door.name, door.port), limit_s) as connection:
-                if door.live or _greets(connection, door.host, nonce):
-                    ends: Sequence[str] = (connection.getpeername()[0], connection.getsockname()[0])
-                    found.append(Dialled(door, *ends))
-        except (OSError, UnicodeError):
-            continue  # closed, as it should be
+def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
+    try:
+        with socket.create_connection((door.name, door.port), limit_s) as connection:
+            if door.live or _greets(connection, door.host, nonce):
+                return Dialled(door, connection.getpeername()[0], connection.getsockname()[0])
+    except (OSError, UnicodeError):
+        pass  # closed, as it should be
+    return None
 
 
 def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
-    """As dtctl/agent/checks/peers/listening.py answers who shows the nonce."""
+    """As dtctl/agent/network/listening.py answers who shows the nonce."""
     connection.sendall(f"{nonce} ask\n".encode())
     said = b""
     while b"\n" not in said and len(said) < _LONGEST:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["nftables", "iptables", "ufw"]
-KINDS: tuple[Kind, ...] = ("nftables", "iptables", "ufw")
 
 _MOST_PORTS = 15
 """Of iptables' multiport."""

@@ -25,7 +25,7 @@ _MOST_SAID = 80
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SshQuestion]:
     if scene.brief:
         return {}
-    return once(scene, heard, {host: made(SshQuestion, start_up=True) for host in scene.hosts})
+    return once(heard, {host: made(SshQuestion, start_up=True) for host in scene.hosts})
 
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:

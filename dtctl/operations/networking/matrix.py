@@ -67,9 +67,12 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
     across = {one for one in attempts if root(one.source) != root(one.target)}
     if len(groups) < 2 or min(map(len, groups.values())) < 2 or not across or not across <= failed:
         return [], failed
-    parts = tuple(map(tuple, sorted(groups.values(), key=len)))
-    cause = Cause("partition", parts[0], sum(parts[1:], ()), {"groups": parts, **_how(across)})
-    return [cause], failed - across
+    *parts, _ = sorted(groups.values(), key=len)
+    found = [
+        Cause("partition", tuple(part), tuple(host for host in hosts if host not in part), _how(across))
+        for part in parts
+    ]
+    return found, failed - across
 
 
 def _cover(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[_Whole], set[Attempt]]:

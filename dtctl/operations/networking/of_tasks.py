@@ -177,13 +177,13 @@ _MATRICES = (
     Signature(
         "partition",
         Level.BLOCKS,
-        "the hosts are two groups that do not reach each other",
+        "the hosts are groups that do not reach each other",
         _MATRIX,
-        "{hosts} reach each other, and so do {from_hosts}, but nobody reaches the other group: two networks, or a "
+        "{hosts} reach each other, but none of {from_hosts}, which do not reach them either: two networks, or a "
         "firewall between them",
         (
             "hosts.NAME.address in cluster.yaml    addresses on a network that all of them share",
-            "dtctl exec {at} -- ip -brief address    shows the networks of the smaller group",
+            "dtctl exec {at} -- ip -brief address    shows their networks",
         ),
     ),
     Signature(
@@ -228,32 +228,29 @@ _MORE = Signature(
     ("mend the first ones, then: dtctl check",),
 )
 
-_PROXIES = (
-    Signature(
-        "proxy",
-        Level.BLOCKS,
-        "a proxy variable would send the traffic between tasks through a proxy",
-        "the variables that each task is started with, and the addresses of the other tasks",
-        "{tasks} on {hosts} would send what is meant for {names} to the proxy {value}, because gRPC heeds {variable}",
-        (
-            "trainer.env.no_grpc_proxy: {exempt} in cluster.yaml    exempts the hosts of the cluster",
-            "or leave {variable} out of trainer.env and hosts.NAME.env",
-        ),
-    ),
-    Signature(
-        "proxy_left_out",
-        Level.NOTE,
-        "logins have a proxy variable, which dtctl does not hand on",
-        "the variables of a login on each host",
-        "logins on {hosts} have {variable}={value}. dtctl does not hand it to the trainers, because gRPC would send "
-        "the traffic between tasks through that proxy; a trainer that downloads something does without it, too",
-        (
-            "trainer.keep_proxy: true in cluster.yaml    hands it on, and exempts the cluster's hosts from it",
-            "nothing, if the trainers download nothing",
-        ),
+PROXY = Signature(
+    "proxy",
+    Level.BLOCKS,
+    "a proxy variable would send the traffic between tasks through a proxy",
+    "the variables that each task is started with, and the addresses of the other tasks",
+    "{tasks} on {hosts} would send what is meant for {names} to the proxy {value}, because gRPC heeds {variable}",
+    (
+        "trainer.env.no_grpc_proxy: {exempt} in cluster.yaml    exempts the hosts of the cluster",
+        "or leave {variable} out of trainer.env and hosts.NAME.env",
     ),
 )
-
+PROXY_LEFT_OUT = Signature(
+    "proxy_left_out",
+    Level.NOTE,
+    "logins have a proxy variable, which dtctl does not hand on",
+    "the variables of a login on each host",
+    "logins on {hosts} have {variable}={value}. dtctl does not hand it to the trainers, because gRPC would send "
+    "the traffic between tasks through that proxy; a trainer that downloads something does without it, too",
+    (
+        "trainer.keep_proxy: true in cluster.yaml    hands it on, and exempts the cluster's hosts from it",
+        "nothing, if the trainers download nothing",
+    ),
+)
 EXPOSED = Signature(
     "exposed",
     Level.NOTE,
@@ -274,6 +271,6 @@ PUBLIC = Signature(
     (_RULES, "dtctl up --require-private    refuses to start as long as it is so"),
 )
 
-ROWS = (*_NAMES, *_MATRICES, _MORE, *_PROXIES, EXPOSED, PUBLIC)
+ROWS = (*_NAMES, *_MATRICES, _MORE, PROXY, PROXY_LEFT_OUT, EXPOSED, PUBLIC)
 
 BY_NAME = {row.name: row for row in ROWS}

@@ -46,7 +46,6 @@ def _known(host: str, name: str, look: Look, file: str) -> tuple[str, ...]:
     if all(is_loopback(address) for address in found):
         raise PreflightError(
             f"{host} is known as {name}, a loopback address: no other machine reaches its tasks, so there is nothing "
-            f"to "
-            "close",
+            "to close",
         )
     return found

@@ -8,20 +8,27 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network.peers import Measured, NetworkFacts, NetworkQuestion
-from dtctl.model import CHOSEN_PORT, TaskId
+from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exposure, of_tasks
+from dtctl.operations.networking import exposure, of_tasks, proxies
 from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.coverage import Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
-from dtctl.operations.networking.proxies import through
 from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
-from dtctl.operations.networking.view import COORDINATOR, Attempt, Place, View, open_places, places_of
+from dtctl.operations.networking.view import (
+    COORDINATOR,
+    TELLS_ITS_ADDRESS,
+    Attempt,
+    Place,
+    View,
+    open_places,
+    places_of,
+)
 from dtctl.ways import PS
 
 Facts = NetworkFacts
@@ -29,8 +36,6 @@ Facts = NetworkFacts
 LIMIT_S = 3.5
 """A lost packet is sent again after 1 s and after 3 s."""
 BRIEF_S = 1.5
-_TELLS_ITS_ADDRESS = ("ddp", "kvstore")
-"""Strategies whose tasks tell each other what their own names stand for."""
 
 
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
@@ -96,10 +101,10 @@ def _limit_s(scene: Scene) -> float:
 
 
 def _measuring(scene: Scene, heard: Heard[Facts], number: int) -> Mapping[str, NetworkQuestion]:
-    pairs = _pairs(scene, heard)
+    doors = {place.host: place for place, live in _open_places(scene, heard).items() if not live}
+    pairs = _pairs(scene, heard, doors)
     if not scene.network_speed or number >= len(pairs):
         return {}
-    doors = {place.host: place for place, live in _open_places(scene, heard).items() if not live}
     return {
         source: made(
             NetworkQuestion,
@@ -108,16 +113,16 @@ def _measuring(scene: Scene, heard: Heard[Facts], number: int) -> Mapping[str, N
             measure=[{"whose": doors[target].whose, "host": target, "address": doors[target].address}],
         )
         for source, target in pairs[number]
-        if target in doors
     }
 
 
-def _pairs(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...], ...]:
-    """Of workers and ps; of all hosts where there are no ps."""
+def _pairs(scene: Scene, heard: Heard[Facts], doors: Container[str]) -> tuple[tuple[Pair, ...], ...]:
+    """Of workers and ps; of all hosts where there are no ps. `doors`: who can be measured."""
     hosts = [host for host in scene.hosts if host in heard.first]
     serving = [host for host in hosts if any(task.id.job == PS for task in scene.plan.on_host(host))]
     working = [host for host in hosts if any(task.id.job != PS for task in scene.plan.on_host(host))]
-    return rounds(working, serving) if serving else rounds(hosts, hosts)
+    targets = [host for host in serving or hosts if host in doors]
+    return rounds(working if serving else hosts, targets)
 
 
 def _open_places(scene: Scene, heard: Heard[Facts]) -> dict[Place, bool]:
@@ -160,14 +165,14 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     for cause in causes_of(_view(scene, heard)):
         yield _finding(scene, cause)
-    yield from _proxies(scene, heard)
+    yield from proxies.judge(scene, heard)
     yield from exposure.judge(scene, heard)
 
 
 def _finding(scene: Scene, cause: Cause) -> Finding:
     fields = dict(cause.fields)
     kind = cause.kind
-    if kind == "own_loopback" and scene.plan.cluster.strategy in _TELLS_ITS_ADDRESS:
+    if kind == "own_loopback" and scene.plan.cluster.strategy in TELLS_ITS_ADDRESS:
         kind = "own_loopback_told"
     mode = fields.pop("mode", "")
     if mode in ("drop", "mixed"):
@@ -181,48 +186,15 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
         fields |= {"others": cause.others, "from_hosts": cause.others, "other": cause.others[0]}
     if fields.get("address") == fields.get("name") and kind == "wrong_interface":
         fields.pop("address", None)
-    if kind in ("pair",):
+    if kind == "pair":
         fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
     tasks = [task.id for task in scene.plan.tasks if str(task.id) in fields.get("whose", ())]
-    fields = {name: value for name, value in fields.items() if name != "groups"}
     return found(of_tasks.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
 
 
 def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
     wanted = set(hosts)
     return [host for host in scene.hosts if host in wanted]
-
-
-def _proxies(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    """Of TensorFlow's servers; others do not speak gRPC to each other."""
-    caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
-    for host, facts in heard.first.items():
-        for task in scene.plan.on_host(host) if scene.plan.cluster.strategy not in _TELLS_ITS_ADDRESS else ():
-            env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
-            names = [place.name for place in places_of(scene.plan) if place.serves and place.host != host]
-            if (sent := through(env, names)) is not None:
-                caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
-    for (variable, value), group in caught.items():
-        reached = tuple(sorted({name for _, _, each in group for name in each}))
-        fields = {"variable": variable, "value": value, "names": reached, "exempt": _exempt(scene)}
-        hosts = dict.fromkeys(host for host, _, _ in group)
-        yield found(of_tasks.BY_NAME["proxy"], hosts, (task for _, task, _ in group), **fields)
-    if not any(task.keep_proxy for task in scene.plan.tasks):
-        yield from _left_out(heard)
-
-
-def _left_out(heard: Heard[Facts]) -> Iterator[Finding]:
-    alike: dict[tuple[str, str], list[str]] = {}
-    for host, facts in heard.first.items():
-        told = {name: value for name, value in facts["proxies"].items() if not name.lower().startswith("no_") and value}
-        for name, value in list(told.items())[:1]:
-            alike.setdefault((name, value), []).append(host)
-    for (variable, value), hosts in alike.items():
-        yield found(of_tasks.BY_NAME["proxy_left_out"], hosts, variable=variable, value=value)
-
-
-def _exempt(scene: Scene) -> str:
-    return ",".join(dict.fromkeys(place.name for place in places_of(scene.plan)))
 
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:

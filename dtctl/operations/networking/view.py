@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dtctl.agent.records.network.peers import Bound, Interface, Resolved
@@ -11,6 +11,9 @@ from dtctl.plan.values import RunPlan
 
 COORDINATOR = "coordinator"
 """Whose place it is that is no task's."""
+
+TELLS_ITS_ADDRESS = ("ddp", "kvstore")
+"""Strategies whose tasks tell each other what their own names stand for. They do not speak gRPC."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,6 @@ class View:
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
         return frozenset(own)
-
-    def tried(self) -> Iterator[tuple[str, str]]:
-        yield from dict.fromkeys(attempt.pair for attempt in self.attempts)
 
 
 def places_of(plan: RunPlan) -> list[Place]:

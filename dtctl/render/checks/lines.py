@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from dtctl.operations.checks.topic import Line, Said
 from dtctl.render.health.findings import filled, valued
@@ -41,26 +42,28 @@ def shown(lines: Iterable[Line | Said], hosts: int) -> list[tuple[str, str]]:
 
 def _row(one: Line | Said, hosts: int) -> tuple[str, str] | None:
     if isinstance(one, Said):
-        known = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
-        return "", filled(SAID[one.kind], known)
-    if not any(value not in (None, "") for value in one.values.values()):
+        fields = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
+        return "", filled(SAID[one.kind], fields)
+    without = [host for host, value in one.values.items() if value in (None, "")]
+    known = {host: value for host, value in one.values.items() if host not in without}
+    if not known:
         return None
     label = _label(one.what)
     alike: dict[str, list[str]] = {}
-    for host, value in one.values.items():
-        alike.setdefault("none" if value in (None, "") else valued(one.what, value), []).append(host)
-    if len(alike) == 1 and len(one.values) == hosts:
+    for host, value in known.items():
+        alike.setdefault(valued(one.what, value), []).append(host)
+    if len(alike) == 1 and len(known) == hosts:
         return label, next(iter(alike))
+    told = [f"{fold(names)}: {value}" for value, names in alike.items()]
     if len(alike) > _MOST_VALUES:
-        return label, _span(one)
-    return label, "; ".join(f"{fold(names)}: {value}" for value, names in alike.items())
+        told = [_span(one.what, known)]
+    return label, "; ".join([*told, *([f"{fold(without)}: none"] if without else [])])
 
 
-def _span(one: Line) -> str:
+def _span(what: str, known: Mapping[str, Any]) -> str:
     """The least and the most of many different values, with the hosts that have them."""
-    ordered = sorted(one.values.items(), key=lambda item: (isinstance(item[1], str), item[1]))
-    (least_host, least), (most_host, most) = ordered[0], ordered[-1]
-    return f"{valued(one.what, least)} ({least_host}) to {valued(one.what, most)} ({most_host})"
+    (least_host, least), *_, (most_host, most) = sorted(known.items(), key=lambda item: item[1])
+    return f"{valued(what, least)} ({least_host}) to {valued(what, most)} ({most_host})"
 
 
 def _label(what: str) -> str:

@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def begin(place: Path) -> Begin:
-    return lambda files=FILES, **fields: storing.Arrival(str(place), wanted(files, **fields), lambda: None)
+    return lambda files=FILES, **fields: storing.Arrival(str(place), wanted(files, **fields))
 
 
 def send(arrival: storing.Arrival, files: dict[str, bytes] = FILES) -> None:
@@ -57,7 +57,7 @@ def send(arrival: storing.Arrival, files: dict[str, bytes] = FILES) -> None:
 def stored(arrival: storing.Arrival, files: dict[str, bytes] = FILES) -> None:
     send(arrival, files)
     assert arrival.complete
-    arrival.verify()
+    arrival.verify(lambda: None)
     arrival.finish(2e9)
 
 
@@ -70,7 +70,7 @@ def test_nothing_has_its_name_before_all_is_there_and_then_it_is_the_newest(begi
     (place / "checkpoint").write_text('model_checkpoint_path: "old-9"\nall_model_checkpoint_paths: "old-9"\n')
     arrival = begin()
     send(arrival)
-    arrival.verify()
+    arrival.verify(lambda: None)
     assert seen(place) == {"checkpoint", f".{NAME}.part"}
     assert reading.look(str(place), float("inf"))["all"] == [], "what arrives is no checkpoint yet"
     arrival.finish(2e9)
@@ -107,7 +107,7 @@ def test_a_file_that_is_not_what_was_sent_is_let_go_and_the_rest_stays(begin: Be
     arrival = begin()
     send(arrival, {**FILES, SHARD: b"x" * len(FILES[SHARD])})
     with pytest.raises(Refused, match=f"{SHARD} was damaged on its way") as refused:
-        arrival.verify()
+        arrival.verify(lambda: None)
     assert refused.value.code == "checkpoint_damaged"
     assert seen(place) == {f".{NAME}.part"}
     again = begin()
@@ -121,7 +121,7 @@ def test_where_its_last_steps_were_cut_short_the_next_one_ends_them(
 ) -> None:
     arrival = begin()
     send(arrival)
-    arrival.verify()
+    arrival.verify(lambda: None)
     renames, rename = iter(range(100)), os.rename
 
     def cut(*words: Any, **named: Any) -> None:
@@ -173,7 +173,7 @@ def test_the_very_same_is_there_already(begin: Begin, place: Path) -> None:
     (place / "checkpoint").unlink()
     again = begin()
     assert (again.there, again.complete) == (True, True)
-    again.verify()
+    again.verify(lambda: None)
     again.finish(2e9)
     assert seen(place) == {*FILES, "checkpoint"}
 
@@ -200,7 +200,7 @@ def test_files_without_an_index_that_nobody_has_pushed_are_not_touched(begin: Be
 def test_one_that_appears_while_it_arrives_is_not_overwritten(begin: Begin, place: Path) -> None:
     arrival = begin()
     send(arrival)
-    arrival.verify()
+    arrival.verify(lambda: None)
     (place / f"{NAME}.index").write_bytes(b"of a trainer")
     with pytest.raises(Refused, match="another checkpoint is called"):
         arrival.finish(2e9)

@@ -17,8 +17,6 @@ from dtctl.bundle.scanning import _Found
 from dtctl.errors import PreflightError
 from tests.fuzz import cases
 
-OLD = time.time_ns() - 3600 * 10**9
-
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -29,6 +29,10 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
             Line("memory_bytes", {host: number * 10**9 for number, host in enumerate(EIGHT, 1)}),
             [("memory", "1.0 GB (gpu-1) to 8.0 GB (gpu-8)")],
         ),
+        (
+            Line("multiplies at_flops", {host: 1e9 * number or None for number, host in enumerate(EIGHT)}),
+            [("multiplies at", "1 GFLOP/s (gpu-2) to 7 GFLOP/s (gpu-8); gpu-1: none")],
+        ),
         (Said("not_shared", {"where": "~/saved", "lead": "gpu-1"}), [("", "checkpoints: ~/saved is on gpu-1 alone")]),
     ],
 )

@@ -147,6 +147,11 @@ def test_where_all_hosts_agree_this_machines_clock_is_the_wrong_one() -> None:
     assert not fails(found[0])
 
 
+def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
+    (found,) = clocks.judge({"a": (300.0, 300.1), "b": (300.0, 300.1), "c": RIGHT})
+    assert (found.seen.hosts, found.seen.fields["others"]) == (("a", "b"), ("c", "this machine"))
+
+
 def test_nobody_is_accused_where_nothing_is_known_of_clocks() -> None:
     assert list(clocks.judge({})) == []
 

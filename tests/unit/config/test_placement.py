@@ -158,6 +158,7 @@ def test_one_address_has_one_listener_on_a_port() -> None:
     assert findings.summaries == [
         "jobs.worker: worker:0 and worker:1 would both listen on port 3000 of b, which is the same machine as a"
     ]
+    assert findings.said[0][2] == "leave jobs.worker.port out    then each task gets a port of its own"
 
 
 def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
@@ -198,7 +199,7 @@ def test_clashes_are_counted_and_told_once_for_each_setting_that_would_mend_them
     assert findings.said == [
         (
             "jobs.worker.port",
-            "jobs.worker: ps:0 and worker:0 would both listen on port 3000 of a (and 1 more pairs of tasks)",
+            "jobs.worker: ps:0 and worker:0 would both listen on port 3000 of a (and 1 more pair of tasks)",
             "change jobs.worker.port or jobs.ps.port, or leave one of them out",
             False,
         ),

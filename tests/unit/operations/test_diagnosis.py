@@ -573,6 +573,13 @@ def test_a_healthy_run_has_no_problem() -> None:
     assert names(facts(*WORKERS, machines=busy)) == []
 
 
+def test_who_listens_nowhere_is_not_behind_a_firewall() -> None:
+    """A program that serves nobody is ready as soon as it runs."""
+    told = unreached("refused", "Connection refused")
+    told["gpu-b"] = host({"ps:0": vitals(listens=False)})
+    assert names(facts(running("worker:0"), PS, hosts=told)) == []
+
+
 def test_keras_that_stops_at_nan_is_no_success() -> None:
     done = dataclasses.replace(
         running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"

@@ -16,7 +16,7 @@ from dtctl.render.stopping import MOST_LINES, StopProgress, stopping_line
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving, still
 
-PS, W0, W1, W2 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1), TaskId("worker", 2)
+PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from dtctl.cli.exits import exit_without_run
 from dtctl.cli.interrupts import hang_up_interrupts
-from dtctl.cli.listening import listener
+from dtctl.cli.listening import OpenIt, Port, listener
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError
 
@@ -21,10 +19,8 @@ if TYPE_CHECKING:
 @on_run
 def dashboard(
     scope: Scope,
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of this machine; a free one if 0.")
-    ] = 0,
-    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    port: Port = 0,
+    open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
     """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C. Needs dtctl[dashboard]."""

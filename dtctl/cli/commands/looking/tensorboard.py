@@ -9,7 +9,7 @@ import typer
 
 from dtctl.cli.exits import exit_for
 from dtctl.cli.interrupts import hang_up_interrupts
-from dtctl.cli.listening import listener
+from dtctl.cli.listening import OpenIt, Port, listener
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode
 
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 @on_run
 def tensorboard(
     scope: Scope,
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of this machine; a free one if 0.")
-    ] = 0,
+    port: Port = 0,
     copy: Annotated[
         bool, typer.Option("--copy", help="Copy the event files here, and show the copies as they grow.")
     ] = False,
-    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
     """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""

@@ -75,7 +75,6 @@ class Trainee(SimTask):
         self.trial = trial
         super().__init__(*words)
         self.place = words[0]
-        self.slow_s = 0.0
         self.hangs_next = ""
         """The next attempt hangs before it `starts` to listen, or when it `listens`."""
         self.busy_s = 0.0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.network.peers import Peer
 from dtctl.agent.records.vitals import Gpu, Machine
 from dtctl.agent.vitals import machine_load, packages, quota, reaching
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
@@ -128,6 +129,10 @@ def test_versions_are_read_from_the_names_beside_a_python(tmp_path: Path) -> Non
     assert found == {"tensorflow": "2.21.0", "keras": "3.15.1", "tf-keras": "2.21.0", "numpy": "2.0.0rc1"}
 
 
+def peers(addresses: Mapping[str, str]) -> list[Peer]:
+    return [{"whose": task, "host": "b", "address": address, "live": True} for task, address in addresses.items()]
+
+
 def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -136,7 +141,7 @@ def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -
             "ps:1": f"127.0.0.1:{silent.getsockname()[1]}",
             "ps:2": "no-such-host.invalid:2222",
         }
-        found = {one["task"]: one["problem"] for one in reaching.unreached(addresses, 5.0)}
+        found = {one["task"]: one["problem"] for one in reaching.unreached(peers(addresses), 5.0)}
     assert found == {"ps:1": "refused", "ps:2": "unresolved"}
 
 
@@ -147,7 +152,7 @@ def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
         for one in fillers:
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))
-        found = reaching.unreached({"ps:0": f"127.0.0.1:{port}"}, 0.3)
+        found = reaching.unreached(peers({"ps:0": f"127.0.0.1:{port}"}), 0.3)
         for one in fillers:
             one.close()
     assert [one["problem"] for one in found] == ["timeout"]

@@ -8,8 +8,6 @@ from dtctl.agent.records.board import EventDirsResult
 from dtctl.errors import PreflightError
 from dtctl.operations.board.looking import Looked, Place, choose
 
-SHARED, A, B = "shared", "a", "b"
-
 
 def answer(*names: str, tensorboard: bool = True) -> EventDirsResult:
     return {

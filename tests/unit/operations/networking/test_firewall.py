@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.operations.networking.firewall import KINDS, Kind, firewall
+from dtctl.operations.networking.firewall import Kind, firewall
 from dtctl.operations.networking.rules import rules_of
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster, job
@@ -13,13 +15,13 @@ from tests.unit.clusters import cluster, job
 ADDRESSES = {"a": ["10.0.0.1"], "b": ["10.0.0.2", "fd00::2"], "c": ["10.0.0.3"]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_hosts_with_the_same_ports_have_the_same_rules(kind: Kind) -> None:
     rules = firewall("demo", {"a": [2222], "b": [2222], "c": [2223, 2222]}, ADDRESSES, kind)
     assert [(one.hosts, one.ports) for one in rules] == [(("a", "b"), (2222,)), (("c",), (2222, 2223))]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind: Kind) -> None:
     text = "\n".join(firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].lines)
     for addresses in ADDRESSES.values():

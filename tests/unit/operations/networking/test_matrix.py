@@ -94,10 +94,17 @@ def test_groups_that_do_not_reach_each_other_are_a_partition(left: int, right: i
         left + right, lambda source, target, port: "timeout" if (source in group) != (target in group) else ""
     )
     assert cause.kind == "partition"
-    assert {frozenset(part) for part in cause.fields["groups"]} == {
+    assert {frozenset(cause.hosts), frozenset(cause.others)} == {
         frozenset(group),
         frozenset(set(names(left + right)) - group),
     }
+
+
+def test_of_three_groups_each_but_the_largest_is_told_apart() -> None:
+    part = {name: number // 2 for number, name in enumerate(names(7))} | {names(7)[6]: 2}
+    found = causes(7, lambda source, target, port: "timeout" if part[source] != part[target] else "")
+    told = [(one.kind, one.hosts, len(one.others)) for one in found]
+    assert told == [("partition", tuple(names(7)[:2]), 5), ("partition", tuple(names(7)[2:4]), 5)]
 
 
 @cases

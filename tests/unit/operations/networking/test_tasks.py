@@ -201,12 +201,27 @@ def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> No
     assert "one step moves 82.0 kB to each ps and back (the newest checkpoint, shared among them): 0.73 ms" in text
 
 
+@pytest.mark.parametrize("away", ["a", "b"])
+def test_a_ps_whose_port_is_taken_is_not_measured_and_the_others_are(away: str) -> None:
+    value = dataclasses.replace(scene(), network_speed=True)
+    first = listened(value)
+    del first["d"]  # it gives no answer
+    whose = first[away]["bound"][0]["whose"]
+    first[away] = checked(NetworkFacts, {"bound": [{"whose": whose, "port": 2222, "state": "taken"}]})
+    rounds: list[Any] = [first, reaching(asked(value, first))]
+    pairs = []
+    while question := asked(value, *rounds):
+        pairs += [(host, peer["host"]) for host, one in question.items() for peer in one["measure"]]
+        rounds.append({host: measured(one["measure"][0]["host"]) for host, one in question.items()})
+    assert pairs == [("c", "b" if away == "a" else "a")]
+
+
 def measured(host: str) -> NetworkFacts:
     one = made(Measured, whose="ps:0", host=host, latency_s=0.0002, sent=5e8, received=1e9)
     return checked(NetworkFacts, {"measured": [one]})
 
 
-def live_run(**second_look: str) -> tuple[Scene, list[Any]]:
+def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
     value = scene()
     first = listened(value)

@@ -19,13 +19,13 @@ import threading
 import time
 from contextlib import suppress
 
-from ...host import ports
+from ..host import ports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, List, Optional
 
-    from ...records.network.peers import Bound, Slot
+    from ..records.network.peers import Bound, Slot
 
 PADDING = b"." * 16_384
 """More than one packet of any network (9,000 bytes are the most that are usual)."""

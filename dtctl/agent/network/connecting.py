@@ -15,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ...records.network.peers import Peer, Reached
+    from ..records.network.peers import Peer, Reached
     from .naming import Place
 
-AT_ONCE = 100
+AT_ONCE = 200
 MOST_PLACES = 3
 """That a name stands for and that are tried."""
 

@@ -9,13 +9,13 @@ import struct
 import threading
 import time
 
-from ...run import environment
+from ..run import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Sequence, Tuple
 
-    from ...records.network.peers import Interface, Resolved
+    from ..records.network.peers import Interface, Resolved
 
     Place = Tuple[int, str]
     """Family and address."""

@@ -6,13 +6,12 @@ import socket
 import time
 
 from .listening import READY
-from .naming import resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-    from ...records.network.peers import Measured, Peer
+    from ..records.network.peers import Measured, Peer
 
 _ECHOES = 21
 _CHUNK = bytes(262_144)
@@ -33,25 +32,21 @@ def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
         "received": None,
         "problem": "",
     }
-    name, _, port = peer["address"].rpartition(":")
-    places, problem = resolved([name.strip("[]")], _LIMIT_S)[name.strip("[]")]
-    if not places:
-        told["problem"] = problem[:4096]
-        return told
     try:
-        with _connected(places[0][1], int(port), nonce, "echo") as connection:
+        with _connected(peer["address"], nonce, "echo") as connection:
             told["latency_s"] = _latency(connection)
-        with _connected(places[0][1], int(port), nonce, "give") as connection:
+        with _connected(peer["address"], nonce, "give") as connection:
             told["received"] = _received(connection, seconds)
-        with _connected(places[0][1], int(port), nonce, "take") as connection:
+        with _connected(peer["address"], nonce, "take") as connection:
             told["sent"] = _sent(connection, seconds)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         told["problem"] = str(error)[:4096]
     return told
 
 
-def _connected(host: str, port: int, nonce: str, what: str) -> socket.socket:
-    connection = socket.create_connection((host, port), _LIMIT_S)
+def _connected(address: str, nonce: str, what: str) -> socket.socket:
+    name, _, port = address.rpartition(":")
+    connection = socket.create_connection((name.strip("[]"), int(port)), _LIMIT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         connection.sendall(("%s %s\n" % (nonce, what)).encode("ascii"))

@@ -1,0 +1,1 @@
+"""Listens for other hosts and connects to them, as tasks do."""
