@@ -125,7 +125,7 @@ def _told(wholes: Iterable[_Whole]) -> list[Cause]:
     for (kind, ports, limited, how), group in alike.items():
         hosts = tuple(dict.fromkeys(whole.host for whole in group))
         ends = (one for whole in group for one in whole.covers)
-        others = dict.fromkeys(one.source if kind == "firewall_in" else one.target for one in sorted(ends, key=_key))
+        others = dict.fromkeys(one.target if kind == "firewall_out" else one.source for one in sorted(ends, key=_key))
         fields = {"limited": limited, **dict(how), **({"ports": ports} if ports else {})}
         causes.append(Cause(kind, hosts, tuple(host for host in others if host not in hosts), fields))
     return causes
