@@ -31,6 +31,7 @@ MODULES = (
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "roster", "run", "success")),
     *(f"operations/networking/{name}" for name in ("coverage", "judging", "matrix", "speed")),
+    *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts")),
     "operations/progress",
     "transport/ssh/hostkeys",
 )
