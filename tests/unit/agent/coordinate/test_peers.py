@@ -103,3 +103,5 @@ def test_peers_are_of_the_same_job_and_the_slowest_of_them_teaches() -> None:
     views.told(view, "worker:2", step=1, first_step_s=6.0)
     assert peers.first_steps(view, "d") == {"worker:0": 6.0}, "other:0 tells nothing, and is of another job"
     assert peers.first_steps(view, "e") == {}, "other:0 has no peers"
+    views.told(view, "worker:2", step=None)
+    assert peers.first_steps(view, "d") == {}, "not every peer has told a step"
