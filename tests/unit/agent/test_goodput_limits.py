@@ -33,6 +33,19 @@ def test_the_first_that_is_heard_of_a_run_may_be_a_step() -> None:
     run = Run().tell(5, passed_s=0.0).tell(6)
     assert spans(run) == [("start", 0, 5), ("kept", 1, 6)]
     assert run.account["reached"] == 6
+    assert Run().tell(0).account["reached"] == 0
+
+
+def test_of_steps_that_are_told_at_once_the_highest_counts() -> None:
+    run = started().train(1, 5)
+    goodput.look(run.account, Seen("train", {"worker:0": 6, "worker:1": 3}, run.last), 1.0)
+    assert spans(run)[-1][2] == 6
+
+
+def test_an_account_of_a_training_without_spans_is_judged_from_its_beginning() -> None:
+    account = made(Account, since=0.0, seconds=STALL_S + 0.5, training=True)
+    assert goodput.unjudged(account) == "stall"
+    assert goodput.unjudged({**account, "seconds": STALL_S}) == "kept"
 
 
 @pytest.mark.parametrize(("gap_s", "limit_s"), [(1.0, STALL_S), (5.0, 5 * STALL_GAPS)])
@@ -63,6 +76,7 @@ def test_a_host_that_was_away_before_the_last_step_excuses_nothing_after_it() ->
 def test_a_step_after_a_silence_says_what_the_silence_was(silent_s: float, stalls: bool) -> None:
     run = trained(1.0).tell(30, passed_s=silent_s)
     assert ("stall" in run.parts) is stalls
+    assert (run.account["gap_s"] > 1.0) is not stalls, "a stall is no gap"
 
 
 @pytest.mark.parametrize(("steps", "kept"), [(49, False), (50, True)])
@@ -132,6 +146,9 @@ def test_a_time_in_which_nobody_looked_belongs_to_what_went_on() -> None:
     run = started().train(1, 10)
     goodput.missed(run.account, 300.0)
     assert run.parts["stall"] == 300
+    begins = Run().pass_(5, "wait")
+    goodput.missed(begins.account, 10.0)
+    assert begins.pass_(1, "start").parts == {"wait": 15, "start": 1}
     away = Run().pass_(4, "away")
     goodput.missed(away.account, 6.0)
     assert away.parts == {"away": 10}
@@ -158,7 +175,17 @@ def test_a_run_that_fails_while_steps_are_done_again_has_saved_none_of_them() ->
     assert run.parts["unsaved"] == 5
 
 
+def test_what_passes_after_the_end_belongs_to_the_end() -> None:
+    run = started().train(1, 10).pass_(5)
+    goodput.close(run.account, "Succeeded", hung=False)
+    goodput.missed(run.account, 60.0)
+    assert run.parts["end"] == 65
+
+
 def test_a_run_that_ends_before_it_trains_is_left_as_it_is() -> None:
+    fresh = Run()
+    goodput.close(fresh.account, "Failed", hung=False)
+    assert spans(fresh) == []
     run = started()
     goodput.close(run.account, "Failed", hung=True)
     assert spans(run) == [("wait", 5, None), ("start", 15, None)]

@@ -45,7 +45,7 @@ def decided(found: Facts) -> Facts:
     [
         ((10.0, 10.0, 5.9), ["worker:2"]),
         ((10.0, 10.0, 6.0), []),
-        ((10.0, 1.0), []),
+        ((10.0, 0.1), []),
         ((10.0, None, 1.0), []),
         ((10.0, 10.0, 1.0, None), ["worker:2"]),
         ((10.0, 10.0, 1.0, 2.0, 10.0), ["worker:2", "worker:3"]),
@@ -146,6 +146,12 @@ def test_a_run_is_silent_when_the_last_step_of_anybody_is_half_a_minute_ago(
     assert not list(hosts.silent(decided(found)))
 
 
+def test_a_run_that_has_reached_its_last_step_is_silent_for_good_reason() -> None:
+    first, second = late(40.0, 40.0)
+    assert not list(hosts.silent(with_target(facts(first, changed(second, step=5)), 9)))
+    assert list(hosts.silent(with_target(facts(changed(first, step=None)), 1)))
+
+
 def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
     first, second, third = late(40.0, 50.0, None)
     tasks = [changed(first, cpu=0.02), changed(second, cpu=0.019), third]
@@ -165,6 +171,7 @@ def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
             {"cpu_share": 0.4, "memory_share": 0.1, "disk_share": 0.4},
         ),
         ({"waiting": {"cpu": 0.39, "memory": 0.09, "io": 0.39}}, {}),
+        ({"waiting": {"cpu": 0.0, "memory": 0.0, "io": 0.0}, "stolen": 0.0, "resent": 0.0}, {}),
         ({"stolen": 0.15, "resent": 0.05}, {"stolen_share": 0.15, "resent_share": 0.05}),
         ({"stolen": 0.14, "resent": 0.04}, {}),
         ({"memory_bytes": 1000, "available_bytes": 49}, {"memory_low": 0.049}),
@@ -203,6 +210,8 @@ def test_only_hosts_of_the_run_on_which_somebody_works_count() -> None:
     machines = {"gpu-0": BUSY, "gpu-1": machine(), "gpu-9": BUSY}
     (seen,) = hosts.slow(facts(first, second, machines=machines))
     assert (seen.tasks, seen.hosts, seen.fields["cpu_share"]) == ((first.id,), ("gpu-0",), 0.8)
+    beside = changed(first, id=TaskId("worker", 2), state=TaskState.BACKOFF)
+    assert list(hosts.slow(facts(first, second, beside, machines=machines)))
     for state, told in ((TaskState.STARTING, 1), (TaskState.BACKOFF, 0), (TaskState.SUCCEEDED, 0)):
         assert len(list(hosts.slow(facts(changed(first, state=state), second, machines=machines)))) == told
 
@@ -348,6 +357,13 @@ def test_one_that_was_idle_soon_after_its_start_while_the_lead_trains_has_not_be
 def test_of_one_whose_start_is_not_known_nothing_is_said() -> None:
     worker = changed(started("worker:1", idle_since=700.0), since=None)
     assert who(beginnings.not_begun(facts(taught("chief:0"), worker))) == []
+
+
+def test_without_a_lead_that_is_known_here_nothing_is_said() -> None:
+    found = facts(started("worker:0", idle_since=700.0))
+    record = dataclasses.replace(found.status.record, lead=TaskId("chief", 0))
+    found = dataclasses.replace(found, status=dataclasses.replace(found.status, record=record))
+    assert who(beginnings.not_begun(found)) == []
 
 
 def test_the_lead_itself_has_nobody_to_be_compared_with() -> None:

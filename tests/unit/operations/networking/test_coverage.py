@@ -67,6 +67,18 @@ def test_as_many_connections_as_may_be_are_the_whole_and_one_fewer_is_not() -> N
     assert (part.is_whole, part.count, part.whole, part.partners) == (False, 8, 12, 2)
 
 
+def test_what_fits_as_a_whole_is_tried_as_a_whole_though_some_is_vital() -> None:
+    hosts = [f"h{number}" for number in range(4)]
+    found = places(hosts)
+    assert spread(hosts, found, found[:1], most=12).is_whole
+
+
+def test_nobody_has_more_partners_than_there_are_others() -> None:
+    hosts = [f"h{number}" for number in range(4)]
+    coverage = spread(hosts, [*places(hosts), *places(hosts[:3], 2)[1::2]], most=20)
+    assert (coverage.whole, coverage.partners) == (21, 3)
+
+
 def test_one_host_has_nobody_to_try() -> None:
     for hosts in ([], ["a"]):
         alone = spread(hosts, places(hosts))

@@ -193,3 +193,21 @@ def test_ports_that_are_bound_or_free_are_no_causes() -> None:
         made(Bound, whose=f"ps:{number}", port=2222, state=state) for number, state in enumerate(["bound", "live"])
     ]
     assert judge(View({"gpu-2": slots})) == ()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_told(count: int) -> None:
+    slots = {host: [made(Bound, whose="ps:0", port=2222, state="taken", holder=host)] for host in names(count)}
+    (cause,) = judge(View(slots))
+    assert cause.fields == {
+        "port": 2222,
+        "whose": ("ps:0",) * count,
+        "holder": "gpu-1",
+        **({"on": "gpu-1"} if count > 1 else {}),
+    }
+
+
+def test_a_name_that_one_host_alone_does_not_know_is_told_with_the_systems_words() -> None:
+    (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("", "unresolved")}, text="not known"))
+    assert (cause.hosts, cause.others) == (("gpu-2",), ("gpu-1",))
+    assert cause.fields == {"name": "gpu-1", "text": "not known"}

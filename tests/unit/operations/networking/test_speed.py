@@ -43,6 +43,10 @@ def test_each_source_measures_no_more_targets_than_there_are_rounds() -> None:
     assert rounds(["a"], ["p", "q", "r"], most=2) == ((("a", "p"),), (("a", "q"),))
 
 
+def test_a_source_has_as_many_turns_as_there_are_rounds_and_one_may_be_with_itself() -> None:
+    assert rounds(["a", "b"], ["a", "c", "d"], most=1) == ((("b", "c"),),)
+
+
 def one(latency_s: float | None, sent: float, received: float) -> Measured:
     return made(Measured, whose="ps:0", host="p", latency_s=latency_s, sent=sent, received=received)
 
