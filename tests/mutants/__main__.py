@@ -31,7 +31,8 @@ MODULES = (
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "roster", "run", "success")),
     *(f"operations/networking/{name}" for name in ("coverage", "judging", "matrix", "speed")),
-    *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts")),
+    *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "storage")),
+    *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts", "joins")),
     "operations/progress",
     "transport/ssh/hostkeys",
 )

@@ -48,8 +48,7 @@ def _both_ways(failed: Sequence[Attempt]) -> bool:
 
 
 def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[Cause], set[Attempt]]:
-    """Groups of two and more that reach each other and nobody else."""
-    broken = {one.pair for one in failed}
+    """Groups of two and more, between which nothing arrives either way."""
     hosts = dict.fromkeys(host for one in attempts for host in one.pair)
     group = {host: host for host in hosts}
 
@@ -59,13 +58,13 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
         return host
 
     for one in attempts:
-        if one.pair not in broken and one.pair[::-1] not in broken:
+        if one not in failed:
             group[root(one.source)] = root(one.target)
     groups: dict[str, list[str]] = {}
     for host in hosts:
         groups.setdefault(root(host), []).append(host)
-    across = {one for one in attempts if root(one.source) != root(one.target)}
-    if len(groups) < 2 or min(map(len, groups.values())) < 2 or not across or not across <= failed:
+    across = {one for one in failed if root(one.source) != root(one.target)}
+    if not across or min(map(len, groups.values())) < 2:
         return [], failed
     parts = tuple(map(tuple, sorted(groups.values(), key=len)))
     cause = Cause("partition", parts[0], sum(parts[1:], ()), {"groups": parts, **_how(across)})

@@ -74,6 +74,15 @@ def test_groups_of_which_one_reaches_the_other_are_no_partition() -> None:
     assert [cause.kind for cause in causes(4, between(*both))] == ["partition"]
 
 
+def test_groups_of_which_one_reaches_another_are_one_and_apart_from_the_rest() -> None:
+    """1 and 2 reach 3 and 4, which do not reach them; 5 and 6 reach nobody."""
+    of = {1: 0, 2: 0, 3: 1, 4: 1, 5: 2, 6: 2}
+    lost = [(a, b) for a in of for b in of if of[a] != of[b] and (of[a], of[b]) != (0, 1)]
+    (cause, *rest) = causes(6, between(*lost))
+    assert (cause.kind, cause.hosts, cause.others) == ("partition", ("gpu-5", "gpu-6"), tuple(names(4)))
+    assert {one.kind for one in rest} == {"one_way"}
+
+
 def test_what_fails_inside_a_group_is_told_beside_the_partition() -> None:
     of = {"gpu-1": 0, "gpu-2": 0, "gpu-3": 0, "gpu-4": 1, "gpu-5": 1}
     told = causes(
@@ -120,6 +129,45 @@ def test_a_host_that_is_shut_both_ways_at_some_ports_is_told_for_each_way() -> N
         ("firewall_in", ("gpu-2",), (1,)),
         ("firewall_out", ("gpu-2",), (1,)),
     ]
+
+
+def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_told_for_each_way() -> None:
+    told = causes(
+        4,
+        lambda source, target, port: "timeout" if source == "gpu-2" or (target, port) == ("gpu-2", 1) else "",
+        (1, 2),
+    )
+    assert {(cause.kind, cause.hosts, cause.fields["limited"]) for cause in told} == {
+        ("firewall_in", ("gpu-2",), True),
+        ("firewall_out", ("gpu-2",), False),
+    }
+
+
+def test_a_host_that_is_cut_off_is_told_once_though_each_way_fails_by_itself() -> None:
+    fails = {"in": "timeout", "out": "refused"}
+    (cause,) = causes(
+        4,
+        lambda source, target, port: fails["in" if target == "gpu-2" else "out"] if "gpu-2" in (source, target) else "",
+    )
+    assert (cause.kind, cause.fields) == ("cut_off", {"limited": False, **DROPPED})
+
+
+def test_two_connections_to_a_port_are_enough_to_blame_its_host() -> None:
+    (cause,) = causes(3, lambda source, target, port: "timeout" if (target, port) == ("gpu-2", 1) else "", (1, 2))
+    assert (cause.kind, cause.hosts) == ("firewall_in", ("gpu-2",))
+
+
+def test_who_reaches_nobody_because_all_others_are_shut_is_not_blamed() -> None:
+    (cause,) = causes(3, lambda source, target, port: "timeout" if target in ("gpu-2", "gpu-3") else "")
+    assert (cause.kind, cause.hosts, cause.others) == ("firewall_in", ("gpu-2", "gpu-3"), ("gpu-1",))
+
+
+def test_of_two_ends_that_were_tried_with_nobody_else_neither_is_blamed() -> None:
+    ways = {(1, 2), (3, 4), (5, 6), (6, 5)}
+    tried = tuple(
+        one for one in attempts(names(6), between((1, 2), (3, 4))) if (int(one.source[4:]), int(one.target[4:])) in ways
+    )
+    assert [(cause.kind, cause.hosts) for cause in found(tried)] == [("pair", ("gpu-2",)), ("pair", ("gpu-4",))]
 
 
 def test_hosts_with_the_same_firewall_are_no_others_of_each_other() -> None:
