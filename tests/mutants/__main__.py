@@ -22,14 +22,17 @@ ROOT = Path(__file__).parents[2]
 ENOUGH = 0.95
 
 MODULES = (
-    *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "quota", "recovery")),
+    *(f"agent/coordinate/{name}" for name in ("beginning", "contacts", "incidents", "peers", "quota", "recovery")),
     *(f"agent/coordinate/{name}" for name in ("shutdown", "start", "view")),
-    *(f"agent/run/{name}" for name in ("cause", "exits", "intents", "outcome", "policy")),
+    *(f"agent/run/{name}" for name in ("cause", "exits", "goodput", "intents", "limits", "outcome", "policy")),
     *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     "agent/supervise/watchdog",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "roster", "run", "success")),
+    *(f"operations/networking/{name}" for name in ("coverage", "judging", "matrix", "speed")),
+    *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "storage")),
+    *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts", "joins")),
     "operations/progress",
     "transport/ssh/hostkeys",
 )
@@ -72,17 +75,32 @@ def _chosen(words: Sequence[str]) -> list[str] | str:
 
 
 def tests_of(module: str, root: Path) -> list[str]:
-    """The nearest folder of unit tests that mirrors its room; of that those that import it, where there are any."""
-    room, unit = Path(module).parent, root / "tests" / "unit"
-    while not (unit / room / "__init__.py").exists():
-        room = room.parent
-    *rooms, name = ("dtctl", *Path(module).parts)
-    package = re.escape(".".join(rooms))
-    imports = re.compile(rf"^from {package}(\.{name} import|.* import .*\b{name}\b)", re.MULTILINE)
-    tests = sorted((unit / room).glob("test_*.py"))
-    own = [test for test in tests if imports.search(test.read_text())]
+    """Those that import it or have its name, in the folder of unit tests that mirrors its room.
+
+    Where there is none: that whole folder; of a folder for more than its room, the tests that import the room.
+    """
+    *rooms, name = module.split("/")
+    unit = root / "tests" / "unit"
+    folder = _folder(unit, rooms)
+    tests = sorted(folder.glob("test_*.py"))
+    own = [test for test in tests if _imports(test, ["dtctl", *rooms], name)]
     named = [test for test in tests if f"{test.stem}_".startswith(f"test_{name}_")]
-    return [str(path.relative_to(root)) for path in (sorted({*own, *named}) if own else [unit / room])]
+    found = sorted({*own, *named}) if own else []
+    if not found and folder.name != rooms[-1]:
+        found = [test for test in tests if _imports(test, ["dtctl", *rooms[:-1]], rooms[-1])]
+    return [str(path.relative_to(root)) for path in found or [folder]]
+
+
+def _folder(unit: Path, rooms: Sequence[str]) -> Path:
+    """`operations/checks` may be mirrored by `checks` as well; else by what mirrors `operations`."""
+    outer = [unit.joinpath(*rooms[:-more]) for more in range(1, len(rooms))]
+    wanted = [unit.joinpath(*rooms), unit / rooms[-1], *outer]
+    return next((folder for folder in wanted if (folder / "__init__.py").exists()), unit)
+
+
+def _imports(test: Path, package: Sequence[str], name: str) -> bool:
+    parent = re.escape(".".join(package))
+    return re.search(rf"^from {parent}(\.{name}[. ]| import .*\b{name}\b)", test.read_text(), re.MULTILINE) is not None
 
 
 def _show(result: Result, left: Sequence[Mutant], counted: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -25,8 +26,18 @@ def graft(module: ModuleType, source: str) -> None:
         elif isinstance(new, _DATA):
             if old != new:
                 _replace(name, old, new)
+        elif is_dataclass(old):
+            _graft_fields(old, new)
         else:
             _graft_function(old, new)
+
+
+def _graft_fields(old: Any, new: Any) -> None:
+    """Functions that are told by name stay who they are: they have their new code."""
+    for one in fields(old):
+        was, now = getattr(old, one.name), getattr(new, one.name)
+        if was != now and getattr(was, "__qualname__", was) != getattr(now, "__qualname__", now):
+            object.__setattr__(old, one.name, now)
 
 
 def _replace(name: str, old: object, new: object) -> None:

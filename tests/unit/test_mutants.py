@@ -14,6 +14,7 @@ from tests.mutants.grafting import graft
 from tests.mutants.making import Mutant, mutants_of
 
 SOURCE = '''\
+from dataclasses import dataclass
 from functools import cache
 
 LIMIT_S = 3.0
@@ -41,6 +42,15 @@ def least(one: int, other: int) -> int:
 @cache
 def doubled(number: int) -> int:
     return number * 2
+
+
+@dataclass(frozen=True)
+class Topic:
+    ask: object
+    steps: int = 2
+
+
+TOPIC = Topic(least, 2)
 '''
 
 
@@ -117,6 +127,8 @@ def module() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
         ("self.size - 1", "self.size + 1", "Box().room", 0, 2),
         ("full: bool = False", "full: bool = True", "Box().full", False, True),
         ("number * 2", "number + 2", "doubled(5)", 10, 7),
+        ("one <= other", "one > other", "TOPIC.ask(1, 2)", 1, 2),
+        ("Topic(least, 2)", "Topic(2, least)", "TOPIC.ask == 2", False, True),
     ],
 )
 def test_a_graft_is_seen_by_whoever_has_imported_the_module(

@@ -205,10 +205,8 @@ def _close(account: Account, what: Spent, end_s: float) -> None:
     spans = account["spans"]
     if spans and spans[-1]["what"] == what:
         spans[-1]["end_s"] = end_s
-        return
-    if _unjudged_s(account, end_s) <= 0 and spans:
-        return
-    spans.append({"what": what, "end_s": end_s, "step": None})
+    elif not spans or _unjudged_s(account, end_s) > 0:
+        spans.append({"what": what, "end_s": end_s, "step": None})
     if len(spans) > MOST_SPANS:
         first = spans.pop(0)
         begin_s = sum(account["before"].values())

@@ -13,7 +13,6 @@ from dtctl.operations.checks.topic import Scene, found
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.values import TaskPlan
-from dtctl.ways import gpus_wanted
 
 USED_SHARE = 0.1
 """From which on a GPU counts as in use: a desktop takes less."""
@@ -44,8 +43,7 @@ def _missing(host: str, told: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterat
 
 def _shared(scene: Scene, host: str, told: MachineFacts) -> Iterator[Finding]:
     """None of these tasks is told which GPUs are its own."""
-    jobs = scene.plan.cluster.jobs
-    takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None and gpus_wanted(jobs[task.id.job]) != 0]
+    takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None]
     if told["gpus"] and len(takers) > 1:
         yield found(rows.GPUS_SHARED, [host], takers, have=len(told["gpus"]))
 

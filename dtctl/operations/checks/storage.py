@@ -77,14 +77,19 @@ def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
 
 def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
     for host, told in facts.items():
-        free = {one["path"]: one["free_bytes"] for one in told["written"] if one["at"]}
-        for one in told["checkpoints"]:
-            if one["path"] not in free or not one["size_bytes"]:
-                continue
-            fit = free[one["path"]] // one["size_bytes"]
+        for path, free, last in _saved(told):
+            fit = free // last
             if fit < ENOUGH:
-                fields: dict[str, Any] = {"free_bytes": free[one["path"]], "last_bytes": one["size_bytes"], "fit": fit}
-                yield found(rows.LITTLE_ROOM if fit else rows.NO_ROOM, [host], where=shown(one["path"]), **fields)
+                fields: dict[str, Any] = {"free_bytes": free, "last_bytes": last, "fit": fit}
+                yield found(rows.LITTLE_ROOM if fit else rows.NO_ROOM, [host], where=shown(path), **fields)
+
+
+def _saved(told: Facts) -> Iterator[tuple[str, int, int]]:
+    """Of each directory with a checkpoint: its path, what is free there, and how large the newest one is."""
+    free = {one["path"]: one["free_bytes"] for one in told["written"] if one["at"]}
+    for one in told["checkpoints"]:
+        if one["path"] in free and one["size_bytes"]:
+            yield one["path"], free[one["path"]], one["size_bytes"]
 
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
@@ -95,10 +100,7 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
 
 
 def _fit(told: Facts) -> int | None:
-    free = {one["path"]: one["free_bytes"] for one in told["written"] if one["at"]}
-    return min(
-        (free[one["path"]] // one["size_bytes"] for one in told["checkpoints"] if one["path"] in free), default=None
-    )
+    return min((free // last for _, free, last in _saved(told)), default=None)
 
 
 TOPIC = Topic("storage", ask, judge, tell, rows.ROWS)

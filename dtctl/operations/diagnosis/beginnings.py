@@ -43,7 +43,7 @@ def _others_took(facts: Facts, task: TaskStatus) -> float | None:
     taught = [one.first_step_s for one in peers if one.step is not None and one.first_step_s]
     if taught and 2 * len(taught) > len(peers):
         return max(taught)
-    if lead is None or lead is task or lead.step is None or task.idle_since is None or task.since is None:
+    if lead is None or lead.step is None or task.idle_since is None or task.since is None:
         return None
     soon = task.idle_since - task.since <= IDLE_SOON_S + 2 * lead.first_step_s
     return lead.first_step_s if lead.first_step_s and soon else None

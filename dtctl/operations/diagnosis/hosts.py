@@ -46,13 +46,12 @@ def behind(facts: Facts) -> Iterator[Seen]:
     """Those that have told no step for long while the others of their job go on."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
-        ages = {task.id: facts.age(task.step_time) for task in peers if task.step_time is not None}
-        if len(ages) < 2:
-            continue
-        for task in peers:
-            age = ages.get(task.id, 0.0)
+        told = [task for task in peers if task.step_time is not None]
+        ages = {task.id: facts.age(task.step_time) for task in told}
+        for task in told if len(told) > 1 else ():
+            age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
-            if age >= max(SILENT_S, BEHIND * max(1.0, median(others))):
+            if age >= max(SILENT_S, BEHIND * median(others)):
                 fields = {"silent_s": age, "others_s": median(others), **_short(facts, task.host)}
                 yield Seen((task.id,), (task.host,), fields)
 
@@ -62,9 +61,11 @@ def silent(facts: Facts) -> Iterator[Seen]:
     if facts.status.verdict.outcome.decided:
         return
     told = [task for task in facts.tasks if task.step_time is not None and task.state is TaskState.RUNNING]
-    age = min((facts.age(task.step_time) for task in told), default=0.0)
+    if not told:
+        return
+    age = min(facts.age(task.step_time) for task in told)
     reached = facts.status.progress.target
-    if told and age >= SILENT_S and (reached is None or max(task.step or 0 for task in told) < reached):
+    if age >= SILENT_S and (reached is None or max(task.step or 0 for task in told) < reached):
         idle = tuple(task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.cpu or 0.0) < 0.02)
         seen = tuple(task.id for task in told)
         yield Seen(seen, (), {"silent_s": age, **({"idle": idle} if idle else {})})

@@ -44,7 +44,7 @@ def spread(hosts: Sequence[str], places: Sequence[Place], vital: Sequence[Place]
         host: dict.fromkeys(_of(vital, host, most // (2 * len(hosts)), number)) for number, host in enumerate(hosts)
     }
     left = most - sum(map(len, chosen.values()))
-    per_host = max(1, len(places) // max(1, len(on)))
+    per_host = len(places) // len(on)
     partners = max(1, min(len(hosts) - 1, left // (len(hosts) * per_host)))
     for number, host in enumerate(hosts):
         for step in distances(len(hosts), partners):

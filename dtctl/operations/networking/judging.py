@@ -42,11 +42,11 @@ def _few(causes: list[Cause]) -> Iterator[Cause]:
 
 def _taken(view: View) -> Iterator[Cause]:
     """Of each port one, with who has it on the first of its hosts."""
-    ports: dict[int, dict[str, Bound]] = {}
+    ports: dict[int | None, dict[str, Bound]] = {}
     for host, slots in view.bound.items():
         for slot in slots:
             if slot["state"] == "taken":
-                ports.setdefault(slot["port"] or 0, {})[host] = slot
+                ports.setdefault(slot["port"], {})[host] = slot
     for port, on in ports.items():
         first, slot = next(iter(on.items()))
         fields = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}

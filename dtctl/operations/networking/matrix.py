@@ -48,8 +48,7 @@ def _both_ways(failed: Sequence[Attempt]) -> bool:
 
 
 def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[Cause], set[Attempt]]:
-    """Groups of two and more that reach each other and nobody else."""
-    broken = {one.pair for one in failed}
+    """Groups of two and more, between which nothing arrives either way."""
     hosts = dict.fromkeys(host for one in attempts for host in one.pair)
     group = {host: host for host in hosts}
 
@@ -59,13 +58,13 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
         return host
 
     for one in attempts:
-        if one.pair not in broken and one.pair[::-1] not in broken:
+        if one not in failed:
             group[root(one.source)] = root(one.target)
     groups: dict[str, list[str]] = {}
     for host in hosts:
         groups.setdefault(root(host), []).append(host)
-    across = {one for one in attempts if root(one.source) != root(one.target)}
-    if len(groups) < 2 or min(map(len, groups.values())) < 2 or not across or not across <= failed:
+    across = {one for one in failed if root(one.source) != root(one.target)}
+    if not across or min(map(len, groups.values())) < 2:
         return [], failed
     *parts, _ = sorted(groups.values(), key=len)
     found = [
@@ -128,7 +127,7 @@ def _told(wholes: Iterable[_Whole]) -> list[Cause]:
     for (kind, ports, limited, how), group in alike.items():
         hosts = tuple(dict.fromkeys(whole.host for whole in group))
         ends = (one for whole in group for one in whole.covers)
-        others = dict.fromkeys(one.source if kind == "firewall_in" else one.target for one in sorted(ends, key=_key))
+        others = dict.fromkeys(one.target if kind == "firewall_out" else one.source for one in sorted(ends, key=_key))
         fields = {"limited": limited, **dict(how), **({"ports": ports} if ports else {})}
         causes.append(Cause(kind, hosts, tuple(host for host in others if host not in hosts), fields))
     return causes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.run.cause import MOST, cause
+from dtctl.agent.run.cause import MOST, cause, complains, says_nothing_yet, tells_what, tells_where
 from tests.fuzz import cases
 
 FRAMES = """\
@@ -224,3 +224,36 @@ def test_no_log_is_too_odd(log: str) -> None:
     found = cause(FRAMES + log).text
     assert "\n" not in found
     assert len(found) <= MOST
+
+
+@pytest.mark.parametrize(
+    ("line", "tells"),
+    [
+        ("train.py: error: unrecognized arguments: --x", True),
+        ("bash: ./run.sh: Permission denied", True),
+        ("ValueError: bad", True),
+        ("keras.errors.OopsException", True),
+        ("step 10 loss 0.1", False),
+        ("ValueError was not raised", False),
+        ("2024-01-01 10:00:00.1: E tensorflow/x.cc:1] failed call to cuInit: UNKNOWN ERROR (303)", False),
+    ],
+)
+def test_a_line_that_tells_of_an_error_by_itself_is_known(line: str, tells: bool) -> None:
+    assert complains(line) is tells
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("Detected at node 'save' defined at", (True, False, False)),
+        ("    return fn(*args)", (True, False, False)),
+        ("Key beta1_power not found in checkpoint", (False, True, False)),
+        ("OOM when allocating tensor with shape[9]", (False, True, False)),
+        ("tensorflow.errors.InternalError: Graph execution error:", (False, False, True)),
+        ("RuntimeError", (False, False, True)),
+        ("ValueError: bad", (False, False, False)),
+        ("it was: late", (False, False, False)),
+    ],
+)
+def test_what_a_line_of_a_long_message_is_for_is_known(line: str, says: tuple[bool, bool, bool]) -> None:
+    assert (tells_where(line), tells_what(line), says_nothing_yet(line)) == says

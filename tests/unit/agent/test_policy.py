@@ -11,7 +11,16 @@ from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Past
 from dtctl.agent.run.cause import cause
 from dtctl.agent.run.exits import verdict
-from dtctl.agent.run.policy import Decision, after_exit, alike_in_a_row, back_off, gist, unknown_exit, why_ended
+from dtctl.agent.run.policy import (
+    Decision,
+    after_exit,
+    alike_in_a_row,
+    back_off,
+    could_not_restore,
+    gist,
+    unknown_exit,
+    why_ended,
+)
 from tests.unit.agent.supervise.supervised import code, intent, killed, recovery
 
 RUN = intent("run")
@@ -204,3 +213,27 @@ def test_what_only_repeats_itself_is_not_tried_again() -> None:
 def test_an_absent_peer_may_be_back_the_next_time() -> None:
     gone = "UnavailableError: failed to connect to all addresses"
     assert decide(code(1), tail=log(gone), repeat=3, history=[past(gone)] * 3).state == "backoff"
+
+
+def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_nothing() -> None:
+    early = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True, cause="x")
+    decision = decide(code(1), restarts=3, repeat=1, history=[early])
+    assert (decision.state, decision.restarts, decision.delay_s) == ("backoff", 3, None)
+    assert decision.why == [fact("exited", code=1), fact("early")]
+    later = decide(code(1), restarts=3, history=[early, made(Past, attempt=2, started=0.0, ended=1.0, asked=False)])
+    assert later.state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("why", "damaged"),
+    [
+        ([fact("exited", code=1), fact("cause", text="DataLossError: Checksum does not match")], True),
+        ([fact("cause", text="tensorflow: truncated block read"), fact("exited", code=1)], True),
+        ([fact("exited", code=1), fact("cause", text="MemoryError")], False),
+        ([fact("hosts_silent", text="DataLoss", count=1, what="x")], False),
+        ([fact("exited", code=1)], False),
+        ([], False),
+    ],
+)
+def test_a_damaged_checkpoint_is_known_by_the_cause_that_the_log_tells(why: list[Fact], damaged: bool) -> None:
+    assert could_not_restore(why) is damaged

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.marks import HOME
 from dtctl.operations.checks.storage import TOPIC
-from dtctl.operations.checks.topic import Heard, fails
+from dtctl.operations.checks.topic import Heard, Line, Said, fails
 from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
-from tests.unit.clusters import cluster, job
+from tests.unit.clusters import cluster, job, ssh_host
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
 WROTE = {host: storage(written=[SAVED]) for host in "abcd"}
@@ -128,3 +129,67 @@ def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str |
 def test_a_ps_reads_no_data() -> None:
     asked = TOPIC.ask(scene(cluster(dirs={"data": "/data"})), Heard())
     assert {host: one["data"] for host, one in asked.items()} == {"a": [], "b": [], "c": ["/data"], "d": ["/data"]}
+
+
+def test_what_may_be_saved_is_written_where_it_may_be_saved_and_nowhere_else() -> None:
+    jobs = [job("chief", ["c"], [1]), job("ps", ["a"], [2]), job("worker", ["d"], [3]), job("evaluator", ["b"], [4])]
+    asked = TOPIC.ask(scene(cluster(*jobs, dirs={"output": "/saved", "data": "/data"})), Heard())
+    saved = {host: one["checkpoints"] for host, one in asked.items()}
+    assert saved == {"a": ["/saved"], "b": [], "c": ["/saved"], "d": []}
+    assert {tuple(one["write"]) for one in asked.values()} == {("/saved",)}
+
+
+def test_a_home_may_lie_elsewhere_on_another_host() -> None:
+    hosts = [*(ssh_host(name) for name in "bcd"), ssh_host("a", dirs={"output": "/own"})]
+    value = scene(cluster(hosts=hosts, dirs={"output": "/saved"}))
+    (look,) = TOPIC.ask(value, Heard([WROTE]))["a"]["look"]
+    assert (look["path"], look["up"], look["hosts"]) == ("/own", 0, ["c"])
+
+
+ROOM = {"path": "/saved", "size_bytes": 10 * GB}
+
+
+@pytest.mark.parametrize(
+    ("free", "name", "fit"),
+    [
+        (9 * GB, "no_room_to_save", 0),
+        (10 * GB, "little_room_to_save", 1),
+        (29 * GB, "little_room_to_save", 2),
+        (30 * GB, None, 3),
+    ],
+)
+def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> None:
+    written = {**SAVED, "path": HOME + "/s", "free_bytes": free}
+    facts = {"c": storage(written=[written], checkpoints=[{**ROOM, "path": HOME + "/s"}])}
+    found = judged(TOPIC, scene(), facts)
+    assert [one.signature.name for one in found] == ([name] if name else [])
+    fields = {"where": "~/s", "free_bytes": free, "last_bytes": 10 * GB, "fit": fit}
+    assert all(one.seen.fields == fields for one in found)
+    assert lines(facts)["room for checkpoints"] == {"c": fit}
+
+
+def lines(*rounds: Any) -> dict[str, Any]:
+    return {one.what: one.values for one in TOPIC.tell(scene(), Heard(rounds)) if isinstance(one, Line)}
+
+
+@pytest.mark.parametrize("saved", [{"size_bytes": 0}, {"path": "/elsewhere"}])
+def test_a_checkpoint_of_no_size_or_elsewhere_takes_no_room(saved: dict[str, Any]) -> None:
+    facts = {"c": storage(written=[SAVED], checkpoints=[{**ROOM, **saved}])}
+    assert judged(TOPIC, scene(), facts) == []
+    assert lines(facts)["room for checkpoints"] == {"c": None}
+
+
+def test_room_is_told_by_the_directory_with_the_least_and_data_by_host() -> None:
+    written = [SAVED, {**SAVED, "path": "/more", "free_bytes": 50 * GB}, {**SAVED, "path": "/gone", "at": ""}]
+    saved = [ROOM, {**ROOM, "path": "/more"}, {**ROOM, "path": "/gone", "size_bytes": 100 * GB}]
+    facts = {"c": storage(written=written, checkpoints=saved), "d": storage(data=[DATA])}
+    assert lines(facts) == {"room for checkpoints": {"c": 5}, "data": {"d": "3 files, 0.0 MB"}}
+
+
+def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
+    def said(*rounds: Any) -> list[tuple[str, Any]]:
+        return [(one.kind, dict(one.fields)) for one in TOPIC.tell(scene(), Heard(rounds)) if isinstance(one, Said)]
+
+    assert said(WROTE) == []
+    assert said(WROTE, looked("a", "b", sees=("b",))) == [("shared", {"where": "/saved", "hosts": ("c", "b")})]
+    assert said(WROTE, looked("a", "b")) == [("not_shared", {"where": "/saved", "lead": "c"})]

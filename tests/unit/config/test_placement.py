@@ -11,7 +11,7 @@ from dtctl.config import placement
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.sections import JobEntry
 from dtctl.config.yaml.document import Findings, dotted
-from dtctl.model import Host
+from dtctl.model import CHOSEN_PORT, Host
 from dtctl.reach import Local, Reach, SshSettings
 
 
@@ -219,3 +219,10 @@ def test_the_last_port_is_a_port_and_there_is_none_after_it() -> None:
     ports({"worker": job("b", "a", "a", port=65535)}, inventory("a", "b"), findings)
     summary = "jobs.worker: worker:2 would listen past the last port, 65535"
     assert findings.said == [("jobs.worker.port", summary, "take a lower port, or more hosts", False)]
+
+
+def test_where_hosts_choose_each_task_has_that_for_a_port_unless_the_file_sets_one() -> None:
+    jobs, hosts = {"ps": job("a", "a"), "worker": job("a", port=3000)}, inventory("a")
+    placed = place_tasks(jobs, hosts, Noted())
+    given = give_ports(jobs, placed, hosts, CHOSEN_PORT, CHOSEN_PORT, Noted())
+    assert given == {"ps": [CHOSEN_PORT] * 2, "worker": [3000]}

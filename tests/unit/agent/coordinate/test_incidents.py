@@ -107,3 +107,35 @@ def test_a_step_that_was_told_only_before_it_began_says_that_the_run_tells_them(
     incidents.begin(view, one, 1011.0)
     assert (one["step"], tells_steps(one)) == (None, True)
     assert not incidents.trains_again(view, one)
+
+
+def test_somebody_is_being_mended_until_every_open_incident_is_back() -> None:
+    view = views.running()
+    assert incidents.is_mending(view) is False
+    first, second = lost(view, "worker:0"), lost(view, "worker:1")
+    assert incidents.is_mending(view) is True
+    incidents.begin(view, first, 1011.0)
+    assert incidents.is_mending(view) is True
+    incidents.begin(view, second, 1011.0)
+    assert incidents.is_mending(view) is False
+
+
+def test_restarts_of_everybody_in_vain_are_counted_from_the_last_back() -> None:
+    view = views.running()
+    assert incidents.in_vain(view) == 0
+
+    def add(kind: str) -> Incident:
+        one = lost(view, "worker:0")
+        one["why"] = [fact(kind)]
+        return one
+
+    add("still_silent")
+    add("ps_ended")
+    assert incidents.in_vain(view) == 0
+    add("still_silent")
+    mended = add("still_silent")
+    assert incidents.in_vain(view) == 2
+    mended["recovered"] = 1020.0
+    assert incidents.in_vain(view) == 0
+    add("still_silent")
+    assert incidents.in_vain(view) == 1

@@ -73,8 +73,35 @@ def test_the_lead_teaches_one_that_has_done_nothing_since_about_its_start() -> N
     view = silent(since=1000.0, idle_since=1010.0)
     views.told(view, "worker:0", step=None)
     assert peers.first_steps(view, "d") == {"worker:1": 9.0}
-    views.told(view, "worker:1", idle_since=1100.0)
+    views.told(view, "worker:1", idle_since=1000.0 + peers.START_S + 9.0 * peers.STARTS)
+    assert peers.first_steps(view, "d") == {"worker:1": 9.0}
+    views.told(view, "worker:1", idle_since=1000.1 + peers.START_S + 9.0 * peers.STARTS)
     assert peers.first_steps(view, "d") == {}
     view.roster["worker:1"]["serves"] = True
     views.told(view, "worker:1", idle_since=1010.0)
     assert peers.first_steps(view, "d") == {}
+
+
+@pytest.mark.parametrize(
+    ("task", "entry"),
+    [("worker:1", {"since": None}), ("worker:1", {"idle_since": None}), ("chief:0", {"first_step_s": 0.0})],
+    ids=["nobody knows since when it runs", "it works", "the lead has told no steps"],
+)
+def test_the_lead_teaches_nothing_that_was_not_seen(task: str, entry: dict[str, Any]) -> None:
+    view = silent(since=1000.0, idle_since=1010.0)
+    views.told(view, "worker:0", step=None)
+    views.told(view, task, **entry)
+    assert peers.first_steps(view, "d") == {}
+
+
+def test_peers_are_of_the_same_job_and_the_slowest_of_them_teaches() -> None:
+    places = {"chief:0": "c", "worker:0": "d", "worker:1": "d", "worker:2": "e", "other:0": "e"}
+    view = views.running(places=places)
+    views.told(view, "chief:0", step=1, first_step_s=9.0)
+    view.roster["other:0"].update({"role": "worker"})
+    views.told(view, "worker:1", step=1, first_step_s=4.0)
+    views.told(view, "worker:2", step=1, first_step_s=6.0)
+    assert peers.first_steps(view, "d") == {"worker:0": 6.0}, "other:0 tells nothing, and is of another job"
+    assert peers.first_steps(view, "e") == {}, "other:0 has no peers"
+    views.told(view, "worker:2", step=None)
+    assert peers.first_steps(view, "d") == {}, "not every peer has told a step"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dtctl.agent.coordinate.view import View, first_view
@@ -13,9 +14,9 @@ PLACES = {"ps:0": "a", "ps:1": "b", "chief:0": "c", "worker:0": "d", "worker:1":
 """The coordinator is on c, where the lead is."""
 
 
-def unheard(strategy: str = "async-ps", **fields: Any) -> View:
+def unheard(strategy: str = "async-ps", places: Mapping[str, str] = PLACES, **fields: Any) -> View:
     """Of a run whose hosts have said nothing yet."""
-    spec = spec_of(strategy, PLACES, **fields)
+    spec = spec_of(strategy, places, **fields)
     return View(spec, first_view(spec, 1000.0))
 
 

@@ -130,3 +130,16 @@ def test_frozen_is_counted_anew_after_a_pause_and_after_a_look_without() -> None
 def test_signs_are_none_unless_they_are_seen() -> None:
     signs = Signs(ready=True)
     assert not any((signs.frozen, signs.grew, signs.stepped, signs.saved, signs.excused))
+
+
+def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that() -> None:
+    watched = Watched()
+    watched.seconds(5)
+    assert not watched.dog.has_waited
+    watched.seconds(5, steps_every=1)
+    watched.seconds(5, excused=True)
+    assert not watched.dog.has_waited
+    watched = Watched()
+    watched.seconds(1, excused=True)
+    watched.seconds(5, steps_every=1)
+    assert watched.dog.has_waited

@@ -1,0 +1,109 @@
+"""A machine's limits to the byte, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dtctl.operations.checks.machine import (
+    FEW_FILES,
+    FEW_INODES,
+    FEW_THREADS,
+    FULL_BYTES,
+    LOW_BYTES,
+    TOPIC,
+    disk_row,
+)
+from dtctl.operations.checks.topic import Greeted, Heard, Line
+from tests.unit.checks.scenes import GB, disk, judged, machine, scene, told
+from tests.unit.clusters import cluster, job
+
+LARGE, SMALL = 1 << 50, 100 << 20
+
+
+@pytest.mark.parametrize(
+    ("left", "name"),
+    [
+        (disk(free=FULL_BYTES - 1, size=LARGE), "disk_full_before"),
+        (disk(free=FULL_BYTES, size=LARGE), "disk_low"),
+        (disk(free=(SMALL // 100) - 1, size=SMALL), "disk_full_before"),
+        (disk(free=SMALL // 100, size=SMALL), "disk_low"),
+        (disk(free=LOW_BYTES - 1, size=LARGE), "disk_low"),
+        (disk(free=LOW_BYTES, size=LARGE), None),
+        (disk(free=SMALL // 20 - 1, size=SMALL), "disk_low"),
+        (disk(free=SMALL // 20, size=SMALL), None),
+        (disk(files=FEW_INODES - 1), "inodes_gone"),
+        (disk(files=FEW_INODES), None),
+    ],
+)
+def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | None) -> None:
+    row = disk_row(left)
+    assert (row.name if row is not None else None) == name
+
+
+@pytest.mark.parametrize(
+    ("took", "available", "taking", "name"),
+    [
+        (16 * GB, 16, 0, None),
+        (16 * GB + 1, 16, 0, "memory_short"),
+        (8 * GB, 8, 0, None),
+        (8 * GB + 1, 8, 0, "memory_taken"),
+        (9 * GB, 8, GB, None),
+        (9 * GB + 1, 8, GB, "memory_taken"),
+    ],
+)
+def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
+    took: int, available: int, taking: int, name: str | None
+) -> None:
+    value = scene(cluster(job("worker", ["a"], [2222])))
+    facts = {"a": machine(available=available, took={"worker:0": took}, taking_bytes=taking)}
+    found = judged(TOPIC, value, facts)
+    assert [one.signature.name for one in found] == ([name] if name else [])
+    fields = {"took_bytes": took, "memory_bytes": 16 * GB, "available_bytes": available * GB}
+    assert all(one.seen.fields == fields for one in found)
+
+
+@pytest.mark.parametrize(
+    ("rights", "name"),
+    [
+        ({"open_files": FEW_FILES}, None),
+        ({"open_files": FEW_FILES - 1}, "few_files"),
+        ({"processes": FEW_THREADS}, None),
+        ({"processes": FEW_THREADS - 1}, "few_processes"),
+    ],
+)
+def test_limits_are_few_below_a_number(rights: dict[str, int], name: str | None) -> None:
+    assert list(told(judged(TOPIC, scene(), {"a": machine(rights=rights)}))) == ([name] if name else [])
+
+
+def test_clocks_are_judged_with_the_machines() -> None:
+    clocks = {"a": (0.0, 0.1), "b": (0.0, 0.1), "c": (90.0, 90.1)}
+    found = judged(TOPIC, scene(), {host: machine() for host in "abc"}, clocks=clocks)
+    assert told(found) == {"clock_wrong": ("c",)}
+
+
+def lines(heard: Heard[Any]) -> Mapping[str, Mapping[str, object]]:
+    return {one.what: one.values for one in TOPIC.tell(scene(), heard) if isinstance(one, Line)}
+
+
+def test_each_figure_of_a_machine_is_told_by_host() -> None:
+    full = machine(
+        available=3,
+        took={"worker:0": 1, "worker:1": 2},
+        disks=[disk(free=9), disk("/b", free=5), disk("/proc", free=0, size=0)],
+        rights={"selinux": "enforcing"},
+    )
+    greeted = {"a": Greeted({"system": "Debian 12"}, 0.1), "b": Greeted({}, 0.1)}
+    assert lines(Heard([{"a": full, "b": machine()}], clocks={"a": (90.0, 90.1)}, greeted=greeted)) == {
+        "system": {"a": "Debian 12", "b": ""},
+        "processors": {"a": 8, "b": 8},
+        "memory_bytes": {"a": 16 * GB, "b": 16 * GB},
+        "free memory_bytes": {"a": 3 * GB, "b": 8 * GB},
+        "tasks took_bytes": {"a": 3, "b": None},
+        "GPUs": {"a": "", "b": ""},
+        "free disk_bytes": {"a": 5, "b": None},
+        "clock": {"a": "90 s ahead"},
+        "SELinux": {"a": "enforcing"},
+    }

@@ -1,0 +1,435 @@
+"""Who is slow, behind, silent or has not begun, to the second: each signature asked by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.vitals import Machine
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.asking.tasks import Exit, TaskStatus
+from dtctl.operations.diagnosis import beginnings, hosts
+from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Seen
+from tests.unit.diagnosing import NOW, facts, host, machine, running, vitals
+
+
+def workers(*rates: float | None, **told: Any) -> list[TaskStatus]:
+    return [running(f"worker:{n}", f"gpu-{n}", rate=rate, step=100, **told) for n, rate in enumerate(rates)]
+
+
+def who(found: Any) -> list[str]:
+    return [str(task) for seen in found for task in seen.tasks]
+
+
+def changed(task: TaskStatus, **told: Any) -> TaskStatus:
+    return dataclasses.replace(task, **told)
+
+
+def with_target(found: Facts, target: int | None) -> Facts:
+    record = dataclasses.replace(found.status.record, target_step=target)
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, record=record))
+
+
+def decided(found: Facts) -> Facts:
+    verdict = Verdict(Outcome.FAILED, (fact("task_failed", task="worker:0"),))
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, verdict=verdict))
+
+
+@pytest.mark.parametrize(
+    ("rates", "slow"),
+    [
+        ((10.0, 10.0, 5.9), ["worker:2"]),
+        ((10.0, 10.0, 6.0), []),
+        ((10.0, 0.1), []),
+        ((10.0, None, 1.0), []),
+        ((10.0, 10.0, 1.0, None), ["worker:2"]),
+        ((10.0, 10.0, 1.0, 2.0, 10.0), ["worker:2", "worker:3"]),
+        ((10.0, 10.0, 0.0), ["worker:2"]),
+    ],
+)
+def test_stragglers_are_far_slower_than_the_middle_of_a_job(rates: tuple[float | None, ...], slow: list[str]) -> None:
+    assert who(hosts.stragglers(facts(*workers(*rates)))) == slow
+
+
+def test_who_does_not_run_or_is_of_another_job_is_no_peer() -> None:
+    tasks = workers(10.0, 10.0, 1.0)
+    assert who(hosts.stragglers(facts(*tasks[:2], changed(tasks[2], state=TaskState.BACKOFF)))) == []
+    assert who(hosts.stragglers(facts(*tasks[:2], running("chief:0", rate=1.0)))) == []
+    assert who(hosts.stragglers(facts(changed(tasks[0], state=TaskState.FAILED), *tasks[1:]))) == []
+
+
+def test_a_straggler_is_told_with_its_rate_and_what_is_short_on_its_host() -> None:
+    busy = [{"pid": 9, "name": "stress", "user": "eve", "cpu": 3.94}, {"pid": 8, "name": "x", "user": "y", "cpu": 1.0}]
+    told = {"gpu-2": host(machine=machine(load=9.126, waiting={"cpu": 0.4}), busy=busy)}
+    (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0), hosts=told))
+    assert seen == Seen(
+        (TaskId("worker", 2),),
+        ("gpu-2",),
+        {
+            "rate": 1.0,
+            "usual": 10.0,
+            "cpu_share": 0.4,
+            "load": "9.13",
+            "cpus": 4,
+            "available_bytes": 8 << 30,
+            "memory_bytes": 16 << 30,
+            "taker": "stress of eve (pid 9)",
+            "taker_cpus": "3.9",
+        },
+    )
+    (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0)))
+    assert seen.fields == {"rate": 1.0, "usual": 10.0}
+
+
+def late(*ages: float | None) -> list[TaskStatus]:
+    return [
+        running(f"worker:{n}", f"gpu-{n}", step=9, step_time=None if age is None else NOW - age)
+        for n, age in enumerate(ages)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ages", "behind"),
+    [
+        ((1.0, 30.0), ["worker:1"]),
+        ((1.0, 29.9), []),
+        ((8.0, 40.0), ["worker:1"]),
+        ((8.0, 39.9), []),
+        ((0.1, 30.0), ["worker:1"]),
+        ((40.0,), []),
+        ((40.0, None), []),
+        ((1.0, None, 30.0), ["worker:2"]),
+        ((30.0, 30.0), []),
+        ((1.0, 8.0, 9.0, 40.0), ["worker:3"]),
+    ],
+)
+def test_who_is_behind_has_been_silent_for_long_and_its_peers_have_not(
+    ages: tuple[float | None, ...], behind: list[str]
+) -> None:
+    assert who(hosts.behind(facts(*late(*ages)))) == behind
+
+
+def test_who_does_not_run_is_not_behind_and_makes_nobody_so() -> None:
+    first, second = late(1.0, 40.0)
+    assert who(hosts.behind(facts(first, changed(second, state=TaskState.BACKOFF)))) == []
+    assert who(hosts.behind(facts(changed(first, state=TaskState.SUCCEEDED), second))) == []
+    assert who(hosts.behind(facts(running("chief:0", step_time=999.0), second))) == []
+
+
+def test_who_is_behind_is_told_with_the_middle_of_the_others() -> None:
+    (seen,) = hosts.behind(facts(*late(1.0, 2.0, 3.0, 40.0), machines={"gpu-3": machine(load=2.0)}))
+    assert (seen.hosts, seen.fields["silent_s"], seen.fields["others_s"]) == (("gpu-3",), 40.0, 2.0)
+    assert seen.fields["load"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("ages", "target", "tells"),
+    [
+        ((30.0, 50.0), None, True),
+        ((29.9, 50.0), None, False),
+        ((30.0, None), None, True),
+        ((None, None), None, False),
+        ((30.0,), 10, True),
+        ((30.0,), 9, False),
+    ],
+)
+def test_a_run_is_silent_when_the_last_step_of_anybody_is_half_a_minute_ago(
+    ages: tuple[float | None, ...], target: int | None, tells: bool
+) -> None:
+    found = with_target(facts(*late(*ages)), target)
+    assert bool(list(hosts.silent(found))) is tells
+    assert not list(hosts.silent(decided(found)))
+
+
+def test_a_run_that_has_reached_its_last_step_is_silent_for_good_reason() -> None:
+    first, second = late(40.0, 40.0)
+    assert not list(hosts.silent(with_target(facts(first, changed(second, step=5)), 9)))
+    assert list(hosts.silent(with_target(facts(changed(first, step=None)), 1)))
+
+
+def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
+    first, second, third = late(40.0, 50.0, None)
+    tasks = [changed(first, cpu=0.02), changed(second, cpu=0.019), third]
+    (seen,) = hosts.silent(facts(*tasks, changed(third, id=TaskId("worker", 3), state=TaskState.FAILED)))
+    assert seen == Seen((first.id, second.id), (), {"silent_s": 40.0, "idle": (second.id, third.id)})
+    (seen,) = hosts.silent(facts(changed(first, cpu=0.5)))
+    assert seen.fields == {"silent_s": 40.0}
+    stopped = changed(first, state=TaskState.STOPPED)
+    assert list(hosts.silent(facts(stopped, changed(second, step_time=NOW)))) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "short"),
+    [
+        (
+            {"waiting": {"cpu": 0.4, "memory": 0.1, "io": 0.4}},
+            {"cpu_share": 0.4, "memory_share": 0.1, "disk_share": 0.4},
+        ),
+        ({"waiting": {"cpu": 0.39, "memory": 0.09, "io": 0.39}}, {}),
+        ({"waiting": {"cpu": 0.0, "memory": 0.0, "io": 0.0}, "stolen": 0.0, "resent": 0.0}, {}),
+        ({"stolen": 0.15, "resent": 0.05}, {"stolen_share": 0.15, "resent_share": 0.05}),
+        ({"stolen": 0.14, "resent": 0.04}, {}),
+        ({"memory_bytes": 1000, "available_bytes": 49}, {"memory_low": 0.049}),
+        ({"memory_bytes": 1000, "available_bytes": 50}, {}),
+        ({"memory_bytes": 0, "available_bytes": 0}, {}),
+    ],
+)
+def test_what_is_short_on_a_host_is_told_from_a_limit_on(told: dict[str, Any], short: dict[str, float]) -> None:
+    assert hosts.pressure(machine(**told)) == short
+
+
+BUSY: Machine = machine(waiting={"cpu": 0.8})
+
+
+@pytest.mark.parametrize(
+    ("busy", "of", "slow"), [(1, 2, ["gpu-0"]), (2, 4, ["gpu-0", "gpu-1"]), (2, 3, []), (1, 1, []), (3, 4, [])]
+)
+def test_a_host_is_slow_where_what_is_short_is_not_on_most_others(busy: int, of: int, slow: list[str]) -> None:
+    machines = {f"gpu-{n}": BUSY if n < busy else machine() for n in range(of)}
+    found = facts(*workers(*[1.0] * of), machines=machines)
+    assert [seen.hosts[0] for seen in hosts.slow(found)] == slow
+
+
+def test_memory_that_is_low_is_told_of_every_host() -> None:
+    machines = {f"gpu-{n}": machine(memory_bytes=1000, available_bytes=1) for n in range(2)}
+    assert [seen.hosts for seen in hosts.slow(facts(*workers(1.0, 1.0), machines=machines))] == [("gpu-0",), ("gpu-1",)]
+
+
+def test_hosts_that_are_short_of_different_things_are_not_alike() -> None:
+    machines = {"gpu-0": BUSY, "gpu-1": machine(stolen=0.5)}
+    assert len(list(hosts.slow(facts(*workers(1.0, 1.0), machines=machines)))) == 2
+
+
+def test_only_hosts_of_the_run_on_which_somebody_works_count() -> None:
+    first, second = workers(1.0, 1.0)
+    machines = {"gpu-0": BUSY, "gpu-1": machine(), "gpu-9": BUSY}
+    (seen,) = hosts.slow(facts(first, second, machines=machines))
+    assert (seen.tasks, seen.hosts, seen.fields["cpu_share"]) == ((first.id,), ("gpu-0",), 0.8)
+    beside = changed(first, id=TaskId("worker", 2), state=TaskState.BACKOFF)
+    assert list(hosts.slow(facts(first, second, beside, machines=machines)))
+    for state, told in ((TaskState.STARTING, 1), (TaskState.BACKOFF, 0), (TaskState.SUCCEEDED, 0)):
+        assert len(list(hosts.slow(facts(changed(first, state=state), second, machines=machines)))) == told
+
+
+@pytest.mark.parametrize(
+    ("free", "size", "files", "full"),
+    [
+        (hosts.FULL_BYTES - 1, 1 << 50, 9, True),
+        (hosts.FULL_BYTES, 1 << 50, 9, False),
+        (9, 1000, 9, True),
+        (10, 1000, 9, False),
+        (500, 1000, 0, True),
+        (500, 1000, None, False),
+    ],
+)
+def test_a_disk_is_full_below_a_share_and_a_size_or_without_room_for_another_file(
+    free: int, size: int, files: int | None, full: bool
+) -> None:
+    disks = [{"path": "/d", "free_bytes": free, "size_bytes": size, "free_files": files}]
+    told = list(hosts.full_disks(facts(running("worker:0"), hosts={"gpu-a": host(disks=disks)})))
+    fields = {"where": "/d", "free_bytes": free, "size_bytes": size}
+    assert told == ([Seen((), ("gpu-a",), fields)] if full else [])
+
+
+def test_versions_differ_by_what_fewer_hosts_have() -> None:
+    def packaged(*versions: str, package: str = "keras") -> list[Seen]:
+        told = {
+            f"gpu-{n}": host({f"worker:{n}": vitals(packages={package: version})}) for n, version in enumerate(versions)
+        }
+        return list(hosts.versions(facts(*workers(*[1.0] * len(versions)), hosts=told)))
+
+    assert packaged("3.1", "3.1") == []
+    assert packaged("3.1", "3.2", package="numpy") == []
+    (seen,) = packaged("3.10", "3.9", "3.9")
+    versions = (("3.10", ("gpu-0",)), ("3.9", ("gpu-1", "gpu-2")))
+    assert seen == Seen((), ("gpu-0",), {"package": "keras", "versions": versions, "version": "3.9"})
+    (seen,) = packaged("3.10", "3.9")
+    assert (seen.hosts, seen.fields["version"]) == (("gpu-1",), "3.10"), "of two that as many have the newer is usual"
+    (seen,) = packaged("2", "1", "3", "3", "2", "3")
+    assert (seen.hosts, seen.fields["version"]) == (("gpu-1",), "3")
+
+
+@pytest.mark.parametrize(("loss", "bad"), [("nan", True), ("-inf", True), ("+inf", True), ("1", False), (None, False)])
+def test_a_loss_that_is_no_number_is_told_while_its_task_lives(loss: str | None, bad: bool) -> None:
+    task = running("worker:0", loss=loss, step=None)
+    told = [Seen((task.id,), ("gpu-a",), {"loss": loss, "step": 0})] if bad else []
+    assert list(hosts.diverged(facts(task))) == told
+    assert list(hosts.diverged(facts(changed(task, state=TaskState.FAILED)))) == []
+
+
+def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
+    files = {name: host(diverged=[{"path": "/o", "tag": "loss", "step": 7}] * 2) for name in ("gpu-a", "gpu-b")}
+    seen = Seen((), ("gpu-a",), {"loss": "loss in /o", "step": 7})
+    assert list(hosts.diverged(facts(running("worker:0"), hosts=files))) == [seen]
+    (seen,) = hosts.diverged(facts(running("worker:0", loss="nan", step=5), hosts=files))
+    assert seen.fields == {"loss": "nan", "step": 5}
+
+
+@pytest.mark.parametrize(
+    ("shares", "held"),
+    [
+        ((0.3, None), ["worker:0"]),
+        ((0.29, None), []),
+        ((0.5, 0.5), []),
+        ((0.5, 0.5, None, 0.0), ["worker:0", "worker:1"]),
+        ((0.5,), []),
+    ],
+)
+def test_a_limit_is_told_where_it_does_not_hold_back_most(shares: tuple[float | None, ...], held: list[str]) -> None:
+    tasks = [running(f"worker:{n}", f"gpu-{n}", throttled=share) for n, share in enumerate(shares)]
+    assert who(hosts.throttled(facts(*tasks))) == held
+    assert who(hosts.throttled(facts(*(changed(task, state=TaskState.STARTING) for task in tasks)))) == []
+
+
+def test_a_limit_is_told_with_what_its_task_uses() -> None:
+    (seen,) = hosts.throttled(facts(running("worker:0", throttled=0.9, cpu=0.123), running("worker:1", throttled=0.1)))
+    assert seen.fields == {"throttled_share": 0.9, "used": "0.12", "pid": 7}
+    (seen,) = hosts.throttled(facts(running("worker:0", throttled=0.9), running("worker:1")))
+    assert seen.fields["used"] == "0"
+
+
+def started(name: str, age_s: float = 300.0, **told: Any) -> TaskStatus:
+    return running(name, f"on-{name}", since=NOW - age_s, **told)
+
+
+def taught(name: str, took_s: float = 20.0, **told: Any) -> TaskStatus:
+    return running(name, f"on-{name}", **{"step": 9, "step_time": 999.0, "first_step_s": took_s, **told})
+
+
+PEERS = [taught("worker:0"), taught("worker:1", 24.0)]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "peers", "tells"),
+    [
+        (beginnings.PATIENCE_S, PEERS, True),
+        (beginnings.PATIENCE_S - 0.1, PEERS, False),
+        (150.0, [taught("worker:1", 30.0)], True),
+        (149.9, [taught("worker:1", 30.0)], False),
+        (500.0, [taught("worker:1", 30.0), started("worker:2", step=9)], False),
+        (500.0, [taught("worker:1", 30.0), taught("worker:2", 0.0)], False),
+        (500.0, [taught("worker:1", 30.0), taught("worker:2", 30.0), started("worker:3", age_s=1.0)], True),
+        (500.0, [taught("other:1", 30.0)], False),
+        (500.0, [], False),
+    ],
+)
+def test_one_has_not_begun_when_most_of_its_peers_have_told_a_step_in_a_fifth_of_the_time(
+    age_s: float, peers: list[TaskStatus], tells: bool
+) -> None:
+    found = facts(running("chief:0"), started("worker:9", age_s), *peers)
+    assert ("worker:9" in who(beginnings.not_begun(found))) is tells
+
+
+def test_one_that_has_not_begun_is_told_with_the_slowest_of_its_peers() -> None:
+    (seen,) = beginnings.not_begun(facts(running("chief:0"), *PEERS, started("worker:9")))
+    assert seen == Seen((TaskId("worker", 9),), ("on-worker:9",), {"age_s": 300.0, "others_s": 24.0})
+    (seen,) = beginnings.not_begun(facts(running("chief:0"), *PEERS, started("worker:9", idle_since=900.0)))
+    assert seen.fields["idle_s"] == 100.0
+
+
+@pytest.mark.parametrize("told", [{"step": 0}, {"state": TaskState.STARTING}, {"id": TaskId("ps", 9)}])
+def test_who_has_told_a_step_or_does_not_run_or_tells_none_has_not_failed_to_begin(told: dict[str, Any]) -> None:
+    late = changed(started("worker:9"), **told)
+    peers = [changed(one, id=TaskId(late.id.job, one.id.index)) for one in PEERS]
+    assert who(beginnings.not_begun(facts(running("chief:0"), *peers, late))) == []
+
+
+def beside(lead: TaskStatus | None = None, **told: Any) -> list[str]:
+    """The one worker beside a lead that took 20 s for its first step."""
+    worker = started("worker:1", **{"idle_since": NOW - 300.0 + 70.0, **told})
+    return who(beginnings.not_begun(facts(lead or taught("chief:0"), worker)))
+
+
+def test_one_that_was_idle_soon_after_its_start_while_the_lead_trains_has_not_begun() -> None:
+    assert beside() == ["worker:1"]
+    assert beside(idle_since=NOW - 300.0 + 70.1) == []
+    assert beside(idle_since=None) == []
+    assert beside(lead=taught("chief:0", 0.0)) == []
+    assert beside(lead=taught("chief:0", step=None)) == []
+    assert beside(lead=taught("chief:0", 5.0), idle_since=NOW - 299.0) == ["worker:1"]
+
+
+def test_of_one_whose_start_is_not_known_nothing_is_said() -> None:
+    worker = changed(started("worker:1", idle_since=700.0), since=None)
+    assert who(beginnings.not_begun(facts(taught("chief:0"), worker))) == []
+
+
+def test_without_a_lead_that_is_known_here_nothing_is_said() -> None:
+    found = facts(started("worker:0", idle_since=700.0))
+    record = dataclasses.replace(found.status.record, lead=TaskId("chief", 0))
+    found = dataclasses.replace(found, status=dataclasses.replace(found.status, record=record))
+    assert who(beginnings.not_begun(found)) == []
+
+
+def test_the_lead_itself_has_nobody_to_be_compared_with() -> None:
+    lead = started("chief:0", idle_since=700.0)
+    assert who(beginnings.not_begun(facts(lead, taught("worker:0")))) == []
+
+
+def idle(*ages: float | None, jobs: tuple[str, ...] = ("ps:0", "worker:0", "worker:1")) -> Facts:
+    """So long each has been idle; a run that is to make steps."""
+    return facts(
+        *(
+            running(name, f"on-{name}", since=0.0, idle_since=None if age is None else NOW - age)
+            for name, age in zip(jobs, ages, strict=True)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("ages", "tells"),
+    [
+        ((300.0, 120.0, 130.0), True),
+        ((300.0, 119.9, 130.0), False),
+        ((1.0, 120.0, 130.0), True),
+        ((None, 120.0, 130.0), False),
+        ((300.0, None, 130.0), False),
+    ],
+)
+def test_nobody_begins_when_the_last_to_work_has_stopped_for_long(ages: tuple[float | None, ...], tells: bool) -> None:
+    found = idle(*ages)
+    assert bool(list(beginnings.nobody_begins(found))) is tells
+    assert not list(beginnings.nobody_begins(decided(found)))
+
+
+def test_that_nobody_begins_is_told_of_those_who_train_with_the_first_to_stop_where_it_stands_out() -> None:
+    (seen,) = beginnings.nobody_begins(idle(500.0, 150.0, 160.0))
+    first, second = TaskId("worker", 1), TaskId("worker", 0)
+    assert (seen.tasks, seen.hosts) == ((first, second), ("on-worker:1", "on-worker:0"))
+    assert seen.fields == {"task": first, "age_s": 100.0, "idle_s": 150.0, "first": (first,), "first_s": 160.0}
+    (seen,) = beginnings.nobody_begins(idle(500.0, 150.0, 159.9))
+    assert seen.fields == {"task": first, "age_s": 100.0, "idle_s": 150.0}
+    (seen,) = beginnings.nobody_begins(idle(500.0, 150.0, jobs=("ps:0", "worker:0")))
+    assert seen.fields == {"task": second, "age_s": 100.0, "idle_s": 150.0}
+
+
+def test_programs_that_count_no_steps_may_wait_for_anything() -> None:
+    alone = idle(200.0, 200.0, jobs=("worker:0", "worker:1"))
+    assert not list(beginnings.nobody_begins(alone))
+    assert list(beginnings.nobody_begins(with_target(alone, 100)))
+
+
+def test_an_evaluator_and_who_does_not_run_may_do_what_they_like() -> None:
+    evaluated = idle(300.0, 200.0, None, jobs=("ps:0", "worker:0", "evaluator:0"))
+    (seen,) = beginnings.nobody_begins(evaluated)
+    assert seen.tasks == (TaskId("worker", 0),)
+    tasks = [*idle(300.0, 200.0, 200.0).tasks]
+    (seen,) = beginnings.nobody_begins(facts(*tasks[:2], changed(tasks[2], state=TaskState.FAILED)))
+    assert seen.tasks == (TaskId("worker", 0),)
+
+
+def test_a_run_of_ps_tasks_alone_has_nobody_who_might_begin() -> None:
+    assert not list(beginnings.nobody_begins(idle(300.0, jobs=("ps:0",))))
+
+
+def test_a_run_that_has_told_a_step_before_has_begun() -> None:
+    tasks = [*idle(300.0, 200.0, 200.0).tasks]
+    past = Exit(1, 900.0, 960.0, 1, None, asked=False)
+    assert list(beginnings.nobody_begins(facts(*tasks[:2], changed(tasks[2], history=(past,)))))
+    for told in ({"step": 0}, {"history": (past, dataclasses.replace(past, step=0))}):
+        assert not list(beginnings.nobody_begins(facts(*tasks[:2], changed(tasks[2], **told))))
