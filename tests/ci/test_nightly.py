@@ -17,7 +17,7 @@ from tests.nightly import __main__ as nightly
 from tests.nightly import page, running, until
 from tests.nightly.page import Row
 from tests.nightly.parts import PARTS
-from tests.nightly.pythons import lower_bounds
+from tests.nightly.pythons import CONTROLLER, dependencies, lower_bounds
 from tests.nightly.running import ROOT, Seen, judged
 from tests.tables import read_table
 
@@ -152,6 +152,14 @@ def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
     assert list(lower_bounds(told, "3.13")) == ["typer==0.19", "PyYAML==6.0.2"]
     with pytest.raises(ValueError, match="has no lower bound"):
         list(lower_bounds(["typer"], "3.10"))
+
+
+def test_every_dependency_and_those_of_the_extras_for_screens_have_a_lower_bound_on_every_python() -> None:
+    for version in CONTROLLER:
+        held = list(lower_bounds(dependencies(ROOT), version))
+        names = [one.partition("==")[0] for one in held]
+        assert len(names) == len(set(names)), held
+        assert {"typer", "PyYAML", "textual", "starlette"} <= set(names)
 
 
 def test_some_faults_alone_leave_the_rows_of_the_others(tmp_path: Path) -> None:
