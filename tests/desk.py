@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import warm
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
@@ -58,13 +58,15 @@ class Desk:
         file.write_text(text.format(name=self.name, hosts=hosts, args=json.dumps(args)))
         return file
 
-    def dtctl(self, *words: str, code: int | None = 0, timeout_s: float = 60.0, cwd: Path | None = None) -> str:
+    def dtctl(self, *words: str, code: int | None = 0, timeout_s: float = PATIENCE_S, cwd: Path | None = None) -> str:
         """What the command prints on stdout; fails the test unless it exits with `code` (None: whatever)."""
         done = self.run(*words, timeout_s=timeout_s, cwd=cwd)
         assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def run(self, *words: str, timeout_s: float = 60.0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, timeout_s: float = PATIENCE_S, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         if type(self).argv is Desk.argv and warm.fits(self.env):
             return warm.run(words, cwd or self.project, self.env, timeout_s)
         return subprocess.run(
@@ -146,6 +148,6 @@ def desk(
         yield made
         if made.processes() or elsewhere():
             made.dtctl("down", "--yes", "--grace", "1s", code=None)
-        eventually(lambda: not made.processes(), 10, f"no process to be left: {made.processes()}")
+        eventually(lambda: not made.processes(), what="no process to be left")
     finally:
         made.remove()

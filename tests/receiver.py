@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, ClassVar
+
+HANGS_S = 60.0
+"""Who waits for an answer to `hang` waits so long, or until the receiver ends."""
 
 
 class Server(ThreadingHTTPServer):
@@ -18,6 +20,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.over = Event()
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{path}"
@@ -33,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.bodies.append(json.loads(data))
         word = self.path.split("/")[1]
         if word == "hang":
-            time.sleep(5)
+            self.server.over.wait(HANGS_S)
         if word == "babble":
             self.wfile.write(b"\x00not HTTP\r\n\r\n")
             return
@@ -56,6 +59,7 @@ def receiver(server: Server | None = None) -> Iterator[Server]:
     try:
         yield made
     finally:
+        made.over.set()
         made.shutdown()
         thread.join()
         made.server_close()

@@ -27,7 +27,7 @@ from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.starting.credentials import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.hosts.scratch import make_directory
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]
 
@@ -106,7 +106,7 @@ class Conversation:
         for stream in (self._to, self._from):
             with suppress(BrokenPipeError):
                 stream.close()
-        self.process.wait(20)
+        self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Conversation:
         return self
@@ -165,7 +165,7 @@ class AgentHost:
             for stream in (process.stdin, process.stdout):
                 assert stream
                 stream.close()
-            process.wait(20)
+            process.wait(PATIENCE_S)
             raise
         self._open.append(conversation)
         return conversation

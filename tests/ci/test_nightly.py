@@ -17,7 +17,7 @@ from tests.nightly import __main__ as nightly
 from tests.nightly import page, running, until
 from tests.nightly.page import Row
 from tests.nightly.parts import PARTS
-from tests.nightly.pythons import lower_bounds
+from tests.nightly.pythons import CONTROLLER, dependencies, lower_bounds
 from tests.nightly.running import ROOT, Seen, judged
 from tests.tables import read_table
 
@@ -154,6 +154,14 @@ def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
         list(lower_bounds(["typer"], "3.10"))
 
 
+def test_every_dependency_and_those_of_the_extras_for_screens_have_a_lower_bound_on_every_python() -> None:
+    for version in CONTROLLER:
+        held = list(lower_bounds(dependencies(ROOT), version))
+        names = [one.partition("==")[0] for one in held]
+        assert len(names) == len(set(names)), held
+        assert {"typer", "PyYAML", "textual", "starlette"} <= set(names)
+
+
 def test_some_faults_alone_leave_the_rows_of_the_others(tmp_path: Path) -> None:
     file = tmp_path / "faults.md"
     file.write_text(f"{report.BEGIN}\n\n{report.END}\n")
@@ -163,6 +171,13 @@ def test_some_faults_alone_leave_the_rows_of_the_others(tmp_path: Path) -> None:
     assert [row[:3] for row in read_table(file, report.BEGIN, report.END)] == [
         ("cut", "async-ps", "2.0 s"),
         ("frozen", "async-ps", "1.0 s"),
+    ]
+    report.write(file, [replace(cut, fault="12 random faults in 3 minutes")], keep=True)
+    report.write(file, [replace(cut, fault="130 random faults in 30 minutes")], keep=True)
+    assert [row[0] for row in read_table(file, report.BEGIN, report.END)] == [
+        "130 random faults in 30 minutes",
+        "cut",
+        "frozen",
     ]
     report.write(file, [cut], keep=False)
     assert len(read_table(file, report.BEGIN, report.END)) == 1

@@ -16,6 +16,7 @@ from tests.hosts.fleet import Fleet
 from tests.nightly import until
 from tests.waiting import eventually
 
+FOLDER = "tests/faults"
 NUMBERS = itertools.count(1)
 
 
@@ -31,9 +32,15 @@ def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture(scope="session")
 def rows(pytestconfig: pytest.Config) -> Iterator[list[Row]]:
-    """For the report; `make faults` names its page in DTCTL_FAULT_REPORT. Some faults alone leave the others' rows."""
+    """For the report; `make faults` names its page in DTCTL_FAULT_REPORT."""
     found: list[Row] = []
     yield found
     if page := os.environ.get("DTCTL_FAULT_REPORT"):
-        some = bool(pytestconfig.getoption("keyword")) or until.ENDS in os.environ
-        report.write(Path(page), found, keep=some)
+        report.write(Path(page), found, keep=_are_some(pytestconfig))
+
+
+def _are_some(config: pytest.Config) -> bool:
+    """Not every fault is tried: the rows of the others stay."""
+    every = FOLDER in (argument.rstrip("/") for argument in config.args)
+    chosen = config.getoption("keyword") or config.getoption("markexpr") or until.ENDS in os.environ
+    return bool(chosen) or not every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -79,9 +80,14 @@ def write(path: Path, rows: Iterable[Row], keep: bool) -> None:
     """Replaces the table in the page. `keep`: but for the rows of faults that were not tried now."""
     head = ("fault", "way", "noticed after", "recovered after", "steps lost", "restarts", "outcome")
     new = [row.cells() for row in rows]
-    tried = {cells[:2] for cells in new}
-    old = [cells for cells in read_table(path, BEGIN, END) if keep and cells[:2] not in tried]
+    tried = {_fault_and_way(cells) for cells in new}
+    old = [cells for cells in read_table(path, BEGIN, END) if keep and _fault_and_way(cells) not in tried]
     replace_table(path, BEGIN, END, head, sorted({*new, *old}, key=lambda cells: (cells[1], cells[0])))
+
+
+def _fault_and_way(cells: Sequence[str]) -> tuple[str, str]:
+    """A soak is the same one however many faults it had time for."""
+    return re.sub(r"^\d+ (random faults) in \d+ minutes$", r"\1", cells[0]), cells[1]
 
 
 def _seconds(value: float | None) -> str:

@@ -143,7 +143,7 @@ def test_up_that_is_killed_at_any_moment_leaves_a_whole_run_or_none(user: Desk, 
         starting.send_signal(signal.SIGKILL if moment % 2 else signal.SIGINT)
         starting.communicate()
     # Hosts that lose their controller take back what they had not been told to keep.
-    eventually(lambda: _settled(user, fleet), 30, f"a whole run or none; killed at: {step}")
+    eventually(lambda: _settled(user, fleet), what=f"a whole run or none; killed at: {step}")
     user.dtctl("stop", code=None)
 
 
@@ -185,7 +185,7 @@ def test_a_host_that_crashed_is_told_as_lost_and_its_tasks_go_on_when_it_is_back
     host = fleet["gpu-4"]
     fleet.crash(host)
     try:
-        eventually(lambda: "gpu-4 is away; it was running" in user.dtctl("status"), 40, "the loss of gpu-4")
+        eventually(lambda: "gpu-4 is away; it was running" in user.dtctl("status"), what="the loss of gpu-4")
         assert user.states()["worker:3"] == "lost"
     finally:
         fleet.boot(host)

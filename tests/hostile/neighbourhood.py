@@ -160,7 +160,7 @@ class Neighbourhood:
     def trains_on(self) -> None:
         """All of it: every task takes further steps."""
         before = self.steps()
-        eventually(lambda: all(now > before[task] for task, now in self.steps().items()), 10, "every task to go on")
+        eventually(lambda: all(now > before[task] for task, now in self.steps().items()), what="every task to go on")
 
     def answers(self) -> dict[str, str]:
         """What dtctl says to each of the questions, all asked at once."""

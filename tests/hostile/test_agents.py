@@ -35,7 +35,7 @@ class Liar:
         """The genuine agent, until `thaw`."""
         if self._thaw is None:
             self._thaw = self.cluster.freeze_agent("c")
-            eventually(lambda: not self.is_heard(), 30, "the genuine agent to be missed")
+            eventually(lambda: not self.is_heard(), what="the genuine agent to be missed")
 
     def thaw(self) -> None:
         if self._thaw is not None:
@@ -130,7 +130,7 @@ def test_a_lie_ends_one_connection_and_reaches_nothing_else(silent: Liar, what: 
     before, files = others(silent), files_of(silent)
     answer = silent.tell(*LIES[what](silent.hello()))
     assert b'"refused"' in answer or answer == b""  # it is told why, unless it is cut off in the middle of a line
-    eventually(lambda: not silent.is_heard(), 30, "the end of the connection")
+    eventually(lambda: not silent.is_heard(), what="the end of the connection")
     assert others(silent) == before
     assert files_of(silent) <= files
     assert silent.cluster.hosts["b"].supervisor(silent.cluster.specs["b"]) == silent.coordinator
@@ -159,18 +159,18 @@ def test_a_flood_of_events_fills_no_disk_and_keeps_nobody_from_being_heard(silen
 
 def test_after_all_the_lies_the_neighbour_trains_and_the_genuine_agent_is_heard(liar: Liar) -> None:
     liar.thaw()
-    eventually(liar.is_heard, 30, "the genuine agent to be back")
+    eventually(liar.is_heard, what="the genuine agent to be back")
     steps = {task: step_of(liar, task) for task in PLACES}
-    eventually(lambda: all(step_of(liar, task) > step for task, step in steps.items()), 30, "all to train on")
+    eventually(lambda: all(step_of(liar, task) > step for task, step in steps.items()), what="all to train on")
 
 
 @pytest.mark.parametrize("what", ["intents of a foreign task, later", "a history of null", "no JSON"])
 def test_a_liar_beside_the_genuine_agent_is_hung_up_on_and_that_one_comes_back(liar: Liar, what: str) -> None:
     liar.thaw()
-    eventually(liar.is_heard, 30, "the genuine agent to be there")
+    eventually(liar.is_heard, what="the genuine agent to be there")
     before = others(liar)
     liar.tell(*LIES[what](liar.hello()))
-    eventually(liar.is_heard, 30, "the genuine agent to be back")
+    eventually(liar.is_heard, what="the genuine agent to be back")
     assert others(liar) == before
 
 

@@ -53,7 +53,7 @@ class Neighbour:
         hosts = f"hosts: {{b: {way(honest.address, honest, honest.known_hosts)}}}\njobs: {{{self._worker}}}\n"
         owner.write_cluster(CLUSTER, hosts=hosts + self._rest, tick=0.1)
         owner.dtctl("up")
-        eventually(lambda: self.task()["step"], 30, "its first step")
+        eventually(lambda: self.task()["step"], what="its first step")
         self.run = owner.status()["run"]
 
     def listen_to(self, what: str) -> None:

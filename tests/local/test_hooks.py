@@ -94,7 +94,7 @@ def test_a_command_that_fails_says_how_and_one_that_hangs_is_ended_with_its_chil
     why = told_by(["sh", "-c", "echo $$ > pid; sleep 1000 & wait"], tmp_path, timeout_s=1.0)
     assert sentence(why) == "sh took longer than 1 s, and was ended"
     group = int((tmp_path / "pid").read_text())
-    eventually(lambda: not is_there(group), 30, "its children to end")
+    eventually(lambda: not is_there(group), what="its children to end")
 
 
 BODY: dict[str, Any] = {"id": "r/1", "event": "failed", "text": "demo has failed: <!x> $(y)", "task": None, "why": []}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.nightly import wheel
-from tests.nightly.pythons import AGENT, CONTROLLER, interpreter, lower_bounds
+from tests.nightly.pythons import AGENT, CONTROLLER, dependencies, interpreter, lower_bounds
 from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest
 
 CASES = os.environ.get("FUZZ", "20000")
@@ -93,7 +92,7 @@ def lowest() -> Seen:
 
 
 def _lowest_on(version: str, python: str, *tests: str) -> Seen:
-    bounds = [*lower_bounds(importlib.metadata.requires("dtctl") or [], version), *OF_THEIR_TIME]
+    bounds = [*lower_bounds(dependencies(ROOT), version), *OF_THEIR_TIME]
     with tempfile.TemporaryDirectory() as directory:
         constraints = Path(directory, "lowest.txt")
         constraints.write_text("\n".join(bounds) + "\n")

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # of pytest
 
 AGENT = [f"3.{minor}" for minor in range(8, 15)]
 """What agents run on."""
 
 CONTROLLER = [f"3.{minor}" for minor in range(10, 15)]
 """What the rest runs on."""
+
+EXTRAS = ("top", "dashboard")
 
 
 def interpreter(version: str) -> str | None:
@@ -24,6 +32,13 @@ def interpreter(version: str) -> str | None:
         if subprocess.run(tell, capture_output=True, text=True, check=False).stdout.strip() == version:
             return candidate
     return None
+
+
+def dependencies(project: Path) -> list[str]:
+    """Of dtctl and of its extras for screens, as pyproject.toml has them now: an installation may be an older one."""
+    with (project / "pyproject.toml").open("rb") as file:
+        told = tomllib.load(file)["project"]
+    return [*told["dependencies"], *(each for extra in EXTRAS for each in told["optional-dependencies"][extra])]
 
 
 def lower_bounds(dependencies: list[str], version: str) -> Iterator[str]:

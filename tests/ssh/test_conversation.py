@@ -15,7 +15,7 @@ from dtctl.transport import payload
 from dtctl.transport.seam import Session
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.sshd import Sshd
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 tiny = pytest.mark.usefixtures("tiny_agent")
 
@@ -25,7 +25,7 @@ def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd)
     try:
         assert session.facts["user"] == sshd.user
         session.send({"type": "runs", "cluster": None, "host": host.name, "run": None})
-        assert session.receive(10)["runs"] == []
+        assert session.receive(PATIENCE_S)["runs"] == []
     finally:
         session.close()
 
@@ -36,7 +36,7 @@ def test_one_conversation_costs_one_login(transport: SshTransport, host: Host, s
     session = transport.open(host)
     for _ in range(3):
         session.send({"type": "digest"})
-        assert session.receive(10)["size"] == 0
+        assert session.receive(PATIENCE_S)["size"] == 0
     session.close()
     assert sshd.logins() == before + 1
 
@@ -48,9 +48,9 @@ def test_bytes_arrive_whole_in_both_directions(transport: SshTransport, host: Ho
     session = transport.open(host)
     try:
         session.send({"type": "digest"}, data)
-        assert session.receive(30)["sha256"] == hashlib.sha256(data).hexdigest()
+        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
         session.send({"type": "give", "size": size})
-        assert session.receive(30).payload == b"x" * size
+        assert session.receive(PATIENCE_S).payload == b"x" * size
     finally:
         session.close()
 
@@ -68,7 +68,7 @@ def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 session.receive(0.1)
-        assert session.receive(30)["sha256"] == hashlib.sha256(data).hexdigest()
+        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
         sender.join()
     finally:
         session.close()
@@ -83,7 +83,7 @@ def test_receive_gives_up_after_its_time(transport: SshTransport, host: Host) ->
         with pytest.raises(TimeoutError):
             session.receive(0)
         session.send({"type": "digest"})
-        assert session.receive(10).type == "result"
+        assert session.receive(PATIENCE_S).type == "result"
     finally:
         session.close()
 
@@ -94,7 +94,7 @@ def test_an_error_frame_is_an_agent_error_that_names_the_host(transport: SshTran
     try:
         session.send({"type": "refuse"})
         with pytest.raises(AgentError) as caught:
-            session.receive(10)
+            session.receive(PATIENCE_S)
     finally:
         session.close()
     error = caught.value
@@ -112,7 +112,7 @@ def test_much_on_stderr_does_not_block_the_conversation(transport: SshTransport,
     try:
         for _ in range(4):
             session.send({"type": "chatter", "size": 1_000_000})
-            assert session.receive(30).type == "result"
+            assert session.receive(PATIENCE_S).type == "result"
     finally:
         session.close()
 
@@ -123,7 +123,7 @@ def test_an_agent_that_dies_is_reported_with_its_last_words(transport: SshTransp
     try:
         session.send({"type": "die"})
         with pytest.raises(ConnectionLost) as caught:
-            session.receive(10)
+            session.receive(PATIENCE_S)
     finally:
         session.close()
     assert caught.value.summary == "lost the agent on gpu-a"
@@ -137,7 +137,7 @@ def test_garbage_in_place_of_a_frame_is_a_transport_error(transport: SshTranspor
     try:
         session.send({"type": "garbage"})
         with pytest.raises(TransportError, match="gpu-a sends what no agent sends"):
-            session.receive(10)
+            session.receive(PATIENCE_S)
     finally:
         session.close()
 
@@ -157,7 +157,7 @@ def test_closing_wakes_a_thread_that_receives(transport: SshTransport, host: Hos
     receiver.start()
     time.sleep(0.1)
     session.close()
-    receiver.join(10)
+    receiver.join(PATIENCE_S)
     assert not receiver.is_alive()
     assert ended
 
@@ -197,7 +197,7 @@ def test_many_conversations_at_once_survive_the_default_max_startups(
         session = transport.open(host)
         try:
             session.send({"type": "digest"}, b"x" * number)
-            return int(session.receive(60)["size"])
+            return int(session.receive(PATIENCE_S)["size"])
         finally:
             session.close()
 
@@ -213,7 +213,7 @@ def test_the_loader_fits_every_shell() -> None:
 
 def _receive_for_ever(session: Session) -> None:
     while True:
-        session.receive(20)
+        session.receive(PATIENCE_S)
 
 
 def _remote_processes(server: Sshd) -> list[str]:

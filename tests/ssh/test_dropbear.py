@@ -16,6 +16,7 @@ from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import sandbox
 from tests.hosts.dropbear import DROPBEAR, dropbear
 from tests.hosts.keys import make_key
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.skipif(DROPBEAR is None, reason="dropbear not found"),
@@ -33,7 +34,7 @@ def test_a_conversation_over_dropbear(tiny_agent: None) -> None:
     with dropbear() as (port, known_hosts):
         session = SshTransport().open(host(port, known_hosts, make_key("login")))
         session.send({"type": "digest"}, data)
-        assert session.receive(30)["sha256"] == hashlib.sha256(data).hexdigest()
+        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
         session.close()
 
 

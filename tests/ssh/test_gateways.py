@@ -21,7 +21,7 @@ from tests.hosts.keys import make_key
 from tests.hosts.ports import free_port
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.usefixtures("tiny_agent")
 
@@ -128,7 +128,7 @@ def test_many_hosts_share_one_login_to_their_jump_host(home: Path, sshd: Sshd, b
 
     def work(_: int) -> None:
         session = transport.open(GPU)
-        gate.wait(30)
+        gate.wait(PATIENCE_S)
         session.close()
 
     assert fan_out(range(6), work, name=str).errors == {}

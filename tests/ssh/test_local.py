@@ -17,6 +17,7 @@ from dtctl.model import Host
 from dtctl.reach import Local
 from dtctl.transport.connect import Transports
 from dtctl.transport.local import LocalTransport
+from tests.waiting import PATIENCE_S
 
 HERE = Host("here", Local())
 tiny = pytest.mark.usefixtures("tiny_agent")
@@ -27,7 +28,7 @@ def test_the_real_agent_lives_below_its_root(tmp_path: Path) -> None:
     try:
         assert session.facts["root"] == str(tmp_path / "root")
         session.send({"type": "runs", "cluster": None, "host": "here", "run": None})
-        assert session.receive(10)["runs"] == []
+        assert session.receive(PATIENCE_S)["runs"] == []
     finally:
         session.close()
 
@@ -48,9 +49,9 @@ def test_bytes_arrive_whole_in_both_directions() -> None:
     session = LocalTransport().open(HERE)
     try:
         session.send({"type": "digest"}, data)
-        assert session.receive(30)["sha256"] == hashlib.sha256(data).hexdigest()
+        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
         session.send({"type": "give", "size": 5_000_000})
-        assert len(session.receive(30).payload) == 5_000_000
+        assert len(session.receive(PATIENCE_S).payload) == 5_000_000
     finally:
         session.close()
 
@@ -63,7 +64,7 @@ def test_receive_gives_up_after_its_time_and_errors_are_agent_errors() -> None:
             session.receive(0.05)
         session.send({"type": "refuse"})
         with pytest.raises(AgentError, match="here: no space"):
-            session.receive(10)
+            session.receive(PATIENCE_S)
     finally:
         session.close()
 
@@ -74,7 +75,7 @@ def test_an_agent_that_dies_is_reported_with_its_last_words() -> None:
     try:
         session.send({"type": "die"})
         with pytest.raises(ConnectionLost) as caught:
-            session.receive(10)
+            session.receive(PATIENCE_S)
     finally:
         session.close()
     assert "exit code 3" in caught.value.detail
@@ -97,7 +98,7 @@ def test_closing_waits_for_the_child_and_wakes_who_receives() -> None:
     time.sleep(0.1)
     session.close()
     session.close()
-    receiver.join(10)
+    receiver.join(PATIENCE_S)
     assert lost
     with pytest.raises(ProcessLookupError):
         os.kill(session.facts["pid"], 0)

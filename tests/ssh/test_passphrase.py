@@ -10,7 +10,7 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 ASK = (
     "import sys, threading; from dtctl.transport.ssh.passphrase import terminal_passphrase\n"
@@ -62,7 +62,7 @@ def test_an_interrupt_gives_the_terminal_back_its_echo() -> None:
         os.read(terminal, 100)
         eventually(lambda: not echoes(terminal))
         os.write(terminal, b"\x03")
-        assert process.wait(20) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert echoes(terminal)
 
 

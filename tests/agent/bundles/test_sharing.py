@@ -15,6 +15,7 @@ from dtctl.agent.host import locks
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
 from tests.agent.link.ends import agent_process, conversation
+from tests.waiting import PATIENCE_S
 
 
 def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> None:
@@ -24,14 +25,14 @@ def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> No
 
     def one() -> None:
         with agent_process(sys.executable, ENSURE, str(root), bundle.id) as (session, _):
-            together.wait(30)
+            together.wait(PATIENCE_S)
             asked.append(serve(bundle, session))
 
     threads = [threading.Thread(target=one) for _ in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert len(asked) == 5
     assert sum(1 for sent in asked if sent) == 1
     assert content(root / "bundles" / bundle.id / "tree") == content(code)

@@ -16,6 +16,7 @@ from dtctl.agent.checkpoints.tensor_table import Damaged, entries
 from dtctl.agent.host.crc32c import masked_crc32c
 from dtctl.agent.records.answers import Checkpoint, CheckpointReport
 from tests.agent.link.ends import agent_process
+from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parents[1] / "data" / "checkpoints"
 
@@ -220,7 +221,7 @@ return reading.report(args)
 """
     closed.chmod(0o700)
     with agent_process(sys.executable, body, str(closed)) as (session, _):
-        [found] = session.receive(20)["value"]
+        [found] = session.receive(PATIENCE_S)["value"]
     assert found["problem"].endswith("Permission denied")
     assert found["all"] == []
 
@@ -229,7 +230,7 @@ def test_an_agent_process_of_its_own_finds_the_same(agent_python: str) -> None:
     directories = sorted(str(path) for path in DATA.iterdir() if path.is_dir())
     body = "from dtctl.agent.checkpoints import reading\nreturn reading.report(args)"
     with agent_process(agent_python, body, *directories) as (session, _):
-        assert session.receive(20)["value"] == reading.report(directories)
+        assert session.receive(PATIENCE_S)["value"] == reading.report(directories)
 
 
 def test_the_checksum_is_that_of_the_standard() -> None:

@@ -25,7 +25,7 @@ def _program_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "directory", lambda: str(program))
 
 
-def delivery(url: str, timeout_s: float = 5.0, **inherited: str) -> Delivery:
+def delivery(url: str, timeout_s: float = 60.0, **inherited: str) -> Delivery:
     post = made(Post, name="slack", on=["failed"], url=url, timeout_s=timeout_s)
     return Delivery(post, {"text": "t", "id": "r/1"}, inherited, time.monotonic())
 
@@ -38,7 +38,7 @@ def answer(at_work: Delivery) -> Sent:
         answers.extend([sent] if sent is not None else [])
         return sent is not None
 
-    eventually(look, 30, "an answer")
+    eventually(look, what="an answer")
     return answers[0]
 
 
@@ -54,10 +54,10 @@ def test_a_post_is_made_by_a_process_of_its_own() -> None:
 def test_one_that_hangs_is_ended_when_its_time_is_over() -> None:
     with receiver() as server:
         at_work = delivery(server.url("hang"))
-        eventually(lambda: bool(server.bodies), 30, "the post")
+        eventually(lambda: bool(server.bodies), what="the post")
         sent = at_work.look(at_work.deadline)  # as the clock of the agent says
         assert sent is not None
-        assert sent["text"] == "no answer within 5 s"
+        assert sent["text"] == "no answer within 60 s"
         assert at_work._process.returncode is not None
 
 

@@ -18,6 +18,7 @@ from dtctl.model import Host
 from dtctl.reach import Local
 from dtctl.transport import wire
 from dtctl.transport.seam import Message
+from tests.waiting import PATIENCE_S
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -87,7 +88,7 @@ def conversation(agent: AgentHalf) -> Iterator[tuple[PipeSession, list[Any]]]:
         yield session, outcome
     finally:
         session.close()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
@@ -129,6 +130,6 @@ def agent_process(
     finally:
         session.close()
         try:
-            process.wait(30)
+            process.wait(PATIENCE_S)
         finally:
             process.kill()

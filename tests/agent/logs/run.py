@@ -16,6 +16,7 @@ from dtctl.agent.records.requests import START, LogsRequest
 from dtctl.agent.records.run_state import State
 from dtctl.transport import wire as frames
 from dtctl.transport.seam import Message
+from tests.waiting import PATIENCE_S
 
 LINES = b"".join(b"line %d\n" % number for number in range(100_000))
 
@@ -65,7 +66,7 @@ class Run:
             yield following
         finally:
             self.gone = True
-            following.thread.join(20)
+            following.thread.join(PATIENCE_S)
             assert not following.thread.is_alive()
 
 

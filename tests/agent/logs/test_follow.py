@@ -14,7 +14,7 @@ from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.run_state import State
 from tests.agent.link.ends import agent_process
 from tests.agent.logs.run import Run, asked, decoded
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def test_a_progress_bar_is_followed_at_most_once_a_second(run: Run) -> None:
@@ -151,16 +151,16 @@ serving.serve(args[0], request, wire, states, lambda: False)
 
     publish()
     with agent_process(agent_python, body, str(run.directory)) as (session, _):
-        assert session.receive(20).payload == b"2\n"
+        assert session.receive(PATIENCE_S).payload == b"2\n"
         run.log(b"three\n4 hidden\n")
-        assert session.receive(20).payload == b"4 ***\n"
+        assert session.receive(PATIENCE_S).payload == b"4 ***\n"
         run.exit()
         run.log(b"5\n", 2)
         run.end()
         publish()
-        last = session.receive(20)
+        last = session.receive(PATIENCE_S)
         assert (last["attempt"], last["offset"], last.payload) == (2, 0, b"5\n")
-        assert session.receive(20).type == "result"
+        assert session.receive(PATIENCE_S).type == "result"
 
 
 def test_a_log_that_grows_is_sent_before_the_state_is_looked_at_again(run: Run, monkeypatch: Any) -> None:

@@ -16,7 +16,7 @@ from tests import impostors
 from tests.agent.logs.run import Run, text
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 def replaced(run: Run, what: str) -> Path:

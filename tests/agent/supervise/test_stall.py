@@ -127,7 +127,7 @@ def test_a_silent_task_that_never_showed_progress_is_left_alone(host: AgentHost)
 
 def test_a_trainer_that_hangs_before_its_first_step_is_started_again(host: AgentHost) -> None:
     program = "[ $DTCTL_ATTEMPT = 1 ] && sleep 1000; for i in 1 2 3; do echo step $i; sleep 0.1; done"
-    spec = host.spec(shell("worker:0", program), recovery={**watched(None), "first_step_s": 2.0})
+    spec = host.spec(shell("worker:0", program), recovery={**watched(None), "first_step_s": 4.0})
     host.up(spec)
     entry = host.wait_state(spec, "worker:0", "succeeded")
     assert (entry["attempt"], entry["step"]) == (2, 3)

@@ -16,7 +16,7 @@ def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
     host.up(spec)
     pid = host.wait_entry(spec, "worker:0", lambda entry: entry["pid"])["pid"]
     os.kill(pid, signal.SIGSTOP)
-    eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"]["frozen"], 30, "a frozen task")
+    eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"]["frozen"], what="a frozen task")
     told = host.ask("diagnose")
     assert told["run"] == spec["run"]
     assert told["machine"]["memory_bytes"] >= told["machine"]["available_bytes"] > 0

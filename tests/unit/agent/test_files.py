@@ -21,7 +21,7 @@ from dtctl.agent.supervise.progress import LogProgress
 from dtctl.agent.supervise.samples import Samples
 from tests import impostors
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 
 OWN = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a link that is another user's")
 

@@ -132,7 +132,7 @@ def test_a_cache_that_others_may_write_to_is_refused(code: Path, cache: Path, mo
 
 
 @pytest.mark.usefixtures("later")
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_nobody_waits_for_a_cache_that_is_a_fifo(code: Path, cache: Path) -> None:
     bundle = scan(code)
     [file] = cache.iterdir()

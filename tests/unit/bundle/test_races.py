@@ -14,7 +14,7 @@ from dtctl.bundle.chunks import Chunks
 from dtctl.bundle.scanning import _Found
 from dtctl.errors import PreflightError
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(autouse=True)

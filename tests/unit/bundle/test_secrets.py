@@ -275,6 +275,6 @@ def test_any_name_and_any_content_are_judged(path: str, is_directory: bool, cont
 def test_no_content_takes_long_to_judge(name: str, filling: bytes) -> None:
     import time
 
-    began = time.monotonic()
+    began = time.process_time()
     is_private(name, (filling * (1 << 20))[: 1 << 20])
-    assert time.monotonic() - began < 2.0
+    assert time.process_time() - began < 2.0

@@ -18,6 +18,7 @@ from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.logs.saving import save_logs
 from tests.unit.coordinated import Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.waiting import PATIENCE_S
 
 TASKS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
 ALL = tuple(TaskId.parse(task) for task in TASKS.values())
@@ -67,7 +68,7 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
 
         def behind() -> None:
             merging.add("b", lines("ps:1", 500.5))
-            going.wait(10)
+            going.wait(PATIENCE_S)
             merging.end("b")
 
         going = threading.Event()
@@ -112,7 +113,7 @@ def test_whoever_does_not_read_to_the_end_keeps_nobody_waiting() -> None:
 
         thread = begun(many)
         next(merging.all())
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

@@ -293,7 +293,7 @@ def test_fields_that_later_versions_have_added_to_a_record_are_passed_over(state
     assert Memory().load("digits-1") == known
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_nobody_waits_for_a_record_that_is_a_fifo_or_has_no_end(state: Path) -> None:
     memory = Memory()
     memory.save(record())

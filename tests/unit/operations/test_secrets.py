@@ -70,7 +70,7 @@ def no_line(file: Path) -> None:
     file.write_text("hunter2\n")
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("spoil", [missing, fifo, directory, endless, huge, latin1, nul, no_line])
 def test_a_file_that_cannot_be_used_is_an_error_that_quotes_nothing_of_it(env_file: Path, spoil: object) -> None:
     spoil(env_file)  # type: ignore[operator]

@@ -25,6 +25,7 @@ from dtctl.operations.watching.loss import follow_loss
 from dtctl.operations.watching.run import Over, watch_run
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.waiting import PATIENCE_S
 
 RESULT = {"type": "result", "run": "digits-1"}
 LOG = {"type": "log", "task": "worker:0", "attempt": 1, "offset": 0, "end": 5, "time": 1.0, "payload": b"line\n"}
@@ -133,7 +134,7 @@ def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() ->
     class Going(Watched):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
             if (session.host.name, fields["type"]) == ("c", "status") and "c" in self.asked_of("status"):
-                held.wait(10)
+                held.wait(PATIENCE_S)
             if fields["type"] == "watch" and session.host.name == "a":
                 tasks = {"ps:0": entry("stalled", reason="no step")}
                 return [{"type": "states", "run": "digits-1", "state": state_of("a", tasks)}, dict(RESULT)]
@@ -264,5 +265,5 @@ def test_a_feed_that_is_closed_ends_its_stream() -> None:
 
     feed = Feed(tell).start()
     feed.close()
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE_S)
     assert feed.first() is None

@@ -15,6 +15,7 @@ from dtctl.render.logs import REMEMBERED, LogPrinter
 from dtctl.render.stopping import MOST_LINES, StopProgress, stopping_line
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving, still
+from tests.waiting import PATIENCE_S
 
 PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
 
@@ -106,13 +107,13 @@ def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
     def ask() -> None:
         with still():
             asked.set()
-            over.wait(10)
+            over.wait(PATIENCE_S)
 
     display = Drawn()
     with moving(display):
         thread = threading.Thread(target=ask)
         thread.start()
-        assert asked.wait(10)
+        assert asked.wait(PATIENCE_S)
     over.set()
     thread.join()
     assert not display.moves

@@ -11,7 +11,7 @@ import pytest
 
 from dtctl.errors import DtctlError, ExitCode, TransportError
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def test_nothing_to_do_is_done_at_once() -> None:
 
 
 def test_no_more_than_width_work_at_once() -> None:
-    lock = threading.Lock()
+    lock, together = threading.Lock(), threading.Barrier(4)
     at_once = most = 0
 
     def work(_: int) -> None:
@@ -58,7 +58,7 @@ def test_no_more_than_width_work_at_once() -> None:
         with lock:
             at_once += 1
             most = max(most, at_once)
-        time.sleep(0.005)
+        together.wait(PATIENCE_S)
         with lock:
             at_once -= 1
 
@@ -74,7 +74,7 @@ def test_a_bug_is_raised_and_stops_the_rest() -> None:
         begun.append(number)
         if number == 0:
             raise ZeroDivisionError
-        cancelled.wait(10)
+        cancelled.wait(PATIENCE_S)
 
     with pytest.raises(ZeroDivisionError):
         fan_out(range(10), work, width=2, name=str, cancel=cancelled.set)
@@ -88,7 +88,7 @@ def test_an_interrupt_is_raised_while_work_still_hangs() -> None:
 
     def work(number: int) -> None:
         begun.append(number)
-        released.wait(30)
+        released.wait(PATIENCE_S)
 
     def interrupt() -> None:
         eventually(lambda: len(begun) == 2)

@@ -33,7 +33,7 @@ def directory(path: Path) -> None:
 NO_KEYS: list[Callable[[Path], None]] = [fifo, endless, sparse, directory]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", NO_KEYS)
 def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
     tmp_path: Path, make: Callable[[Path], None]
@@ -43,7 +43,7 @@ def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
     assert Keyring().file(tmp_path / "id").problem
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("make", NO_KEYS)
 @pytest.mark.parametrize("beside", [".pub", "-cert.pub"])
 def test_what_lies_beside_a_key_holds_nobody_up(tmp_path: Path, make: Callable[[Path], None], beside: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +21,7 @@ from dtctl.transport.stream import RemoteExit, StreamSession
 from dtctl.transport.wire import encode
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import FakeTransport
+from tests.waiting import PATIENCE_S
 
 GREETING = {
     "type": "greeting", "protocol": PROTOCOL, "python": "3.11", "hostname": "gpu-3", "user": "train",
@@ -29,6 +29,24 @@ GREETING = {
     "root": "/home/train/.dtctl", "pid": 7, "time": 1.0, "free_bytes": 1, "cpus": 1,
 }  # fmt: skip
 Told = list[tuple[str, float, float]]
+READ_S = 0.001
+"""What a read takes."""
+
+
+class Clock:
+    """The time of a conversation. It goes on while somebody waits for bytes or sleeps, and at no other moment."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+CLOCK = Clock()
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +55,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SILENCE_S", 0.3)
     monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 0.6)
     monkeypatch.setattr(silence, "TOLD_AFTER_S", 0.1)
+    for module in (stream, silence, conversation):
+        monkeypatch.setattr(module, "time", CLOCK)
 
 
 class Scripted:
@@ -50,15 +70,16 @@ class Scripted:
     def read(self, timeout_s: float | None) -> bytes:
         assert timeout_s is not None, "nobody waits without a limit"
         data = next(self._script, b"")
+        CLOCK.sleep(READ_S)
         if not data:
-            time.sleep(min(timeout_s, 0.05))
+            CLOCK.sleep(min(timeout_s, 0.05))
             raise TimeoutError
         self.read_bytes += len(data)
         return data
 
     def write(self, data: bytes, silence: Silence) -> None:
         while self._deaf:
-            time.sleep(min(silence.wait_s, 0.05))
+            CLOCK.sleep(READ_S + min(silence.wait_s, 0.05))
             silence.look()
 
     def close(self) -> None: ...
@@ -90,10 +111,10 @@ def again(data: bytes) -> Iterator[bytes]:
 
 def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
     told: Told = []
-    begun = time.monotonic()
+    begun = CLOCK.now
     with pytest.raises(TransportError, match=r"gpu-3 has been silent for 0\.3 s"):
         greeted(iter([]), told).receive()
-    assert time.monotonic() - begun < 2
+    assert CLOCK.now - begun < 2
     assert told == [("gpu-3", 0.1, 0.3)]
 
 
@@ -178,8 +199,8 @@ def test_a_large_frame_on_a_slow_line_is_waited_for() -> None:
 def test_no_more_frames_are_taken_than_a_screen_could_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "FRAMES_PER_S", 100)
     session = greeted(again(encode({"type": "progress", "phase": "receive"}) * 1000))
-    begun, frames = time.monotonic(), 0
-    while time.monotonic() - begun < 1.5:
+    begun, frames = CLOCK.now, 0
+    while CLOCK.now - begun < 1.5:
         session.receive()
         frames += 1
     assert 100 <= frames <= 300
@@ -221,11 +242,11 @@ def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytes
 
 def test_an_answer_of_which_there_is_always_more_is_given_up() -> None:
     frames = encode({"type": "event", "time": 1.0}) * 1000
-    begun = time.monotonic()
+    begun = CLOCK.now
     with pytest.raises(TransportError, match=r"did not finish its answer within 0.3 s"):
         for _ in said(greeted(again(frames)), "event", most_bytes=None, within_s=0.3):
             pass
-    assert time.monotonic() - begun < 3
+    assert CLOCK.now - begun < 3
 
 
 def test_one_hung_host_withholds_nobodys_answer() -> None:
@@ -236,9 +257,9 @@ def test_one_hung_host_withholds_nobodys_answer() -> None:
         def open(self, host: Host) -> Session:
             return greeted(iter([])) if host.name == "d" else honest.open(host)
 
-    begun = time.monotonic()
+    begun = CLOCK.now
     found = status_of_hosts(record(), OneHangs())
-    assert time.monotonic() - begun < 3
+    assert CLOCK.now - begun < 3
     assert {str(task): one.state.value for task, one in found.tasks.items()} == {
         **dict.fromkeys(("ps:0", "ps:1", "worker:0"), "running"),
         "worker:1": "lost",
@@ -262,8 +283,8 @@ def test_who_tells_more_than_is_read_waits() -> None:
         teller.start()
         teller.join(0.3)
         assert told <= 10
-        read = streams.all(0.1)
+        read = (what for what in streams.all(0.1) if what is not None)
         for _ in range(100):
             assert next(read) == "x"
-        teller.join(5)
+        teller.join(PATIENCE_S)
         assert told == 100

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import select
+import threading
 from contextlib import suppress
 
 import pytest
@@ -13,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.protocol import beats
+from dtctl.agent.protocol import beats, wire
 from dtctl.agent.protocol.conversation import Conversation
 from dtctl.agent.protocol.wire import Gone, Wire
 from tests.fuzz import cases
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def test_frames_and_their_bytes_come_back_as_sent() -> None:
@@ -53,13 +54,13 @@ def test_a_listening_wire_tells_frames_and_the_end_without_being_waited_for() ->
         assert wire.poll(0.01) is None
         assert not wire.is_gone()
         os.write(writing, b'{"type": "a"}\n{"type": "b"}\n')
-        assert select.select([wire.fileno()], [], [], 10)[0]
+        assert select.select([wire.fileno()], [], [], PATIENCE_S)[0]
         assert wire.receive()[0]["type"] == "a"
         assert wire.receive()[0]["type"] == "b"
         os.close(writing)
         for _ in range(2):
             with pytest.raises(Gone):
-                wire.poll(10)
+                wire.poll(PATIENCE_S)
         assert wire.is_gone()
 
 
@@ -142,16 +143,56 @@ def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pyte
     assert (first["type"], first["at"], second["at"]) == ("beat", "checkpoints", "checkpoints")
 
 
+class Clock:
+    """Goes on when it is turned; who sleeps is awake when it has been turned far enough."""
+
+    def __init__(self) -> None:
+        self._now, self._over = 100.0, False
+        self._wake_at: float | None = None
+        self._changed = threading.Condition()
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        with self._changed:
+            self._wake_at = self._now + seconds
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._wake_at is None)
+        if self._over:
+            raise ValueError("the stream was closed")
+
+    def turn(self, seconds: float) -> None:
+        """Once somebody sleeps."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._wake_at is not None, PATIENCE_S)
+            self._now += seconds
+            if self._wake_at is not None and self._now >= self._wake_at:
+                self._wake_at = None
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        self._over = True
+        self.turn(1e6)
+
+
 def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(beats, "BEAT_S", 0.2)
-    written = io.BytesIO()
+    clock, written = Clock(), io.BytesIO()
+    for module in (beats, wire):
+        monkeypatch.setattr(module, "time", clock)
     talk = Conversation("", "", Wire(io.BytesIO(), written))
     talk.beats.at("up")
     for _ in range(40):
         talk.send("progress", {})
-        select.select([], [], [], 0.01)
+        clock.turn(beats.BEAT_S / 5)
     talk.beats.at(None)
-    select.select([], [], [], 0.5)
+    for _ in range(3):
+        clock.turn(2 * beats.BEAT_S)
     assert {frame["type"] for frame in sent_by(written)} == {"progress"}
+    talk.beats.at("up")
+    for _ in range(3):
+        clock.turn(2 * beats.BEAT_S)
+    clock.end()
+    assert sent_by(written)[-1]["type"] == "beat"

@@ -148,9 +148,9 @@ def test_a_record_larger_than_a_chunk_is_read(out: Path) -> None:
 def test_a_length_of_terabytes_is_waited_for_and_costs_nothing(out: Path) -> None:
     size = struct.pack("<Q", 1 << 60)
     (out / NAME).write_bytes(scalar(1, "loss", 1.0) + size + struct.pack("<I", masked(size)) + bytes(100))
-    begin = time.monotonic()
+    begin = time.process_time()
     assert values(look(out)) == [1.0]
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def test_a_terabyte_of_holes_is_damage(out: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, j
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_keeper_ends_where_nothing_can_be_written() -> None:
     with public_directory() as attempt:
         attempt.chmod(0o555)

@@ -16,7 +16,7 @@ from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 TASKS = ("ps:0", "worker:0")
 MANY_LOOKS = 50
@@ -162,6 +162,6 @@ def test_a_ring_ends_the_wait_for_the_next_look(files: RunFiles, monkeypatch: py
     eventually(lambda: files.state()["agent"])  # written right before it waits
     paths.write_json(files.intent_path, {**files.intent(), "serial": 2, "tasks": stop(2)})
     fifo.ring(files.wake_path)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert files.state()["finished"] is True

@@ -18,6 +18,7 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.frames import checked_frame
 from dtctl.transport.seam import Message, Session
 from tests.unit.coordinated import record
+from tests.waiting import PATIENCE_S
 
 BOARD = {"type": "board", "dirs": ["/out"], "python": "/venv/bin/python"}
 
@@ -45,7 +46,7 @@ class Far:
         self._told.put(ConnectionLost("lost"))
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        told = self._told.get(timeout=20)
+        told = self._told.get(timeout=PATIENCE_S)
         if isinstance(told, DtctlError):
             raise told
         return told
@@ -54,7 +55,7 @@ class Far:
         self.closed = True
 
     def next(self, kind: str) -> tuple[Mapping[str, Any], bytes]:
-        while (heard := self.heard.get(timeout=20))[0]["type"] != kind:
+        while (heard := self.heard.get(timeout=PATIENCE_S))[0]["type"] != kind:
             assert heard[0]["type"] == "alive", heard
         return heard
 
@@ -73,7 +74,7 @@ class Scene:
         self._thread.start()
         assert self.far.next("tensorboard")[0]["cluster"] == "digits"
         self.far.tell(BOARD)
-        assert self.begun.wait(20)
+        assert self.begun.wait(PATIENCE_S)
 
     def open(self, host: Host) -> Session:
         return self.far
@@ -93,7 +94,7 @@ class Scene:
     def end(self) -> Any:
         if self._thread.is_alive():
             self.far.tell({"type": "result", "run": "digits-1", "end": "ended", "said": "bye"})
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert self.far.closed
         return self.outcome
 
@@ -110,7 +111,7 @@ def test_bytes_go_both_ways_and_each_connection_by_itself() -> None:
     scene.far.tell({"type": "closed", "channel": 0})
     assert (one.recv(100), one.recv(100)) == (b"last", b"")
     two.close()
-    while (heard := scene.far.heard.get(timeout=20)[0])["type"] != "closed":
+    while (heard := scene.far.heard.get(timeout=PATIENCE_S)[0])["type"] != "closed":
         assert heard["type"] in ("taken", "alive")
     assert heard["channel"] == 1
     assert scene.end()["said"] == "bye"
@@ -151,7 +152,7 @@ def test_a_browser_that_sends_more_than_there_is_room_for_waits() -> None:
 def test_a_host_that_says_what_cannot_be_is_not_believed(frame: dict[str, Any], payload: bytes) -> None:
     scene = Scene()
     scene.far.tell(frame, payload)
-    scene._thread.join(20)
+    scene._thread.join(PATIENCE_S)
     assert isinstance(scene.end(), TransportError)
 
 
@@ -160,7 +161,7 @@ def test_a_host_that_sends_too_much_is_hung_up_on() -> None:
     browser = scene.browser()
     for _ in range(200):
         scene.far.tell({"type": "piece", "channel": 0}, b"x" * 65536)
-    scene._thread.join(20)
+    scene._thread.join(PATIENCE_S)
     assert "more than it was allowed to" in scene.end().summary
     browser.close()
 
@@ -168,7 +169,7 @@ def test_a_host_that_sends_too_much_is_hung_up_on() -> None:
 def test_a_lost_connection_ends_it() -> None:
     scene = Scene()
     scene.far.lose()
-    scene._thread.join(20)
+    scene._thread.join(PATIENCE_S)
     assert isinstance(scene.end(), ConnectionLost)
 
 

@@ -230,7 +230,8 @@ def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     again = asked(value, *rounds)
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
     told = listening(again)
-    told["a"]["bound"][0].update(second_look)
+    bound: Any = told["a"]["bound"][0]
+    bound.update(second_look)
     return value, [*rounds, told]
 
 
