@@ -107,7 +107,7 @@ UNTOLD = (
         Level.ENDS,
         "exited 1: TensorFlow finds 0 GPUs here, not 2",
         "how it ended, the last that it said",
-        "the program ended itself; what it said last is its own reason",
+        "the program ended itself; what it said last should be its reason",
         (
             "search its source for these words; correct trainer.args, its data or itself; then: dtctl up --replace",
             WHOLE_LOG,

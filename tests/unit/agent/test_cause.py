@@ -204,7 +204,7 @@ def test_who_exits_with_a_message_died_of_what_it_says(message: str) -> None:
     assert cause_of_end(FRAMES + "ValueError: bad\n" + log, 1).text == "ValueError: bad"
 
 
-@pytest.mark.parametrize("log", [*LIVED[:3], *LIVED[-2:], "a.py:3: UserWarning: it is old\n", "[1,0] it is\n", "ended\n"])
+@pytest.mark.parametrize("log", [*LIVED[:3], LIVED[-1], "a.py:3: UserWarning: old\n", "[1,0] it is\n", "ended\n"])
 def test_who_exits_after_a_usual_line_has_given_no_reason(log: str) -> None:
     assert cause_of_end(log, 1).text == ""
 
