@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 from dtctl.errors import PreflightError
@@ -77,10 +78,17 @@ def target_of(entry: os.DirEntry[str], parent: int, place: str) -> str:
 
 
 def check_utf8(text: str, what: str) -> None:
+    """Names travel as UTF-8; this Python reads those of the disk as its locale says."""
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
+        if os.fsencode(text).decode("utf-8") == text:
+            return
+    except UnicodeDecodeError as error:
         raise PreflightError(f"{what} is not UTF-8", hint=f"rename it, {IGNORE_HINT}") from error
+    raise PreflightError(
+        f"{what} cannot be read as UTF-8 here",
+        detail=f"Python takes the names of files for {sys.getfilesystemencoding()} by your locale; hosts get UTF-8",
+        hint=f"PYTHONUTF8=1 before the command, {IGNORE_HINT}",
+    )
 
 
 def printable(path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
-from dtctl.agent.run.cause import cause
+from dtctl.agent.run.cause import cause_of_end
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.coordination import Condition, Contact, Coordination
 from dtctl.operations.asking.outcome import Outcome, Verdict
@@ -38,7 +38,7 @@ def ended(
     beside: Fact | None = None,
 ) -> TaskStatus:
     """One that has failed, as its agent tells it by its log."""
-    text = cause(log).text
+    text = cause_of_end(log, code).text
     how = fact("killed", signal=signal) if signal is not None else fact("exited", code=code)
     why = [how, *([fact("cause", text=text)] if text else []), *([beside] if beside else [])]
     past = Exit(1, 900.0, 960.0, code, signal, asked=False, cause=text)

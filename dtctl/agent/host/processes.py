@@ -19,6 +19,9 @@ KILL_LIMIT_S = 5.0
 LONGEST_COMMAND = 4096
 """How many characters of a command line are shown."""
 
+_MOST_LISTINGS = 5
+"""On a machine where something is started all the time there is always somebody new."""
+
 _boot_id = ""
 
 
@@ -131,13 +134,22 @@ def proc_text(pid: int, name: str) -> str:
 
 
 def every() -> Dict[int, Process]:
-    """The process table, by pid."""
-    table = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
+    """The process table, by pid.
+
+    It is listed again until it names nobody new: who forks and ends between being listed and being read would take its
+    child along out of sight, as one that puts itself into the background does.
+    """
+    table: Dict[int, Process] = {}
+    seen: Set[str] = set()
+    for _ in range(_MOST_LISTINGS):
+        new = [name for name in os.listdir("/proc") if name.isdigit() and name not in seen]
+        for name in new:
             process = Process.read(int(name))
             if process is not None:
                 table[process.pid] = process
+        if not new:
+            break
+        seen.update(new)
     return table
 
 

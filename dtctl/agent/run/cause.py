@@ -2,7 +2,7 @@
 
 Known are the words of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status codes,
 CUDA, shells, and of programs that say `error:`. What is told last counts, and an exception that ended the program
-before a line that only complains.
+before a line that only complains. Of a program that ends itself by `sys.exit(message)` it is the message.
 """
 
 from __future__ import annotations
@@ -54,6 +54,24 @@ def cause(log: str) -> Cause:
     """By the end of a program's log, without its secrets."""
     lines = [line.rsplit("\r", 1)[-1].rstrip() for line in log.split("\n")]
     return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or Cause()
+
+
+def cause_of_end(log: str, code: Optional[int]) -> Cause:
+    """Of an end with this exit code: 1 is also that of `sys.exit(message)`, which leaves nothing but the message."""
+    found = cause(log)
+    return found if found.text or code != 1 else _last_words(log)
+
+
+_GOES_WELL = re.compile(
+    r"\s|\[|[IWE]\d{4} |\d{4}-\d\d-\d\d|INFO|WARN|DEBUG|sys:1|Exception ignored|.*(?:Warning: |%\||\d ?it/s)|"
+    r"(?i:.*\b(?:steps?|epochs?|iterations?|loss|accuracy|saved|saving|done|starting|started)\b)"
+)
+"""What a program says as it goes on; one that ends with that has given no reason."""
+
+
+def _last_words(log: str) -> Cause:
+    last = next((line.rsplit("\r", 1)[-1] for line in reversed(log.rstrip().split("\n"))), "")
+    return Cause(last if " " in last and not _GOES_WELL.match(last) else "")
 
 
 # Exceptions of Python.

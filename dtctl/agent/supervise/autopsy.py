@@ -9,7 +9,7 @@ from ..host import machine, ports
 from ..logs.tail import end_of, last_lines
 from ..records.reasons import fact
 from ..run import exits
-from ..run.cause import cause
+from ..run.cause import cause_of_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Autopsy:
 def examine(attempt: Attempt, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
     """Of an attempt of which nothing is left."""
     log = end_of(os.path.join(attempt.directory, "log"), masks)
-    return Autopsy(exits.verdict(ending, cause(log), recovery), last_lines(log))
+    return Autopsy(exits.verdict(ending, cause_of_end(log, ending["code"]), recovery), last_lines(log))
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:

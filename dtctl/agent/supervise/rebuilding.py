@@ -139,11 +139,11 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":
         from ..logs.tail import end_of, last_lines
-        from ..run.cause import cause
+        from ..run.cause import cause_of_end
 
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
         log = end_of(os.path.join(directory, "log"), masks)
-        entry["exit"] = exits.told(ending, exits.verdict(ending, cause(log), recovery), last_lines(log))
+        entry["exit"] = exits.told(ending, exits.verdict(ending, cause_of_end(log, ending["code"]), recovery), last_lines(log))
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:

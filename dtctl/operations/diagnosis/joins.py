@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from dtctl.agent.records.vitals import Disk
@@ -100,6 +101,15 @@ def killed_by(number: int) -> Join:
         return memory(facts, task, fields)
 
     return join
+
+
+_EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception)\b")
+
+
+def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """As Python's `sys.exit(message)` does."""
+    end = facts.end_of(task)
+    return {} if end is not None and end.code == 1 and end.cause and not _EXCEPTION.match(end.cause) else None
 
 
 KILL, SEGV, ILL = int(signal.SIGKILL), int(signal.SIGSEGV), int(signal.SIGILL)

@@ -103,6 +103,18 @@ UNTOLD = (
         join=joins.killed_by(joins.SEGV),
     ),
     Signature(
+        "ended_itself",
+        Level.ENDS,
+        "exited 1: TensorFlow finds 0 GPUs here, not 2",
+        "how it ended, the last that it said",
+        "the program ended itself; what it said last should be its reason",
+        (
+            "search its source for these words; correct trainer.args, its data or itself; then: dtctl up --replace",
+            WHOLE_LOG,
+        ),
+        join=joins.ended_itself,
+    ),
+    Signature(
         ENDED_SOMEHOW,
         Level.ENDS,
         "any other end",

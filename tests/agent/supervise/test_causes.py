@@ -26,6 +26,7 @@ DEATHS = {
     "import no_such_module": f"exit code 1 ({MISSING}), which is not tried again",
     ARGPARSE: "exit code 2 (unrecognized arguments: --step_s=0.2), which is not tried again",
     "import sys; sys.exit('error: no data below /data')": "exit code 1 (no data below /data)",
+    "raise SystemExit('there is nothing to train on')": "exit code 1 (there is nothing to train on)",
     "import faulthandler, os; faulthandler.enable(); os.abort()": "killed by SIGABRT (Aborted)",
     "import ctypes, faulthandler; faulthandler.enable(); ctypes.string_at(0)": "killed by SIGSEGV (Segmentation fault)",
     "import os, sys; print('step 1'); sys.stdout.flush(); os._exit(3)": "exit code 3",

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.run.cause import MOST, cause, complains, says_nothing_yet, tells_what, tells_where
+from dtctl.agent.run.cause import MOST, cause, cause_of_end
 from tests.fuzz import cases
 
 FRAMES = """\
@@ -185,6 +186,28 @@ def test_the_last_words_say_what_a_program_died_of(log: str, text: str) -> None:
 @pytest.mark.parametrize("log", LIVED)
 def test_a_log_without_last_words_says_nothing(log: str) -> None:
     assert cause(log).text == ""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "TensorFlow finds 0 GPUs here, not 2",
+        "/data/mnist: there is nothing to train on",
+        "--batch_size=100 cannot be dealt out evenly to 3 devices",
+        "'lr' is not a key of config.json",
+    ],
+)
+def test_who_exits_with_a_message_died_of_what_it_says(message: str) -> None:
+    log = f"loading\nstep 1 loss 2.0\n{message}\n\n"
+    assert cause_of_end(log, 1).text == message
+    assert cause_of_end(log, 3).text == ""
+    assert cause(log).text == ""
+    assert cause_of_end(FRAMES + "ValueError: bad\n" + log, 1).text == "ValueError: bad"
+
+
+@pytest.mark.parametrize("log", [*LIVED[:3], LIVED[-1], "a.py:3: UserWarning: old\n", "[1,0] it is\n", "ended\n"])
+def test_who_exits_after_a_usual_line_has_given_no_reason(log: str) -> None:
+    assert cause_of_end(log, 1).text == ""
 
 
 @pytest.mark.parametrize("name", ["ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"])

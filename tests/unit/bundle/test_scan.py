@@ -13,6 +13,7 @@ import pytest
 
 from dtctl.agent.bundles.manifest import Manifest as AgentsManifest
 from dtctl.bundle import Bundle, FileEntry, Manifest, scan
+from dtctl.bundle.entries import check_utf8
 from dtctl.bundle.own_secrets import OwnSecrets
 from dtctl.bundle.scanning import _Found
 from dtctl.errors import ExitCode, PreflightError
@@ -125,6 +126,20 @@ def test_what_cannot_be_sent_is_named_with_a_remedy(code: Path, make: Callable[[
     assert refused.value.exit_code == ExitCode.PREFLIGHT
     (code / ".dtctlignore").write_text("thing*\n")
     assert "thing" not in str(scan(code).manifest)
+
+
+@pytest.mark.parametrize(("encoding", "errors"), [("latin-1", "strict"), ("ascii", "surrogateescape")])
+def test_a_good_name_that_the_locale_reads_otherwise_is_not_blamed(
+    encoding: str, errors: str, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = "grün".encode().decode(encoding, errors)
+    monkeypatch.setattr("dtctl.bundle.entries.os.fsencode", lambda text: text.encode(encoding, errors))
+    check_utf8("train.py", "train.py")
+    with pytest.raises(PreflightError, match="cannot be read as UTF-8 here") as refused:
+        check_utf8(read, "the name of a file")
+    assert "PYTHONUTF8=1" in refused.value.hint
+    with pytest.raises(PreflightError, match="is not UTF-8"):
+        check_utf8("gr\xfcn" if encoding == "latin-1" else "gr\udcfcn", "the name of a file")
 
 
 def test_what_may_not_be_read_is_named() -> None:

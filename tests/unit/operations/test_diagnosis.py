@@ -345,6 +345,13 @@ BY_FACTS = [
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "another processor than that of gpu-a"),
     ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
+    (
+        "ended_itself",
+        facts(ended("worker:0", "loading\nTensorFlow finds 0 GPUs here, not 2\n")),
+        ": TensorFlow finds 0 GPUs here, not 2\nthe program ended itself",
+    ),
+    ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "should be its reason"),
+    ("ended", facts(ended("worker:0", "step 3\n")), "no known signature fits"),
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
@@ -497,7 +504,8 @@ def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
     lacks, remedy, *_ = advice(FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n")
     assert lacks.endswith("lacks the module sklearn")
     assert "-m pip install scikit-learn" in remedy
-    assert advice("it was late\n") == []
+    assert advice("late\n") == []
+    assert advice("it was late\n")[0].startswith("the program ended itself")
 
 
 def test_the_task_that_the_run_failed_of_comes_first() -> None:
