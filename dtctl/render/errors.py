@@ -26,14 +26,14 @@ def show_error(error: DtctlError) -> None:
     return _more(error)
 
 
-def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
-    """One entry for all hosts that failed alike."""
+def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
+    """One entry for all hosts that failed alike. `tolerated`: what was asked for is done all the same."""
     if console.speaks_json():
         from dtctl.render.machine import speech
 
         return speech.host_errors(errors)
     for one in alike(errors):
-        _labelled("error", "bold red", one.summary)
+        _labelled(*(("warning", "bold yellow") if tolerated else ("error", "bold red")), one.summary)
         _more(one.first, one.hosts, detail=one.detail, hint=one.hint)
     return None
 

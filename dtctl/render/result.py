@@ -89,7 +89,7 @@ def show_missing(result: UpResult, plan: RunPlan) -> None:
     """Why hosts are not there, by reasons; and what that comes to."""
     if not result.absent:
         return
-    show_host_errors(result.absent)
+    show_host_errors(result.absent, tolerated=True)
     tasks = [task.id for task in plan.tasks if task.host in result.absent]
     show_warning(
         f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {_is_are(tasks)} not started",

@@ -30,6 +30,11 @@ class Alike:
         return len(self.hosts) == 1
 
     @property
+    def says_all(self) -> bool:
+        """The summary of several hosts, which was written for that."""
+        return not self.alone and isinstance(self.first, TransportError) and bool(self.first.alike)
+
+    @property
     def summary(self) -> str:
         """With the names of the hosts."""
         name = self.hosts[0]
@@ -43,8 +48,7 @@ class Alike:
         """Of several hosts, that of the first."""
         if self.alone or not self.first.detail or self.same_detail:
             return self.first.detail
-        is_of_one_host = isinstance(self.first, TransportError) and self.first.alike
-        return "" if is_of_one_host else f"on {self.hosts[0]}:\n{self.first.detail}"
+        return "" if self.says_all else f"on {self.hosts[0]}:\n{self.first.detail}"
 
     @property
     def hint(self) -> str:
@@ -54,14 +58,12 @@ class Alike:
     @property
     def next_step(self) -> str:
         """The same where it stands beside others: with the hosts whose words it is."""
-        return self._for_all(advice(self.first))
+        whose = getattr(self.first, "host", "")
+        said = advice(self.first)
+        return self._for_all(said.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else said)
 
     def _for_all(self, hint: str) -> str:
-        if self.alone or not hint:
-            return hint
-        if self.same_hint:
-            return _without(hint, self.hosts[0]).replace(_PLACE, fold(self.hosts))
-        return f"{hint}    and so for the others"
+        return hint if self.same_hint or not hint else f"{hint}    and so for the others"
 
 
 def alike(errors: Mapping[str, DtctlError]) -> tuple[Alike, ...]:
@@ -73,7 +75,7 @@ def alike(errors: Mapping[str, DtctlError]) -> tuple[Alike, ...]:
         Alike(
             tuple(names),
             errors[names[0]],
-            len({_without(errors[name].hint, name) for name in names}) == 1,
+            len({errors[name].hint for name in names}) == 1,
             len({_without(errors[name].detail, name) for name in names}) == 1,
         )
         for names in groups.values()
@@ -81,17 +83,21 @@ def alike(errors: Mapping[str, DtctlError]) -> tuple[Alike, ...]:
 
 
 def lines(errors: Mapping[str, DtctlError]) -> list[str]:
-    """One for each reason, with what to type next where there are several; below it what came back."""
+    """One for each reason, with what to type next where there are several; below it what came back.
+
+    Of several hosts beside others, what came back is left out where the reason says all.
+    """
     groups = alike(errors)
-    told = [line for one in groups[:MOST_KINDS] for line in _lines(one, with_hint=len(groups) > 1)]
+    told = [line for one in groups[:MOST_KINDS] for line in _lines(one, beside_others=len(groups) > 1)]
     more = [name for one in groups[MOST_KINDS:] for name in one.hosts]
     return [*told, f"{fold(more)}: for other reasons"] if more else told
 
 
-def _lines(one: Alike, *, with_hint: bool) -> list[str]:
-    next_step = one.next_step if with_hint else ""
+def _lines(one: Alike, *, beside_others: bool) -> list[str]:
+    next_step = one.next_step if beside_others else ""
     first = f"{one.summary}    {next_step.splitlines()[0]}" if next_step else one.summary
-    return [first, *(f"  {line}" for line in one.detail.splitlines())]
+    detail = "" if beside_others and one.says_all else one.detail
+    return [first, *(f"  {line}" for line in detail.splitlines())]
 
 
 def _told(error: DtctlError, name: str) -> str:

@@ -40,10 +40,10 @@ class Joining:
 
     def __init__(self, launch: Start, told: answers.Joining, transport: Transport, report: Report) -> None:
         inventory = told["inventory"]
-        fields = {"run": inventory["run"], "created": inventory["created"], "replaced": inventory["replaced"]}
-        record = dataclasses.replace(launch.record, **fields)
+        run, created, replaced = inventory["run"], inventory["created"], inventory["replaced"]
+        record = dataclasses.replace(launch.record, run=run, created=created, replaced=replaced)
         self._launch = dataclasses.replace(launch, record=record, authority=None, scene=None)
-        self._run = inventory["run"]
+        self._run = run
         self._told = told
         self._transport = transport
         self._report = report

@@ -96,7 +96,7 @@ def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.Capt
     show_host_errors({host: refused(host) for host in ("gpu-1", "gpu-2")})
     assert " hint of gpu-[1-2]: c\n" in capsys.readouterr().err
     show_error(SomeHostsFailed("start", {host: refused(host) for host in ("gpu-1", "gpu-2")}, 2))
-    assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
+    assert capsys.readouterr().err.endswith("\n hint: gpu-[1-2] says: c hint: d\n")
     show_error(CoordinatorAway("gpu-1", refused("gpu-1")))
     assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
 
