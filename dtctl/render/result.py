@@ -44,7 +44,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     if not result.started:
         note(f"run {result.run} is up and has not changed")
         _show_joined(result)
-        show_missing(result, plan)
+        _show_missing(result, plan)
         if result.ended:
             ended = ", ".join(map(str, result.ended))
             show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
@@ -73,7 +73,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
             hint="\n".join(map(one_line, moved)),
         )
-    show_missing(result, plan)
+    _show_missing(result, plan)
     broken = {str(task): one for task, one in result.broken.items()}
     for reason, names in _alike({name: sentence(one.why) for name, one in broken.items()}).items():
         show_warning(f"{fold(names)} on {fold(broken[name].host for name in names)} could not start: {reason}")
@@ -85,7 +85,7 @@ def _show_joined(result: UpResult) -> None:
         note(f"{host} has joined it: {fold_tasks(tasks)}")
 
 
-def show_missing(result: UpResult, plan: RunPlan) -> None:
+def _show_missing(result: UpResult, plan: RunPlan) -> None:
     """Why hosts are not there, by reasons; and what that comes to."""
     if not result.absent:
         return
