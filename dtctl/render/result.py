@@ -88,10 +88,15 @@ def _show_joined(result: UpResult) -> None:
 def _show_missing(result: UpResult, plan: RunPlan) -> None:
     """Why hosts are not there, by reasons; and what that comes to."""
     if not result.absent:
-        return
+        return None
     show_host_errors(result.absent, tolerated=True)
     tasks = [task.id for task in plan.tasks if task.host in result.absent]
-    show_warning(
+    if not result.started:
+        return show_warning(
+            f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
+            hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
+        )
+    return show_warning(
         f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {_is_are(tasks)} not started",
         hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
     )

@@ -104,6 +104,14 @@ def fan_out(
     return crew.outcomes()
 
 
+def _forget_frames(error: BaseException) -> None:
+    """Else each of hundreds of errors keeps a connection alive, with all that it has received."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+
+
 class _Crew(Generic[H, R]):
     """The threads of one `fan_out` and what they have found."""
 
@@ -176,6 +184,7 @@ class _Crew(Generic[H, R]):
             try:
                 result = self._work(item)
             except DtctlError as error:
+                _forget_frames(error)
                 with self._changed:
                     self._errors[name] = error
                     self._changed.notify_all()

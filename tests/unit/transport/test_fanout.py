@@ -105,6 +105,29 @@ def test_who_works_is_not_replaced_however_long_it_takes(monkeypatch: pytest.Mon
     waiting.join()
 
 
+def test_an_error_keeps_nothing_alive_of_the_conversation_that_ended_with_it() -> None:
+    import gc
+    import weakref
+
+    class Connection:
+        pass
+
+    connections: list[weakref.ref[Connection]] = []
+
+    def work(name: str) -> None:
+        connection = Connection()
+        connections.append(weakref.ref(connection))
+        try:
+            raise OSError(name)
+        except OSError as error:
+            raise TransportError("lost") from error
+
+    outcomes = fan_out(["a", "b"], work)
+    gc.collect()
+    assert len(outcomes.errors) == 2
+    assert [one() for one in connections] == [None, None]
+
+
 def test_idle_outside_of_any_fan_out_is_nothing() -> None:
     with idle():
         pass
