@@ -81,9 +81,16 @@ class ConfigError(DtctlError):
 
 
 class TransportError(DtctlError):
-    """A host could not be reached, refused us, or cannot run the agent."""
+    """A host could not be reached, refused us, or cannot run the agent.
+
+    `alike` is the summary without what only this host has, such as its address: by it hosts are told as one.
+    """
 
     exit_code = ExitCode.UNREACHABLE
+
+    def __init__(self, summary: str, *, detail: str = "", hint: str = "", alike: str = "") -> None:
+        super().__init__(summary, detail=detail, hint=hint)
+        self.alike = alike
 
 
 class HostKeyError(TransportError):

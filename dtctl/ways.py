@@ -100,6 +100,16 @@ def serves(role: Role, way: Way) -> bool:
     return role == "ps" or (role == "worker" and way in (Way.IN_GRAPH, Way.PS_STRATEGY))
 
 
+def may_be_absent(role: Role, scope: Scope, way: Way) -> bool:
+    """Whether a run can begin, go on and succeed without the task: it holds nothing of others, and nobody waits for it.
+
+    That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
+    """
+    if role == "evaluator":
+        return True
+    return way is Way.ASYNC_PS and role in ("worker", "other") and scope == "task"
+
+
 def gpus_wanted(job: Job) -> int | None:
     """GPUs a task of the job is due; None: an even share."""
     if job.gpus_per_task is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,16 +25,23 @@ if TYPE_CHECKING:
 
 
 def follow_to_the_end(
-    scope: Scope, record: RunRecord, *, lines: int | None, raw: bool, hooks: tuple[Hook, ...], fresh: bool
+    scope: Scope,
+    record: RunRecord,
+    *,
+    lines: int | None,
+    raw: bool,
+    hooks: tuple[Hook, ...],
+    fresh: bool,
+    without: Container[str] = (),
 ) -> None:
     """Shows all logs and then the result, which is the exit code. Ctrl-C leaves the run alone.
 
-    `hooks`: those that run commands here. `fresh`: the run has just been started.
+    `hooks`: those that run commands here. `fresh`: the run has just been started. `without`: hosts without logs.
     """
     from dtctl.operations.logs import LogRequest
     from dtctl.render.logs import LogPrinter
 
-    tasks = tuple(record.roster)
+    tasks = tuple(task for task, host in record.roster.items() if host not in without)
     printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
     wanted = LogRequest(tasks, lines=lines)
     finish(watch(scope, record, wanted, printer, hooks=hooks, fresh=fresh), printer)

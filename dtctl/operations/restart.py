@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.agent.records import answers as records
+from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Request, ask
@@ -45,11 +46,15 @@ def restart(
     record = record.as_known(answer["inventory"])
     return RestartResult(
         tasks=_statuses(record, tasks, [*own.values(), answer]),
-        errors={
-            host: TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")
-            for host in answer["unreached"]
-        },
+        errors={host: _why_unreached(host, answer["coordination"]) for host in answer["unreached"]},
     )
+
+
+def _why_unreached(host: str, told: RunView | None) -> TransportError:
+    if told is not None and host in told["hosts"] and told["hosts"][host]["absent"]:
+        hint = "dtctl up    takes it in, once it is back"
+        return TransportError(f"{host} has no part in the run, which was started without it", hint=hint)
+    return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")
 
 
 def _restart_directly(

@@ -52,6 +52,8 @@ class StopResult:
     """The run as its hosts know it."""
     killed: Mapping[TaskId, float] = field(default_factory=dict)
     """Of those that were stopped the ones that had to be killed, and after what grace period, in seconds."""
+    absent: tuple[str, ...] = ()
+    """Hosts that the run went on without: nothing of it is there."""
 
     def and_then(self, other: StopResult) -> StopResult:
         """Both, where the other one was about other tasks or hosts."""
@@ -125,7 +127,10 @@ def stop(
         direct = _stop_directly(known, transport, wanted, order, report, away.own, away.unreachable)
         return dataclasses.replace(direct, away=away, known=known)
     known = record.as_known(answer["inventory"])
-    result = dataclasses.replace(_told(known, [*own.items(), (known.coordinator, answer)]), known=known)
+    contacts = answer["coordination"]["hosts"] if answer["coordination"] is not None else {}
+    absent = tuple(host for host, contact in contacts.items() if contact["absent"])
+    told = _told(known, [*own.items(), (known.coordinator, answer)])
+    result = dataclasses.replace(told, known=known, absent=absent)
     ended = {*result.stopped, *result.already}
     named = known.roster if everything else tasks
     rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
@@ -155,7 +160,7 @@ def down(
         failed = {
             host for host, error in stopped.errors.items() if not is_damaged(error)
         }  # a damaged run can be removed
-        clear = [host for host in record.hosts if host not in unclear and host not in failed]
+        clear = [host for host in record.hosts if host not in {*unclear, *failed, *stopped.absent}]
         answers = conversations.ask(_removal(record, order, report), clear)
         rest = _result(record, conversations, _told(record, answers.items()))
     without_task = {name: host for name, host in known.others.items() if name not in record.hosts}

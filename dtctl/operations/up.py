@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.earlier import Unseen, earlier, unseen
 from dtctl.operations.starting.interrupts import Interrupted, uninterrupted
+from dtctl.operations.starting.joining import Joining, newcomers, offered
 from dtctl.operations.starting.ownership import refuse_outputs_of_others
-from dtctl.operations.starting.ports import refuse_taken_ports
+from dtctl.operations.starting.ports import holders, refuse_taken_ports
 from dtctl.operations.starting.start import Start, Starting, statuses
 from dtctl.operations.stop import StopResult
 from dtctl.operations.stopping import OnStopping
@@ -55,6 +57,10 @@ class UpResult:
     """What an earlier run has saved, if this one begins at step 0 beside it."""
     checked: Checked | None = None
     """What the hosts told of themselves by the way."""
+    absent: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts that the run goes on without, and why."""
+    joined: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    """Tasks of hosts that have joined a run that was there already, and was started without them."""
 
     @property
     def broken(self) -> Mapping[TaskId, TaskStatus]:
@@ -129,12 +135,17 @@ def _up(
     assert record.run is not None
     starting.choose_ports()
     prepared = starting.everywhere("prepare", starting.prepare)
-    running = _already_running(prepared)
+    joining = offered(prepared, record.coordinator)
+    new = newcomers(prepared, joining)
+    there = {host: answer for host, answer in prepared.items() if host not in new}
+    running = _already_running(there)
     if running is not None:
-        return UpResult(running, {}, starting.ended(prepared))
+        return _joined(starting, UpResult(running, {}, starting.ended(there), absent=starting.absent), joining, new)
     brief = starting.checked(prepared)
     if brief is not None:
         checked(brief)
+    starting.pass_over(holders(prepared))
+    prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
     refuse_taken_ports(prepared, launch.plan.cluster)
     if not launch.adopt_output:
         refuse_outputs_of_others(
@@ -161,8 +172,19 @@ def _up(
         revival=_revival(kept),
         new_revival=_revival({host: told for host, told in kept.items() if told["reboot_new"]}),
         aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
+        absent=starting.absent,
         unremembered=unsaved and unbegun,  # what was begun is found again
     )
+
+
+def _joined(starting: Starting, found: UpResult, joining: answers.Joining | None, new: tuple[str, ...]) -> UpResult:
+    """The run that is there already, with the hosts that can join it now."""
+    if joining is None or not new:
+        return found
+    hosts = starting.give_back(new)
+    outcomes = Joining(starting.launch, joining, starting.transport, starting.report).join(hosts)
+    joined = statuses(starting.launch.record.roster, outcomes.results)
+    return dataclasses.replace(found, joined=joined, absent={**found.absent, **outcomes.errors})
 
 
 def _error_of(write: Callable[[RunRecord], None], record: RunRecord) -> DtctlError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec, comes_back_alone
@@ -41,6 +41,7 @@ def host_spec(
     created: float,
     controller: str,
     replaced: Mapping[str, str],
+    absent: Iterable[str] = (),
 ) -> Spec:
     cluster = plan.cluster
     tasks = plan.on_host(host)
@@ -90,6 +91,7 @@ def host_spec(
         "target_step": plan.target_step,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "replaced": dict(replaced),
+        "absent": list(absent),
     }
 
 

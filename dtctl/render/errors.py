@@ -9,6 +9,7 @@ from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
+from dtctl.transport.alike import alike
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
@@ -25,21 +26,15 @@ def show_error(error: DtctlError) -> None:
     return _more(error)
 
 
-def show_host_errors(errors: Mapping[str, DtctlError]) -> None:
-    """One entry for all hosts that failed alike."""
+def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
+    """One entry for all hosts that failed alike. `tolerated`: what was asked for is done all the same."""
     if console.speaks_json():
         from dtctl.render.machine import speech
 
         return speech.host_errors(errors)
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for host, error in errors.items():
-        alike.setdefault((error.summary.removeprefix(f"{host.lstrip('@')}: "), error.detail, error.hint), []).append(
-            host
-        )
-    for (summary, _, _), hosts in alike.items():
-        named = len(hosts) == 1 and hosts[0] in summary
-        _labelled("error", "bold red", summary if named else f"{fold(hosts)}: {summary}")
-        _more(errors[hosts[0]], hosts)
+    for one in alike(errors):
+        _labelled(*(("warning", "bold yellow") if tolerated else ("error", "bold red")), one.summary)
+        _more(one.first, one.hosts, detail=one.detail, hint=one.hint)
     return None
 
 
@@ -76,15 +71,15 @@ def below() -> None:
         console.tell("")
 
 
-def _more(error: DtctlError, hosts: Sequence[str] = ()) -> None:
-    """`hosts`: those that failed alike, where it is not one alone."""
-    for line in lines_of(error.detail):
+def _more(error: DtctlError, hosts: Sequence[str] = (), *, detail: str | None = None, hint: str | None = None) -> None:
+    """`hosts`: those that failed alike, where it is not one alone; then `detail` and `hint` are for all of them."""
+    for line in lines_of(error.detail if detail is None else detail):
         console.tell(f"       {line}")
     own = _OWN_HINTS.get(error.code) if isinstance(error, AgentError) and not error.hint else None
     if own is not None:
         return _hint(own)
     whose = error.host if isinstance(error, AgentError) else ""
-    _hint(error.hint, fold(hosts) if whose and hosts else whose)
+    _hint(error.hint if hint is None else hint, fold(hosts) if whose and hosts else whose)
     return None
 
 

@@ -21,7 +21,7 @@ from dtctl.operations.up import UpResult
 from dtctl.plan.values import RunPlan
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.health.findings import advice_lines
+from dtctl.render.health.findings import advice_lines, fold_tasks
 from dtctl.render.health.roster import left_behind
 from dtctl.render.logs import LogPrinter
 from dtctl.render.remains import written_line
@@ -43,6 +43,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
 
     if not result.started:
         note(f"run {result.run} is up and has not changed")
+        _show_joined(result)
+        _show_missing(result, plan)
         if result.ended:
             ended = ", ".join(map(str, result.ended))
             show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
@@ -54,7 +56,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
                 f"{run} may still run on {fold(stopped.errors)}, which cannot be reached",
                 hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
             )
-    where = f"{count(len(plan.tasks), 'task')} on {fold(plan.hosts)}"
+    where = f"{count(len(result.started), 'task')} on {fold(host for host in plan.hosts if host not in result.absent)}"
     console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
     if result.earlier is not None and result.earlier.newest_complete is not None:
         checkpoint = result.earlier.newest_complete
@@ -71,9 +73,37 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
             hint="\n".join(map(one_line, moved)),
         )
+    _show_missing(result, plan)
     broken = {str(task): one for task, one in result.broken.items()}
     for reason, names in _alike({name: sentence(one.why) for name, one in broken.items()}).items():
         show_warning(f"{fold(names)} on {fold(broken[name].host for name in names)} could not start: {reason}")
+
+
+def _show_joined(result: UpResult) -> None:
+    for host in dict.fromkeys(one.host for one in result.joined.values()):
+        tasks = [task for task, one in result.joined.items() if one.host == host]
+        note(f"{host} has joined it: {fold_tasks(tasks)}")
+
+
+def _show_missing(result: UpResult, plan: RunPlan) -> None:
+    """Why hosts are not there, by reasons; and what that comes to."""
+    if not result.absent:
+        return None
+    show_host_errors(result.absent, tolerated=True)
+    tasks = [task.id for task in plan.tasks if task.host in result.absent]
+    if not result.started:
+        return show_warning(
+            f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
+            hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
+        )
+    return show_warning(
+        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {_is_are(tasks)} not started",
+        hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
+    )
+
+
+def _is_are(several: Collection[object]) -> str:
+    return "is" if len(several) == 1 else "are"
 
 
 def show_unseen(unseen: Unseen) -> None:

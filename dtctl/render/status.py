@@ -117,7 +117,10 @@ def more_lines(status: RunStatus) -> list[str]:
     told = status.coordination
     if told is None:
         return checkpoint_lines(status)
-    lines = [f"waiting: {told.missing}"] if told.missing and not status.verdict.outcome.decided else []
+    going_on = not status.verdict.outcome.decided
+    lines = [f"waiting: {told.missing}"] if told.missing and going_on else []
+    if told.absent_hosts and going_on:
+        lines.append(f"without {fold(told.absent_hosts)}: dtctl up    takes in those that are back")
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dtctl.errors import DtctlError, advice
+from dtctl.errors import DtctlError
+from dtctl.transport.alike import alike, lines
+
+MOST_THREADS = 256
+"""With those that only wait for a host that may be down."""
+
+IDLE_S = 1.0
+"""Who has waited for so long keeps no other host waiting. A host that is up has answered by then."""
 
 H = TypeVar("H")
 R = TypeVar("R")
-
-HINTS = 3
-"""What helps one host helps the next one of its kind."""
 
 WIDTH = 24
 """More threads are slower, and an sshd refuses connections at random from 10 unfinished logins on (MaxStartups)."""
@@ -27,20 +33,12 @@ class SomeHostsFailed(DtctlError):
         self.errors = dict(errors)
         first = next(iter(self.errors.values()))
         self.exit_code = first.exit_code
-        lines = [line for name, error in self.errors.items() for line in _told(name, error)]
-        hints: dict[str, str] = {}
-        for error in self.errors.values():
-            hints.setdefault(error.hint, advice(error))
+        groups = alike(self.errors)
         super().__init__(
             f"cannot {doing} on {len(self.errors)} of {total} hosts",
-            detail="\n".join(lines),
-            hint="\n".join(list(filter(None, hints.values()))[:HINTS]),
+            detail="\n".join(lines(self.errors)),
+            hint=groups[0].next_step if len(groups) == 1 else "",
         )
-
-
-def _told(name: str, error: DtctlError) -> list[str]:
-    summary = error.summary if name in error.summary else f"{name}: {error.summary}"
-    return [summary, *(f"  {line}" for line in error.detail.splitlines())]
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,23 @@ class Outcomes(Generic[R]):
         if self.errors:
             raise SomeHostsFailed(doing, self.errors, len(self.errors) + len(self.results))
         return self.results
+
+
+_here = threading.local()
+
+
+@contextmanager
+def idle() -> Iterator[None]:
+    """While it lasts, the work of this thread only waits for a host to be heard at all: it needs no processor."""
+    crew: _Crew[Any, Any] | None = getattr(_here, "crew", None)
+    if crew is None:
+        yield
+        return
+    crew.idles(time.monotonic())
+    try:
+        yield
+    finally:
+        crew.idles(None)
 
 
 def _own_name(item: Any) -> str:
@@ -89,6 +104,14 @@ def fan_out(
     return crew.outcomes()
 
 
+def _forget_frames(error: BaseException) -> None:
+    """Else each of hundreds of errors keeps a connection alive, with all that it has received."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
+
+
 class _Crew(Generic[H, R]):
     """The threads of one `fan_out` and what they have found."""
 
@@ -102,17 +125,44 @@ class _Crew(Generic[H, R]):
         self._errors: dict[str, DtctlError] = {}
         self._bug: BaseException | None = None
         self._changed = threading.Condition()
+        self._width = 0
+        self._threads = 0
+        self._idle: dict[int, float] = {}
+        """Threads that only wait, and since when."""
 
     def start(self, width: int) -> None:
+        self._width = width
+        self._hire(min(width, len(self._order)))
+
+    def _hire(self, count: int) -> None:
         # Daemons: an interrupted command must not wait at exit for a connection that is still being tried.
-        for number in range(min(width, len(self._order))):
-            threading.Thread(target=self._labour, name=f"fan-out-{number}", daemon=True).start()
+        for _ in range(count):
+            threading.Thread(target=self._labour, name=f"fan-out-{self._threads}", daemon=True).start()
+            self._threads += 1
 
     def wait(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._bug or len(self._results) + len(self._errors) == len(self._order))
+            while not self._changed.wait_for(self._is_over, IDLE_S / 2 if self._todo else None):
+                self._replace_idle(time.monotonic())
         if self._bug is not None:
             raise self._bug
+
+    def _is_over(self) -> bool:
+        return self._bug is not None or len(self._results) + len(self._errors) == len(self._order)
+
+    def _replace_idle(self, now: float) -> None:
+        """A host that is down takes the whole of its time, in which the others are not to stand in a queue."""
+        waiting = sum(now - since >= IDLE_S for since in self._idle.values())
+        wanted = min(self._width + waiting, MOST_THREADS)
+        self._hire(min(wanted - self._threads, len(self._todo)))
+
+    def idles(self, since: float | None) -> None:
+        """Called by a thread of the crew; None: it works again."""
+        with self._changed:
+            if since is None:
+                self._idle.pop(threading.get_ident(), None)
+            else:
+                self._idle[threading.get_ident()] = since
 
     def dismiss(self) -> None:
         with self._changed:
@@ -125,6 +175,7 @@ class _Crew(Generic[H, R]):
         )
 
     def _labour(self) -> None:
+        _here.crew = self
         while True:
             with self._changed:
                 if not self._todo or self._bug is not None:
@@ -133,6 +184,7 @@ class _Crew(Generic[H, R]):
             try:
                 result = self._work(item)
             except DtctlError as error:
+                _forget_frames(error)
                 with self._changed:
                     self._errors[name] = error
                     self._changed.notify_all()

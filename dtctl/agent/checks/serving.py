@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..protocol.conversation import Conversation
     from ..records.answers import Facts
     from ..records.checks import CheckFacts, CheckResult, Questions
-    from ..records.requests import CheckRequest
+    from ..records.requests import CheckRequest, StartWord
 
 
 def check(talk: Conversation, request: CheckRequest) -> CheckResult:
@@ -28,8 +28,8 @@ def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
     return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
-def until_start(talk: Conversation) -> bool:
-    """Answers further questions until the controller says `start`; False when it says `abort`.
+def until_start(talk: Conversation) -> Optional[StartWord]:
+    """Answers further questions until the controller says `start`; None when it says `abort`.
 
     What was made to look, such as ports that are listened on, is gone when it returns. Raises Gone and Refused.
     """
@@ -37,7 +37,7 @@ def until_start(talk: Conversation) -> bool:
         while True:
             word = talk.hear("start", "look", "abort")
             if word["type"] != "look":
-                return bool(word["type"] == "start")
+                return word if word["type"] == "start" else None  # type: ignore[return-value]  # by the table of words
             talk.send("looked", by_the_way(talk, word["ask"]))
     finally:
         talk.leave()

@@ -65,5 +65,5 @@ def _nobody_works(view: View) -> bool:
     """Of those who were let start, each is there, and idle. An evaluator waits for what others save."""
     if any(incidents.still_open(view)):
         return False
-    there = [task for task in view.tasks if view.role(task) != "evaluator" and not view.final(task)]
+    there = [task for task in view.present if view.role(task) != "evaluator" and not view.final(task)]
     return bool(there) and all(view.ready(task) and view.entry(task)["idle_since"] is not None for task in there)

@@ -48,7 +48,9 @@ class Contacts:
         if host in self._told:
             self._told.remove(host)
             self._tell("contact", [fact("back", host=host, seconds=now - since)], host=host)
-        self._view.hosts[host].update({"connected": True, "over": False})
+        if self._view.hosts[host]["absent"]:
+            self._tell("contact", [fact("joined", host=host)], host=host)
+        self._view.hosts[host].update({"connected": True, "over": False, "absent": False})
 
     def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
         """`is_done`: nothing more is expected of it."""
@@ -58,6 +60,13 @@ class Contacts:
             if not is_done:
                 self.away[host] = since
                 self._tell_away(host, fact("away", host=host, text=reason))
+
+    def leave(self, host: str) -> None:
+        """One that had joined has no part in the run again, as if it had never been heard."""
+        self.away.pop(host, None)
+        self._told.discard(host)
+        self._view.hosts[host].update({"connected": False, "heard": None, "state": None, "absent": True})
+        self._tell("contact", [fact("join_undone", host=host)], host=host)
 
     def _tell_away(self, host: str, why: Fact) -> None:
         self._told.add(host)

@@ -12,7 +12,7 @@ It neither reads a clock nor a file nor a socket; `leading.py` does that around 
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import because, explain, fact, sentence, why_of
+from ..records.reasons import because, explain, fact, headline, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
 from ..run import intents, outcome
 from ..run.outcome import Judgement
@@ -87,8 +87,9 @@ class Coordinator:
         )
 
     def _is_given_up(self, known: Contact) -> bool:
-        """A host that has been away since long before now is no longer waited for, to tell it that the run is over."""
-        return not known["connected"] and self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
+        """A host that is absent, or has been away since long before now, is not waited for to tell it of the end."""
+        is_long_away = self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
+        return known["absent"] or (not known["connected"] and is_long_away)
 
     def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
         """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
@@ -97,6 +98,8 @@ class Coordinator:
         if message["type"] == "gone":
             is_done = host in self._told_over and self._is_done(host)
             self._contacts.lose(host, message["heard"], message["reason"], is_done)
+            if not is_done and self._has_taken_its_join_back(host):
+                self._forget(host)
             return True
         if message["type"] != "hello" and message["type"] != "state":
             return False
@@ -114,6 +117,21 @@ class Coordinator:
             return any(incidents.still_open(self.view)) or message["lost_session"]
         return True
 
+    def _has_taken_its_join_back(self, host: str) -> bool:
+        """It came to a run that had begun without it, and the `up` that brought it was given up."""
+        wanted = [self.view.intents[task] for task in self.view.tasks_on(host)]
+        undone = all(headline(why_of(intent)) == "rolled_back" for intent in wanted)
+        return host in self._spec["absent"] and (undone or host in self._lost_sessions)
+
+    def _forget(self, host: str) -> None:
+        """When it joins again, its tasks begin anew."""
+        self._contacts.leave(host)
+        self._lost_sessions.discard(host)
+        for task in self.view.tasks_on(host):
+            generation = self.view.intents[task]["generation"] + 1
+            self.view.wanted([task], want="hold", generation=generation, by="", grace_s=None, **because([]))
+            self.view.data["noted"].pop(task, None)
+
     def accuse(self, host: str, reason: str, wall: float) -> None:
         """A host said something invalid, which was ignored. Reported once, and again when it says something else."""
         self._wall = wall
@@ -126,6 +144,9 @@ class Coordinator:
         """For the first coordinator of a run."""
         self._wall = wall
         self._tell("request", [fact("asked_up")], by=self._spec["controller"])
+        if self._spec["absent"]:
+            without = fact("begins_without", text=", ".join(self._spec["absent"]))
+            self._tell("contact", [without], host=self.view.own_host)
 
     def rebuild(self, damage: Fact, wall: float) -> None:
         """For a coordinator without a cluster.json: everything follows from what the agents tell."""
@@ -168,11 +189,11 @@ class Coordinator:
         self._wall = wall
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
-        tasks = [task for task in self.view.tasks if wanted is None or task in wanted]
+        tasks = [task for task in self.view.present if wanted is None or task in wanted]
         asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
         self._tell("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
         how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
-        if request["kind"] == "stop" and len(tasks) == len(self.view.tasks):
+        if request["kind"] == "stop" and len(tasks) == len(self.view.present):
             self._stop_everything(how, now)
         elif request["kind"] == "stop":
             going = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
@@ -303,7 +324,7 @@ class Coordinator:
 
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
         """What fails a run though no task has failed for good."""
-        if self._lost_sessions:
+        if not self._lost_sessions <= set(self._spec["absent"]):  # one that joins loses what it has begun alone
             return Judgement("Failed", [fact("session_lost")])
         found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
         return Judgement("Failed", found.why, found.task) if found is not None else None
@@ -347,7 +368,7 @@ class Coordinator:
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
         if now is not None:
             self._set_condition(now)
-        if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.tasks):
+        if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):
             data["phase"] = "recovering" if lost else "running"
 
     def _decide(self, end: Judgement) -> None:

@@ -211,7 +211,7 @@ class Recovery:
 
     def _gang(self, task: str) -> List[str]:
         """Everybody who trains, with this task."""
-        wanted = [other for other in self._view.tasks if self._view.intents[other]["want"] != "stop"]
+        wanted = [other for other in self._view.present if self._view.intents[other]["want"] != "stop"]
         return [other for other in wanted if self._view.role(other) != "evaluator" or other == task]
 
     def _over_its_budget(self, task: str, restarts: int, why: List[Fact]) -> Optional[Failure]:

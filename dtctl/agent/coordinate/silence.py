@@ -39,7 +39,7 @@ def limit(view: View, one: Incident) -> Optional[float]:
 
 def all_are_there(view: View) -> bool:
     """Every host is in touch, and no loss is open whose tasks are not back: nobody is waited for."""
-    return not incidents.is_mending(view) and all(view.reached(task) or view.final(task) for task in view.tasks)
+    return not incidents.is_mending(view) and all(view.reached(task) or view.final(task) for task in view.present)
 
 
 def _is_done(view: View) -> bool:

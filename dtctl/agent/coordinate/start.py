@@ -49,13 +49,14 @@ def _unready(view: View) -> Dict[str, List[str]]:
 
 
 def _is_out(view: View, task: str) -> bool:
-    """Nobody waits for a task that a person has stopped, or that has already done its part."""
-    return view.intents[task]["want"] == "stop" or (view.state(task) == "succeeded" and view.current(task))
+    """Nobody waits for a task that a person has stopped, that has already done its part, or whose host is absent."""
+    has_done = view.state(task) == "succeeded" and view.current(task)
+    return has_done or view.absent(task) or view.intents[task]["want"] == "stop"
 
 
 def unreached(view: View) -> List[str]:
-    """Hosts that have never been heard."""
-    return [host for host, known in view.hosts.items() if known["state"] is None]
+    """Hosts that have never been heard, and are expected."""
+    return [host for host, known in view.hosts.items() if known["state"] is None and not known["absent"]]
 
 
 def awaited(view: View) -> List[str]:

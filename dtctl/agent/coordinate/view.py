@@ -36,7 +36,7 @@ def first_view(spec: Spec, wall: float) -> RunView:
         condition=created,
         conditions=[],
         warnings=[],
-        hosts={member["host"]: {} for member in spec["roster"]},
+        hosts={member["host"]: {"absent": member["host"] in spec["absent"]} for member in spec["roster"]},
         intents={member["task"]: {"want": "hold"} for member in spec["roster"]},
         incidents=[],
         restarts=0,
@@ -132,6 +132,15 @@ class View:
         """Its agent can be told something now."""
         return self.hosts[self.host_of(task)]["connected"]
 
+    def absent(self, task: str) -> bool:
+        """The run goes on without its host."""
+        return self.hosts[self.host_of(task)]["absent"]
+
+    @property
+    def present(self) -> List[str]:
+        """The tasks of hosts that have a part in the run."""
+        return [task for task in self.tasks if not self.absent(task)]
+
     def current(self, task: str) -> bool:
         """What its agent tells is of the generation that is wanted."""
         return self.entry(task)["generation"] >= self.intents[task]["generation"]
@@ -145,7 +154,7 @@ class View:
         return self.state(task) in policy.FINAL
 
     def facts(self) -> outcome.Facts:
-        """What the outcome follows from. Tasks of a host that was never heard are lost."""
+        """What the outcome follows from. Tasks of a host that was never heard are lost, unless it is absent."""
         entries = {
             task: state["tasks"][task]
             for host, tasks in self._on.items()
@@ -154,7 +163,8 @@ class View:
             for task in tasks
             if task in state["tasks"]
         }
-        return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents)
+        absent = [task for task in self.roster if self.absent(task)]
+        return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents, absent)
 
     def is_held(self, task: str) -> bool:
         """It starts when those that it needs are ready; others start at once, and wait by themselves."""

@@ -129,6 +129,14 @@ class Facts(Record):
     """How long it took to find that out."""
 
 
+class Joining(Record):
+    """What a host needs to join a live run that was started without it."""
+
+    inventory: Inventory
+    credentials: AtMost[Dict[Name, requests.Credentials], 4096]
+    """By host."""
+
+
 class Prepared(Facts):
     """All is ready, and nothing has been started."""
 
@@ -144,6 +152,8 @@ class Prepared(Facts):
     taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
     free_from: Usual[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
+    joining: Usual[Optional[Joining], None]
+    """Of a run that continues unchanged and was started without some of its hosts; its coordinator's host has it."""
 
 
 class Started(Record):

@@ -153,6 +153,9 @@ SENTENCES = {
     # who is in touch
     "away": "%(host)s is away: %(text)s",
     "not_back": "%(host)s is away: it has not called the coordinator since that restarted",
+    "begins_without": "the run begins without %(text)s",
+    "joined": "%(host)s has joined the run, which had begun without it",
+    "join_undone": "%(host)s is out of the run again: its `up` was given up",
     "back": "%(host)s is back after %(seconds).0f s",
     "not_believed": "%(host)s said something that cannot be true, and was hung up on: %(text)s",
     "came_back_with": "%(host)s has come back with run %(run)s, and was told that it is over",
@@ -171,6 +174,7 @@ SENTENCES = {
     "told_anew": ", and rebuilt from what the agents tell",
     # what the controller sees by itself
     "no_part": "its host has no part in the run",
+    "absent": "the run was started without its host",
     "not_heard": "its host has not been heard yet",
     "task_unknown": "its host knows no such task",
     "run_unknown": "its host knows no such run",

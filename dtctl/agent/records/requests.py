@@ -45,6 +45,12 @@ class Credentials(Record):
     """The secret by which strangers are told from agents before any TLS."""
 
 
+class Latecomers(Record):
+    """latecomers.json: on the coordinator's host, what the hosts need to join that the run was started without."""
+
+    credentials: AtMost[Dict[Name, Credentials], 4096]
+
+
 class UpRequest(Request):
     """Prepares a run, starts it at the controller's word, and takes it back until that has said `keep`."""
 
@@ -292,7 +298,16 @@ class GcRequest(Record):
 
 
 class Word(Record):
-    """`start`, `keep`, `abort` or `alive`: nothing but its type."""
+    """`keep`, `abort` or `alive`: nothing but its type."""
+
+
+class StartWord(Record):
+    """`start`: what was prepared begins, on all hosts that are there."""
+
+    absent: Usual[AtMost[List[Name], 4096], []]
+    """Hosts of the roster that the run is started without."""
+    latecomers: Usual[AtMost[Dict[Name, Credentials], 4096], {}]
+    """Those that they will need to join it; for the coordinator's host alone, which keeps it for them."""
 
 
 class LookWord(Record):
@@ -381,7 +396,7 @@ def _is_of_one_or_all(request: GcRequest) -> None:
 
 
 WORDS = {
-    "start": Word,
+    "start": StartWord,
     "look": LookWord,
     "keep": Word,
     "abort": Word,

@@ -148,6 +148,8 @@ class Spec(Record):
     stages: Usual[AtMost[List[Stage], 1000], []]
     replaced: Usual[AtMost[Dict[Name, Name], 4096], {}]
     """Hosts of the cluster file, and those that have taken their places in this run."""
+    absent: Usual[AtMost[List[Name], 4096], []]
+    """Hosts of the roster that the run was started without; they may join it later."""
     needs_checkpoint: Usual[bool, False]
     """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
     settle_s: Usual[Seconds, 0.0]
@@ -172,6 +174,7 @@ class Inventory(Record):
     fail_fast: Usual[bool, True]
     roster: AtMost[List[Member], MOST_TASKS]
     replaced: AtMost[Dict[Name, Name], 4096]
+    absent: Usual[AtMost[List[Name], 4096], []]
     target_step: Usual[Optional[Count], None]
 
 
@@ -196,6 +199,7 @@ def _is_of_one_piece(spec: Spec) -> None:
     if len(set(own)) < len(own):
         raise Wrong.at(("tasks",), "each task once", own)
     _check_roster(spec["roster"], spec["lead"])
+    check_absent(spec, spec["absent"])
     hosts = {member["task"]: member["host"] for member in spec["roster"]}
     for task in own:
         if hosts.get(task) != spec["host"]:
@@ -210,6 +214,14 @@ def _is_of_one_piece(spec: Spec) -> None:
 @also(Inventory)
 def _has_its_lead(inventory: Inventory) -> None:
     _check_roster(inventory["roster"], inventory["lead"])
+
+
+def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
+    """A run can be without any host of its roster but the one that decides for it."""
+    known = {member["host"] for member in spec["roster"]} - {spec["coordinator"]["host"]}
+    for host in absent:
+        if host not in known:
+            raise Wrong.at(("absent",), "hosts of the roster, and not the coordinator's", host)
 
 
 def _check_roster(roster: List[Member], lead: TaskName) -> None:
@@ -269,5 +281,6 @@ def inventory_of(spec: Spec) -> Inventory:
         "fail_fast": spec["fail_fast"],
         "roster": spec["roster"],
         "replaced": spec["replaced"],
+        "absent": spec["absent"],
         "target_step": spec["target_step"],
     }

@@ -43,6 +43,8 @@ class Contact(Record):
     heard: Usual[Optional[Epoch], None]
     over: Usual[bool, False]
     """Nothing of the run is left to do there."""
+    absent: Usual[bool, False]
+    """The run was started without it, and it has not joined since."""
     state: Usual[Optional[State], None]
     """As it was last told."""
 

@@ -80,7 +80,12 @@ class WholeRun:
         return found
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:
-        return [task for task in self.hosts if named is None or task in named]
+        known = [task for task in self.hosts if named is None or task in named]
+        return [task for task in known if not self._contact(task)["absent"]]
+
+    def absent(self, named: Optional[List[str]]) -> List[str]:
+        without = [task for task in self.hosts if self._contact(task)["absent"] and (named is None or task in named)]
+        return list(dict.fromkeys(self.hosts[task] for task in without))
 
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
         """Which of them ends when is the coordinator's to decide."""
@@ -183,7 +188,7 @@ def _book(path: str) -> RequestBook:
     return book or {"serial": 0, "requests": []}
 
 
-_NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "state": None}
+_NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "absent": False, "state": None}
 """What the coordinator has of a host that it does not tell of."""
 
 _NEW_RUN = "dtctl up    starts a new one"

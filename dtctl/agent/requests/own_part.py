@@ -39,6 +39,9 @@ class OwnPart:
     def tasks(self, named: Optional[List[str]]) -> List[str]:
         return [task for task in self._own if named is None or task in named]
 
+    def absent(self, named: Optional[List[str]]) -> List[str]:
+        return []
+
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
         """Nobody here knows when the tasks of other hosts have ended: who asks every host says it."""
         asked = [task for task in self.hosts if named is None or task in named]

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
             """Reads how the tasks are."""
 
         def tasks(self, named: Optional[List[str]]) -> List[str]:
-            """Those of this part; None means all."""
+            """Those of this part, whose hosts are in the run; None means all."""
+
+        def absent(self, named: Optional[List[str]]) -> List[str]:
+            """Hosts of these tasks that the run goes on without."""
 
         def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
             """Those that end now; servers wait for the others, on whatever host."""

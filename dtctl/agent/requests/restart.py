@@ -43,7 +43,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     return {
         "run": run.id,
         "tasks": {task: entry for task in here for entry in [of.entry(task)] if entry is not None},
-        "unreached": unreached,
+        "unreached": unreached + of.absent(request["tasks"]),
         "coordination": of.view,
         "away": part.told(of.away),
         "inventory": inventory_of(run.spec),

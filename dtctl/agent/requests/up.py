@@ -13,8 +13,9 @@ from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..protocol.conversation import Aborted
 from ..records.answers import MOST_FILES, MOST_RUNS
+from ..records.kinds import Wrong
 from ..records.reasons import because, fact
-from ..records.spec import coordinators_port, ports_of
+from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import Prepared, PushResult, Started, UpResult
+    from ..records.answers import Joining, Prepared, PushResult, Started, UpResult
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
@@ -77,6 +78,7 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
         "outputs": [],
         "taken": [],
         "free_from": [],
+        "joining": _joining(run),
         "facts": None,
         "facts_s": 0.0,
     }
@@ -112,11 +114,14 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
         "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
         "free_from": ports.free_from(starting.most_ports(spec)),
+        "joining": None,
         **checks.by_the_way(talk, request["ask"]),
     }
     talk.send("prepared", prepared)
-    if not checks.until_start(talk):
+    begin = checks.until_start(talk)
+    if begin is None:
         raise Aborted()
+    _go_without(spec, begin["absent"])
     if old is not None:
         how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}
         with talk.at("stop"):
@@ -132,6 +137,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         withheld = {*secrets, *request["withheld"]}
         inherited = {name: value for name, value in environment.base().items() if name not in withheld}
         files.create(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
+        files.keep_for_latecomers(begin["latecomers"])
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
         run = runs.Run(talk, directory)
         run.supervise()
@@ -150,6 +156,22 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         for other in ended:
             other.finish()
     return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
+
+
+def _joining(run: runs.Run) -> Optional[Joining]:
+    """What the hosts that the run was started without need to join it."""
+    kept = run.files.latecomers()
+    return {"inventory": inventory_of(run.spec), "credentials": kept} if kept else None
+
+
+def _go_without(spec: Spec, absent: List[str]) -> None:
+    """Writes into the spec which hosts are not there. One that joins later has them from the controller already."""
+    if absent:
+        try:
+            check_absent(spec, absent)
+        except Wrong as wrong:
+            raise Refused("bad_request", "start: %s" % wrong) from None
+        spec["absent"] = absent
 
 
 def _prepare(talk: Conversation, spec: Spec) -> None:

@@ -10,7 +10,7 @@ from . import policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Mapping, Optional
+    from typing import Collection, List, Mapping, Optional
 
     from ..records.answers import Checkpoint
     from ..records.reasons import Fact
@@ -26,10 +26,10 @@ class Facts:
     """A run's tasks, as far as they are known; in the order of the roster.
 
     A task of a host that was never heard, or cannot be asked, is lost: it has no entry, or no intent, and counts as
-    neither succeeded nor failed nor stopped.
+    neither succeeded nor failed nor stopped. Those in `absent`, of hosts that the run goes on without, decide nothing.
     """
 
-    __slots__ = ("deciding", "entries", "fail_fast", "intents", "roster")
+    __slots__ = ("deciding", "entries", "fail_fast", "intents", "present", "roster")
 
     def __init__(
         self,
@@ -37,12 +37,14 @@ class Facts:
         fail_fast: bool,
         entries: Mapping[str, Entry],
         intents: Mapping[str, Intent],
+        absent: Collection[str] = (),
     ) -> None:
         self.roster = roster
         self.fail_fast = fail_fast
         self.entries = {task: entries[task] for task in roster if task in entries and task in intents}
         self.intents = intents
-        self.deciding = [task for task, member in roster.items() if member["decides"]]
+        self.present = [task for task in roster if task not in absent]
+        self.deciding = [task for task, member in roster.items() if member["decides"] and task not in absent]
 
     def in_state(self, *states: TaskState) -> List[str]:
         return [task for task, entry in self.entries.items() if entry["state"] in states]
@@ -73,8 +75,8 @@ def decided(facts: Facts) -> Optional[Judgement]:
     failed = _first_failure(facts)
     if failed is not None:
         return Judgement("Failed", [fact("task_failed", task=failed), *_how(facts.entries[failed])], failed)
-    if all(task in facts.intents and _want(facts, task) == "stop" for task in facts.roster):
-        last = max((facts.intents[task] for task in facts.roster), key=lambda intent: intent["version"])
+    if all(task in facts.intents and _want(facts, task) == "stop" for task in facts.present):
+        last = max((facts.intents[task] for task in facts.present), key=lambda intent: intent["version"])
         return Judgement("Stopped", why_of(last) or [fact("stopped")])
     return None
 

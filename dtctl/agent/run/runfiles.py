@@ -109,6 +109,17 @@ class RunFiles:
         os.mkfifo(self.wake_path, 0o600)
         paths.write_json(self.path("spec.json"), spec)  # last: what has a spec is a run
 
+    def keep_for_latecomers(self, credentials: Mapping[str, Credentials]) -> None:
+        """On the coordinator's host: those of hosts that the run was started without."""
+        if credentials:
+            paths.write_json(self.path("latecomers.json"), {"credentials": credentials})
+
+    def latecomers(self) -> Dict[str, Credentials]:
+        from ..records.requests import Latecomers  # for sessions alone: a supervisor needs the memory for nothing else
+
+        kept = paths.read_record(self.path("latecomers.json"), Latecomers)
+        return kept["credentials"] if kept is not None else {}
+
     def write_intent(self, intent: IntentFile, urgent: bool = True) -> None:
         """`urgent`: as what a person asks for."""
         if urgent:

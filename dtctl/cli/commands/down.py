@@ -73,6 +73,11 @@ def _tell(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOp
         for run in sorted(runs):
             errors.note(f"removed {run} from {fold(host for host, gone in outcome.removed.items() if run in gone)}")
         result.show_kept(outcome.kept)
+        if outcome.stop.absent:
+            errors.note(
+                f"{fold(outcome.stop.absent)} had no part in the run, and was not asked",
+                "dtctl gc    removes what earlier runs left there, once it answers",
+            )
         if outcome.unasked:
             errors.note(
                 f"{fold(outcome.unasked)} has no task, and gave no answer: what earlier runs left there stays",

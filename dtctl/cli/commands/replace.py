@@ -55,8 +55,14 @@ def replace(
             exit_for(found.errors, others=found.without_run)
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     check_same(cluster, found.record)
+    absent = [name for name in (found.coordination.absent_hosts if found.coordination else ()) if name != host]
     launch = prepare_launch(
-        exchange.cluster, scope.transport.hostname, os.environ, local=found.record.is_local, replace=True
+        exchange.cluster,
+        scope.transport.hostname,
+        os.environ,
+        local=found.record.is_local,
+        replace=True,
+        allow_missing=len(absent) or None,
     )
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
     left_out.show_left_out(launch.bundle)

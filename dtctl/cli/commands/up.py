@@ -47,6 +47,9 @@ def up(
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
     ] = False,
+    allow_missing: Annotated[
+        int, typer.Option("--allow-missing", metavar="N", min=0, help="Go on without at most N hosts of workers.")
+    ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Quiet = False,
     raw: Raw = False,
@@ -85,6 +88,7 @@ def up(
         replace=replace,
         adopt_output=adopt_output,
         check=not no_check,
+        allow_missing=allow_missing,
     )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
@@ -133,7 +137,9 @@ def up(
 
         record = dataclasses.replace(launch.record, run=outcome.run)
         hooks, fresh = hooks_here(cluster.hooks.values()), bool(outcome.started)
-        return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh)
+        return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh, without=outcome.absent)
+    if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
+        raise typer.Exit(ExitCode.PARTIAL)
     if outcome.broken:
         raise typer.Exit(ExitCode.RUN_FAILED)
     if output == "text" and not quiet:

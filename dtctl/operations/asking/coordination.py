@@ -32,6 +32,8 @@ class Contact:
     heard: float | None
     over: bool
     """Nothing of the run is left to do there."""
+    absent: bool = False
+    """The run goes on without it."""
     machine: Machine | None = None
     """How busy it is."""
 
@@ -100,9 +102,13 @@ class Coordination:
         return tuple(host for host, contact in self.contacts.items() if contact.lost)
 
     @property
+    def absent_hosts(self) -> tuple[str, ...]:
+        return tuple(host for host, contact in self.contacts.items() if contact.absent)
+
+    @property
     def isolated(self) -> bool:
         """It has no contact with any other host though it waits for them."""
-        others = [contact for contact in self.contacts.values() if not contact.over]
+        others = [contact for contact in self.contacts.values() if not (contact.over or contact.absent)]
         return len(self.contacts) > 1 and sum(contact.connected for contact in others) <= 1 < len(others)
 
     @classmethod
@@ -133,7 +139,7 @@ def _condition(entry: records.Condition) -> Condition:
 
 def _contact(entry: records.Contact) -> Contact:
     machine = entry["state"]["machine"] if entry["state"] is not None else None
-    return Contact(entry["connected"], entry["heard"], entry["over"], machine)
+    return Contact(entry["connected"], entry["heard"], entry["over"], entry["absent"], machine)
 
 
 def _incident(entry: records.Incident) -> Incident:
@@ -158,6 +164,8 @@ def _task(task: TaskId, host: str, known: records.Contact | None) -> TaskStatus:
     """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
     if known is None:
         return TaskStatus(task, host, TaskState.LOST, why=(fact("no_part"),))
+    if known["absent"]:
+        return TaskStatus(task, host, TaskState.PENDING, why=(fact("absent"),))
     if known["state"] is None:
         return TaskStatus(task, host, TaskState.PENDING, why=(fact("not_heard"),))
     entry = known["state"]["tasks"].get(str(task))

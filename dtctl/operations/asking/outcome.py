@@ -62,4 +62,6 @@ def _facts(run: Inventory, answers: Mapping[str, StatusResult]) -> outcome.Facts
         if answer["run"] == run["run"] and answer["state"] is not None:
             entries.update(answer["state"]["tasks"])
             intents.update(answer["intents"])
-    return outcome.Facts({member["task"]: member for member in run["roster"]}, run["fail_fast"], entries, intents)
+    roster = {member["task"]: member for member in run["roster"]}
+    absent = [task for task, member in roster.items() if member["host"] in run["absent"] and task not in entries]
+    return outcome.Facts(roster, run["fail_fast"], entries, intents, absent)

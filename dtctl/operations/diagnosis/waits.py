@@ -181,7 +181,8 @@ def silent(facts: Facts) -> Iterator[Seen]:
     told = facts.status.coordination
     if told is None or facts.status.verdict.outcome.decided or facts.age(facts.status.record.created) < PATIENCE_S:
         return
-    hosts = tuple(host for host, contact in told.contacts.items() if not contact.connected and contact.heard is None)
+    unheard = [host for host, contact in told.contacts.items() if not contact.connected and contact.heard is None]
+    hosts = tuple(host for host in unheard if host not in told.absent_hosts)
     if hosts:
         tasks = tuple(task.id for host in hosts for task in facts.on(host))
         yield Seen(tasks, hosts, {"missing": told.missing or "", "age_s": facts.age(facts.status.record.created)})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dtctl.agent.records.answers import PortsResult, Prepared
 from dtctl.config.ranges import fold
-from dtctl.errors import PreflightError
+from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import CHOSEN_PORT, Cluster, Host, TaskId
 from dtctl.operations.asking.conversation import Request
 from dtctl.operations.asking.plausible import check_tasks, wrong
@@ -30,6 +30,15 @@ def refuse_taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> No
         detail="\n".join(told[:_MOST_TOLD] + [f"and {len(told) - _MOST_TOLD} more"] * (len(told) > _MOST_TOLD)),
         hint=_remedy(cluster, {one["whose"].partition(":")[0] for _, one in taken}, first),
     )
+
+
+def holders(prepared: Mapping[str, Prepared]) -> dict[str, DtctlError]:
+    """The same of each host where that is so."""
+    told = {host: answer["taken"][0] for host, answer in prepared.items() if answer["taken"]}
+    return {
+        host: PreflightError(f"{host}: port {one['port']} of {one['whose']} is held by {one['holder']}")
+        for host, one in told.items()
+    }
 
 
 def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dtctl.model import Cluster
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import record_of
+from dtctl.operations.starting.absence import check_may_go_without
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interpreter import local_python
 from dtctl.operations.starting.local_ports import LocalPorts
@@ -60,10 +61,12 @@ def prepare_launch(
     replace: bool = False,
     adopt_output: bool = False,
     check: bool = False,
+    allow_missing: int | None = None,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
     `bundle`: that of the code, where it has been looked at already. `check`: the hosts are to tell of themselves.
+    `allow_missing`: so many hosts may be done without; None where that is no choice of the command's.
     """
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
@@ -73,6 +76,8 @@ def prepare_launch(
     run = run_id(cluster.name, created)
     record = record_of(plan, run, created)
     check_needs(plan)
+    if allow_missing:
+        check_may_go_without(plan)
     return Start(
         plan=plan,
         record=record,
@@ -86,6 +91,7 @@ def prepare_launch(
         adopt_output=adopt_output,
         hooks=hooks,
         scene=scene_of(plan, brief=True) if check else None,
+        allow_missing=allow_missing,
     )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.starting.absence import explained, is_dispensable, left_out
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.ports import ports_request, with_chosen
@@ -33,12 +34,13 @@ from dtctl.operations.stopping import OnStopping
 from dtctl.plan.directories import output_directories
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan
-from dtctl.transport.fanout import Outcomes, fan_out
+from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
 
 R = TypeVar("R")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
+_SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --allow-missing N    says them instead"
 _ROLLBACK_S = 60.0
 """Rolling back kills what was started, without a grace period."""
 _NEWS_S = 1.0
@@ -68,6 +70,8 @@ class Start:
     """Those that the coordinator tells."""
     scene: Scene | None = None
     """What the hosts are asked of themselves by the way."""
+    allow_missing: int | None = None
+    """So many hosts may be done without; None where that is no choice of the command's."""
 
     @property
     def expects_revival(self) -> bool:
@@ -80,8 +84,8 @@ class Starting:
 
     def __init__(self, launch: Start, transport: Transport, report: Report) -> None:
         self.launch = launch
-        self._transport = transport
-        self._report = report
+        self.transport = transport
+        self.report = report
         self._hosts = tuple(launch.record.hosts.values())
         self._sessions: dict[str, Session] = {}
         self._sender = Sender(launch.bundle)
@@ -94,6 +98,8 @@ class Starting:
         """Hosts that have said that nothing of the start is left there."""
         self._news = threading.Condition()
         self._replaced: list[str] = []
+        self.absent: dict[str, DtctlError] = {}
+        """Hosts that are gone on without, and why."""
 
     def __enter__(self) -> Starting:
         return self
@@ -126,7 +132,7 @@ class Starting:
         self._replaced.append(old)
         return stop(
             record,
-            self._transport,
+            self.transport,
             tuple(record.roster),
             StopOrder(launch.controller, why="replaced", run=launch.record.run),
             stopping,
@@ -134,14 +140,41 @@ class Starting:
         )
 
     def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:
-        """The answers of all hosts; one that fails is an error of the whole."""
-        return fan_out(self._hosts, work, cancel=self._abort).or_raise(doing)
+        """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
+        outcomes = fan_out(self._hosts, work, cancel=self._abort)
+        self._go_without(doing, outcomes.errors)
+        return outcomes.results
+
+    def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
+        """Goes on without these hosts as well, where that is allowed; who asks next will be told why it is not."""
+        plan, allowed = self.launch.plan, self.launch.allow_missing or 0
+        dispensable = {host: error for host, error in errors.items() if is_dispensable(plan, host)}
+        if len(self.absent) + len(dispensable) <= allowed:
+            self._go_without("start", dispensable)
+
+    def give_back(self, names: Iterable[str]) -> tuple[Host, ...]:
+        """Ends what these hosts have prepared, and returns them when they say so."""
+        hosts = tuple(host for host in self._hosts if host.name in names)
+        self._hosts = tuple(host for host in self._hosts if host not in hosts)
+        fan_out(hosts, lambda host: _end(self._sessions.pop(host.name)))
+        return hosts
+
+    def _go_without(self, doing: str, errors: Mapping[str, DtctlError]) -> None:
+        missing = left_out(self.launch.plan, self.launch.allow_missing, doing, errors, self.absent)
+        for host in missing:
+            if (session := self._sessions.pop(host, None)) is not None:
+                session.close()
+        self.absent.update(missing)
+        self._hosts = tuple(host for host in self._hosts if host.name not in missing)
 
     def choose_ports(self) -> None:
         """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
         cluster = self.launch.plan.cluster
         if cluster.hosts_choose_ports and self.launch.replan is not None:
-            chosen = self.everywhere("choose ports", lambda host: self._ports_of(host, cluster))
+            asked = fan_out(self._hosts, lambda host: self._ports_of(host, cluster), cancel=self._abort)
+            if asked.errors and self.launch.allow_missing:
+                raise explained(SomeHostsFailed("choose ports", asked.errors, len(self._hosts)), _SAY_PORTS)
+            chosen = asked.or_raise("choose ports")
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
 
     def _ports_of(self, host: Host, cluster: Cluster) -> answers.PortsResult:
@@ -149,18 +182,18 @@ class Starting:
 
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:
-            self._report(Progress(host.name, "connect"))
-            self._sessions[host.name] = self._passing.opened(host.name, lambda: self._transport.open(host))
+            self.report(Progress(host.name, "connect"))
+            self._sessions[host.name] = self._passing.opened(host.name, lambda: self.transport.open(host))
         return self._sessions[host.name]
 
     def prepare(self, host: Host) -> answers.Prepared:
         session = self._session(host)
-        session.send({**_request(self.launch, host), "ask": self._passing.question(host.name)})
-        answer = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
+        session.send({**up_request(self.launch, host), "ask": self._passing.question(host.name)})
+        answer = converse(session, self._sender, self.report, until="prepared").of(answers.Prepared)
         with about(host.name, "sent an invalid `prepared`"):
-            _check_prepared(self.launch.record, answer)
+            check_prepared(self.launch.record, answer)
         self._runs[host.name] = answer["run"]
-        self._report(Progress(host.name, "prepared"))
+        self.report(Progress(host.name, "prepared"))
         return answer
 
     def checked(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
@@ -168,13 +201,14 @@ class Starting:
         self._passing.hear(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
             looking = fan_out(asked, self._look, width=len(asked), cancel=self._abort)
-            self._passing.hear(looking.or_raise("look around"))
+            self._go_without("look around", looking.errors)
+            self._passing.hear(looking.results)
         return self._passing.judged()
 
     def _look(self, host: Host) -> answers.Facts:
         session = self._sessions[host.name]
         session.send({"type": "look", "ask": self._passing.question(host.name)})
-        answer = converse(session, None, self._report, until="looked").of(answers.Facts)
+        answer = converse(session, None, self.report, until="looked").of(answers.Facts)
         with about(host.name, "sent an invalid `looked`"):
             self._passing.check(host.name, answer)
         return answer
@@ -182,10 +216,18 @@ class Starting:
     def start_everywhere(self) -> dict[str, answers.Started]:
         """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""
         self._told_to_start = True
-        for session in self._sessions.values():
-            session.send({"type": "start"})
+        for host in self._hosts:
+            self._sessions[host.name].send(self._start_word(host))
         hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
         return _causes(hearing).or_raise("start")
+
+    def _start_word(self, host: Host) -> dict[str, Any]:
+        """With what hosts that are not there will need to join, for the one that keeps it for them."""
+        authority, absent = self.launch.authority, list(self.absent)
+        keeps = authority is not None and host.name == self.launch.record.coordinator
+        issued = {name: authority.issue(name, coordinates=False) for name in absent} if authority and keeps else {}
+        latecomers = {name: dataclasses.asdict(one) for name, one in issued.items()}
+        return {"type": "start", "absent": absent, "latecomers": latecomers}
 
     def _hear_of_the_start(self, host: Host) -> answers.Started:
         try:
@@ -195,22 +237,22 @@ class Starting:
                 self._heard(host.name, error)
             self._abort()  # or the other hosts would wait for this one
             raise
-        self._report(Progress(host.name, "started"))
+        self.report(Progress(host.name, "started"))
         return answer
 
     def _started(self, host: Host) -> answers.Started:
         session = self._sessions[host.name]
-        answer = converse(session, None, self._report, until="started").of(answers.Started)
+        answer = converse(session, None, self.report, until="started").of(answers.Started)
         with about(host.name, "sent an invalid `started`"):
-            _check_started(self.launch.record, self._runs[host.name], host.name, answer)
+            check_started(self.launch.record, self._runs[host.name], host.name, answer)
         return answer
 
     def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
-        """The run's final tasks, and all tasks of a host where it does not continue."""
-        hosts = [host for host in self._hosts if prepared[host.name]["unchanged"]]
+        """The run's final tasks, and all tasks of a host that was asked and where it does not continue."""
+        hosts = [host for host in self._hosts if host.name in prepared and prepared[host.name]["unchanged"]]
         started = fan_out(hosts, self._start).or_raise("look")
-        roster = self.launch.record.roster
-        there = statuses({task: host for task, host in roster.items() if host in started}, started)
+        roster = {task: host for task, host in self.launch.record.roster.items() if host in prepared}
+        there = statuses(roster, started)
         return tuple(task for task in roster if task not in there or there[task].state.final)
 
     def _start(self, host: Host) -> answers.Started:
@@ -231,7 +273,7 @@ class Starting:
     def _keep(self, host: Host) -> answers.UpResult:
         session = self._sessions[host.name]
         session.send({"type": "keep"})
-        message = converse(session, None, self._report, until="result")
+        message = converse(session, None, self.report, until="result")
         run = self._runs[host.name]
         return final(
             session,
@@ -245,7 +287,7 @@ class Starting:
         session = self._sessions[host.name]
         ending = {"grace_s": 0, "by": "dtctl up"}
         session.send({**request(self.launch.record, host, "down"), **ending})
-        return final(session, "down", converse(session, None, self._report, until="result"), answers.DownResult)
+        return final(session, "down", converse(session, None, self.report, until="result"), answers.DownResult)
 
     def _heard(self, host: str, error: DtctlError) -> None:
         """An agent tells why it gives up when it has taken back what it had started."""
@@ -277,6 +319,15 @@ class Starting:
         fan_out(list(self._sessions.values()), drain, name=lambda session: session.host.name)
 
 
+def _end(session: Session) -> None:
+    """Until the agent has said that it has given up: before that nobody else can begin there."""
+    with contextlib.suppress(DtctlError, TimeoutError):
+        session.send({"type": "abort"})
+        while True:
+            session.receive(_ROLLBACK_S)
+    session.close()
+
+
 def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
     """Leaves out hosts that only gave up because another one had failed."""
     given_up = [host for host, error in outcomes.errors.items() if getattr(error, "code", "") == "rolled_back"]
@@ -286,7 +337,7 @@ def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
     return Outcomes(results, {host: error for host, error in outcomes.errors.items() if host not in given_up})
 
 
-def _check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
+def check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
     """Raises Wrong. A run that is replaced, or continues, must be one of this cluster."""
     check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
     for name in (answer["current"], answer["replaces"]):
@@ -294,7 +345,7 @@ def _check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
             check_run(record.cluster, None, name, "replaces")
 
 
-def _check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
+def check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
     """Raises Wrong. The answer must have each task of the host, and no other."""
     own = record.names_on(host)
     check_run(record.cluster, run, answer["run"])
@@ -304,7 +355,8 @@ def _check_started(record: RunRecord, run: str, host: str, answer: answers.Start
             raise wrong(f"tasks.{task}", "a task of this name", None)
 
 
-def _request(launch: Start, host: Host) -> dict[str, Any]:
+def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:
+    """`absent`: of a run that goes on already."""
     record = launch.record
     assert record.run is not None
     hooks = launch.plan.cluster.hooks.values()
@@ -317,6 +369,7 @@ def _request(launch: Start, host: Host) -> dict[str, Any]:
         created=record.created,
         controller=launch.controller,
         replaced=record.replaced,
+        absent=absent,
     )
     return {
         **request(record, host, "up"),
@@ -341,4 +394,6 @@ def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
 
 
 def statuses(roster: Mapping[TaskId, str], started: Mapping[str, answers.Started]) -> dict[TaskId, TaskStatus]:
-    return {task: TaskStatus.of(task, host, started[host]["tasks"][str(task)]) for task, host in roster.items()}
+    """Of the tasks of hosts that have started."""
+    there = {task: host for task, host in roster.items() if host in started}
+    return {task: TaskStatus.of(task, host, started[host]["tasks"][str(task)]) for task, host in there.items()}

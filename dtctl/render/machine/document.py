@@ -58,6 +58,8 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
         "unseenCheckpoint": _unseen(outcome.unseen) if outcome.unseen else None,
         "comesBackBy": dict(outcome.revival),
+        "joined": [str(task) for task in outcome.joined],
+        "missing": errors(outcome.absent),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
 

@@ -164,7 +164,13 @@ def _coordination(told: Coordination) -> dict[str, Any]:
         "warnings": list(told.warnings),
         "incidents": [_incident(one) for one in told.incidents],
         "hosts": [
-            {"host": host, "connected": one.connected, "heard": iso_utc(one.heard), "over": one.over}
+            {
+                "host": host,
+                "connected": one.connected,
+                "heard": iso_utc(one.heard),
+                "over": one.over,
+                "absent": one.absent,
+            }
             for host, one in told.contacts.items()
         ],
     }

@@ -23,6 +23,7 @@ from paramiko.pkey import PKey
 
 from dtctl.errors import TransportError
 from dtctl.transport.child import Child
+from dtctl.transport.fanout import idle
 from dtctl.transport.ssh import errors, known_hosts_file
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.hostkeys import HostKey, Pinned
@@ -187,7 +188,8 @@ class StrictConnection(Connection):  # type: ignore[misc]
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
     """A TCP connection to the first address that answers, watched by the kernel for a dead peer."""
     try:
-        connection = socket.create_connection((host, port), timeout=timeout_s)
+        with idle():
+            connection = socket.create_connection((host, port), timeout=timeout_s)
     except UnicodeError as error:
         raise socket.gaierror(socket.EAI_NONAME, "no host can have such a name") from error
     with contextlib.suppress(OSError):

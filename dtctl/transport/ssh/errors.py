@@ -39,17 +39,24 @@ def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> Transpo
             f"cannot find {to.name}: the name {to.address!r} does not resolve",
             detail=error.strerror or "",
             hint=f"check `ssh:` of {to.name} in the cluster file, or HostName in ~/.ssh/config",
+            alike="the name does not resolve",
         )
     if isinstance(error, ConnectionRefusedError):
         return TransportError(
-            f"{to} refuses connections", hint=f"does sshd run there, and is {to.port} its port? (`ssh: {{port: N}}`)"
+            f"{to} refuses connections",
+            hint=f"does sshd run there, and is {to.port} its port? (`ssh: {{port: N}}`)",
+            alike="connections are refused",
         )
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return TransportError(
             f"{to} does not answer within {timeout_s:g} s",
             hint="is it up, is the address right, and does no firewall stand between?",
+            alike=f"no answer within {timeout_s:g} s",
         )
-    return TransportError(f"cannot reach {to}", detail=error.strerror or str(error), hint="is the address right?")
+    why = error.strerror or str(error)
+    return TransportError(
+        f"cannot reach {to}", detail=why, hint="is the address right?", alike=f"cannot be reached: {why}"
+    )
 
 
 def no_banner(to: Destination, tries: int) -> TransportError:
@@ -57,6 +64,7 @@ def no_banner(to: Destination, tries: int) -> TransportError:
         f"{to} closes the connection before it greets",
         detail=f"tried {tries} times; an sshd with too many unfinished logins does so (MaxStartups)",
         hint="if nothing else logs in there, is this really the port of an SSH server?",
+        alike="the connection is closed before any greeting",
     )
 
 
@@ -64,21 +72,28 @@ def silent(to: Destination, timeout_s: float) -> TransportError:
     return TransportError(
         f"{to} accepts connections, but does not greet as SSH servers do within {timeout_s:g} s",
         hint="is this really the port of an SSH server?",
+        alike=f"connected, but not greeted as SSH servers do within {timeout_s:g} s",
     )
 
 
 def no_handshake(to: Destination, error: BaseException) -> TransportError:
-    return TransportError(f"cannot agree with {to} on how to encrypt", detail=str(error) or type(error).__name__)
+    return TransportError(
+        f"cannot agree with {to} on how to encrypt",
+        detail=str(error) or type(error).__name__,
+        alike="no agreement on how to encrypt",
+    )
 
 
 def login_timed_out(to: Destination, timeout_s: float) -> TransportError:
     return TransportError(
-        f"{to} does not complete the login within {timeout_s:g} s", hint="the host may be very busy; try again"
+        f"{to} does not complete the login within {timeout_s:g} s",
+        hint="the host may be very busy; try again",
+        alike=f"the login is not complete within {timeout_s:g} s",
     )
 
 
 def cannot_log_in(to: Destination, story: LoginRefused) -> TransportError:
-    summary = f"cannot log in to {to} as {story.user}"
+    summary, alike = f"cannot log in to {to} as {story.user}", f"the login as {story.user} is refused"
     accepts = f"the host accepts {', '.join(story.accepts)}" if story.accepts else ""
     offered = f"offered {', '.join(story.offered)}" if story.offered else "no key to offer"
     locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in story.locked]
@@ -88,11 +103,11 @@ def cannot_log_in(to: Destination, story: LoginRefused) -> TransportError:
         accepts = f"the host ended the connection: {story.ended}"
     detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *story.unusable])
     if story.locked:
-        return TransportError(summary, detail=detail, hint=f"ssh-add {story.locked[0]}")
+        return TransportError(summary, detail=detail, hint=f"ssh-add {story.locked[0]}", alike=alike)
     if story.ended and len(story.offered) > 1:
         hint = "name the one right key: `ssh: {identity_file: PATH}`, dtctl -i PATH, or IdentitiesOnly in ~/.ssh/config"
-        return TransportError(summary, detail=detail, hint=hint)
-    return TransportError(summary, detail=detail, hint=to.try_command(story.user))
+        return TransportError(summary, detail=detail, hint=hint, alike=alike)
+    return TransportError(summary, detail=detail, hint=to.try_command(story.user), alike=alike)
 
 
 def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]) -> HostKeyError:
@@ -100,6 +115,7 @@ def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]
         f"the host key of {to} is not known",
         detail=f"it shows {key.type} {key.fingerprint}; looked in {', '.join(str(file) for file in files)}",
         hint="dtctl trust",
+        alike="the host key is not known",
     )
 
 
@@ -111,12 +127,15 @@ def changed_key(to: Destination, name: str, key: HostKey, pinned: Pinned) -> Hos
         f"pinned is  {pinned.key.type} {pinned.key.fingerprint} ({pinned})\n"
         "somebody may be listening in, or the host was reinstalled",
         hint=f"if you know why: ssh-keygen -f {pinned.file} -R '{name}'; then dtctl trust {to.trust}".rstrip(),
+        alike=f"the host key {what}: somebody may be listening in, or the host was reinstalled",
     )
 
 
 def revoked_key(to: Destination, key: HostKey, pinned: Pinned) -> HostKeyError:
     return HostKeyError(
-        f"the host key of {to} is revoked", detail=f"{key.type} {key.fingerprint} is marked @revoked in {pinned}"
+        f"the host key of {to} is revoked",
+        detail=f"{key.type} {key.fingerprint} is marked @revoked in {pinned}",
+        alike="the host key is revoked",
     )
 
 
@@ -125,24 +144,33 @@ def gateway_refuses(to: Destination, gateway: str, reason: str) -> TransportErro
         f"cannot reach {to} through {gateway}",
         detail=f"{gateway} answers: {reason}",
         hint=f"is {to.address}:{to.port} right as seen from {gateway}, and does its sshd allow forwarding?",
+        alike=f"cannot be reached through {gateway}",
     )
 
 
 def through_gateway(to: Destination, error: TransportError) -> TransportError:
     """The gateway itself could not be used; the class tells what the matter is."""
     return type(error)(
-        f"cannot reach {to.name} through its gateway: {error.summary}", detail=error.detail, hint=error.hint
+        f"cannot reach {to.name} through its gateway: {error.summary}",
+        detail=error.detail,
+        hint=error.hint,
+        alike=f"cannot be reached through the gateway: {error.summary}",
     )
 
 
 def proxy_command_failed(to: Destination, command: str, exit_code: int | None, stderr: str) -> TransportError:
     ended = f"it ended with exit code {exit_code}"
     return TransportError(
-        f"the ProxyCommand of {to.name} fails", detail="\n".join(filter(None, [f"{command}\n{ended}", stderr.strip()]))
+        f"the ProxyCommand of {to.name} fails",
+        detail="\n".join(filter(None, [f"{command}\n{ended}", stderr.strip()])),
+        alike="the ProxyCommand fails",
     )
 
 
 def no_session(to: Destination, reason: str) -> TransportError:
     return TransportError(
-        f"{to} lets us log in, but opens no session", detail=reason, hint="MaxSessions or the account forbids it"
+        f"{to} lets us log in, but opens no session",
+        detail=reason,
+        hint="MaxSessions or the account forbids it",
+        alike="the login works, but no session is opened",
     )

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.run.cause import MOST, cause, complains, says_nothing_yet, tells_what, tells_where
-from dtctl.agent.run.cause import MOST, cause, cause_of_end
+from dtctl.agent.run.cause import MOST, cause, cause_of_end, complains, says_nothing_yet, tells_what, tells_where
 from tests.fuzz import cases
 
 FRAMES = """\

@@ -278,6 +278,62 @@ def test_restart_tells_of_hosts_that_are_away() -> None:
     assert list(result.errors) == ["d"]
 
 
+WITHOUT_D = told(hosts={"d": {"connected": False, "heard": None, "state": None, "absent": True}})
+"""The run was started without d."""
+
+
+def test_tasks_of_a_host_that_the_run_goes_on_without_are_pending_and_it_is_not_asked() -> None:
+    transport = FakeTransport(Agents(WITHOUT_D), {"d": GONE})
+    found = status(record(), transport)
+    assert transport.opened == ["c"]
+    assert found.tasks[TaskId("worker", 1)].state is TaskState.PENDING
+    assert sentence(found.tasks[TaskId("worker", 1)].why) == "the run was started without its host"
+    assert found.coordination is not None
+    assert (found.coordination.absent_hosts, found.coordination.lost_hosts) == (("d",), ())
+    assert not found.coordination.isolated
+
+
+def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
+    gone = {"connected": False, "heard": None, "state": None, "absent": True}
+    found = status(record(), FakeTransport(Agents(told(hosts=dict.fromkeys("abd", gone)))))
+    assert found.coordination is not None
+    assert not found.coordination.isolated
+
+
+def test_down_asks_no_host_that_the_run_went_on_without() -> None:
+    agents = Agents(WITHOUT_D)
+    without_d = stopped("ps:0", "ps:1", "worker:0")
+    agents.extra["stop"] = [{**without_d, "coordination": WITHOUT_D}]
+    transport = FakeTransport(agents, {"d": GONE})
+    result = down(record(), transport, ORDER)
+    assert sorted(agents.asked_of("down")) == ["a", "b", "c"]
+    assert (result.stop.absent, result.stop.errors) == (("d",), {})
+
+
+def test_a_restart_says_which_hosts_have_no_part_yet() -> None:
+    agents = Agents(WITHOUT_D)
+    agents.extra["restart"] = [{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}]
+    result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
+    assert result.errors["d"].summary == "d has no part in the run, which was started without it"
+    assert result.errors["d"].hint.startswith("dtctl up")
+
+
+def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
+    """Where every worker decides, one that was never there does not keep the run from its end."""
+    agents = Agents(None)
+    known = inventory(record())
+    for member in known["roster"]:
+        member["decides"] = member["task"].startswith("worker")
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        (told,) = agents(session, fields)
+        assert isinstance(told, dict)
+        tasks = {task: entry("succeeded") for task in told["state"]["tasks"]}
+        return [{**told, "inventory": {**known, "absent": ["d"]}, "state": {**told["state"], "tasks": tasks}}]
+
+    assert status(record(), FakeTransport(answer, {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
+
+
 def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() -> None:
     agents = Agents(told("Succeeded"))
     agents.extra["restart"] = [AgentError("run_ended", "run digits-1 has ended: Succeeded")]

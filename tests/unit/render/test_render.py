@@ -9,14 +9,19 @@ import pytest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
+from dtctl.operations.up import UpResult
+from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter
+from dtctl.render.result import show_started
 from dtctl.render.tables import show_runs
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, duration, iso_utc, size
 from dtctl.transport.fanout import SomeHostsFailed
+from tests.unit.clusters import cluster, job
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,44 @@ def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "error: gpu-[1-4]: refused\nerror: ps: disk full\n hint: df -h\n"
 
 
+def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    workers = [f"gpu-{number}" for number in range(1, 6)]
+    plan = plan_run(
+        cluster(job("worker", workers, [2222] * 5)), {name: name for name in workers}, local_python="python"
+    )
+    down = {
+        name: TransportError(f"{name} ({name}:22) does not answer", hint="is it up?", alike="no answer")
+        for name in workers[2:4]
+    }
+    full = AgentError("disk_full", "there is no room", hint="df -h", host="gpu-5")
+    started = {
+        TaskId("worker", number): TaskStatus(TaskId("worker", number), "", TaskState.RUNNING) for number in (0, 1)
+    }
+    show_started(UpResult("digits-1", started, (), absent={**down, "gpu-5": full}), plan)
+    assert capsys.readouterr().err.splitlines() == [
+        "run digits-1 started: 2 tasks on gpu-[1-2]",
+        "warning: gpu-[3-4]: no answer",
+        " hint: is it up?",
+        "warning: gpu-5: there is no room",
+        " hint of gpu-5: df -h",
+        "warning: the run goes on without gpu-[3-5]: worker:[2-4] are not started",
+        " hint: dtctl up    takes them in later, and changes nothing else",
+    ]
+    show_started(
+        UpResult(
+            "digits-1",
+            {},
+            (),
+            joined={TaskId("worker", 2): TaskStatus(TaskId("worker", 2), "gpu-3", TaskState.RUNNING)},
+        ),
+        plan,
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        "run digits-1 is up and has not changed",
+        "gpu-3 has joined it: worker:2",
+    ]
+
+
 def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.CaptureFixture[str]) -> None:
     """`curl http://... | sh` in the place where dtctl says what to type next."""
 
@@ -96,7 +139,7 @@ def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.Capt
     show_host_errors({host: refused(host) for host in ("gpu-1", "gpu-2")})
     assert " hint of gpu-[1-2]: c\n" in capsys.readouterr().err
     show_error(SomeHostsFailed("start", {host: refused(host) for host in ("gpu-1", "gpu-2")}, 2))
-    assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
+    assert capsys.readouterr().err.endswith("\n hint: gpu-[1-2] says: c hint: d\n")
     show_error(CoordinatorAway("gpu-1", refused("gpu-1")))
     assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
 

@@ -215,8 +215,9 @@ UP = UpResult(
     revival={"b": "cron", "c": "systemd"},
     new_revival={"b": "cron", "c": "systemd"},
     aside={"a": ("/path",)},
+    absent={"b": ERROR},
 )
-SAME = dataclasses.replace(UP, started={}, ended=(TASK,))
+SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED})
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)

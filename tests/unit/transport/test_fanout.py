@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from dtctl.errors import DtctlError, ExitCode, TransportError
-from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
+from dtctl.transport import fanout
+from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out, idle
 from tests.waiting import PATIENCE_S, eventually
 
 
@@ -64,6 +65,72 @@ def test_no_more_than_width_work_at_once() -> None:
 
     fan_out(range(20), work, width=4, name=str)
     assert most == 4
+
+
+def test_hosts_that_are_down_keep_no_others_waiting() -> None:
+    """Those that wait for an answer that does not come take no place: whoever is up is asked meanwhile."""
+    asked: list[int] = []
+    all_others = threading.Event()
+
+    def work(number: int) -> None:
+        if number < 8:
+            with idle():
+                assert all_others.wait(60), "the others are not asked before these are given up"
+            raise TransportError("no answer")
+        asked.append(number)
+        if len(asked) == 20:
+            all_others.set()
+
+    outcomes = fan_out(range(28), work, width=4, name=str)
+    assert (len(outcomes.errors), len(outcomes.results)) == (8, 20)
+
+
+def test_who_works_is_not_replaced_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "IDLE_S", 0.01)
+    begun: list[int] = []
+    released = threading.Event()
+
+    def work(number: int) -> None:
+        with idle():
+            pass
+        begun.append(number)
+        released.wait(60)
+
+    waiting = threading.Thread(target=lambda: fan_out(range(10), work, width=2, name=str))
+    waiting.start()
+    eventually(lambda: len(begun) == 2)
+    time.sleep(0.1)
+    assert len(begun) == 2
+    released.set()
+    waiting.join()
+
+
+def test_an_error_keeps_nothing_alive_of_the_conversation_that_ended_with_it() -> None:
+    import gc
+    import weakref
+
+    class Connection:
+        pass
+
+    connections: list[weakref.ref[Connection]] = []
+
+    def work(name: str) -> None:
+        connection = Connection()
+        connections.append(weakref.ref(connection))
+        try:
+            raise OSError(name)
+        except OSError as error:
+            raise TransportError("lost") from error
+
+    outcomes = fan_out(["a", "b"], work)
+    gc.collect()
+    assert len(outcomes.errors) == 2
+    assert [one() for one in connections] == [None, None]
+
+
+def test_idle_outside_of_any_fan_out_is_nothing() -> None:
+    with idle():
+        pass
 
 
 def test_a_bug_is_raised_and_stops_the_rest() -> None:
@@ -124,11 +191,11 @@ def test_or_raise_tells_of_every_host_that_failed() -> None:
     error = caught.value
     assert error.summary == "cannot prepare on 2 of 3 hosts"
     assert error.detail.splitlines() == [
-        "gpu-a (10.0.0.2:22) refuses connections",
-        "gpu-b: no space",
+        "gpu-a (10.0.0.2:22) refuses connections    does sshd run there?",
+        "gpu-b: no space    does sshd run there?",
         "  one",
         "  two",
     ]
-    assert error.hint == "does sshd run there?"
+    assert error.hint == "", "each has its own"
     assert error.exit_code == ExitCode.UNREACHABLE
     assert error.errors == errors

@@ -108,6 +108,8 @@ class World:
         self.crashed: set[str] = set()
         self.kept = True
         self.lost_session = False
+        self.lost_session_on: set[str] = set()
+        """Hosts that alone have lost it."""
         self.mending: dict[str, bool] = {}
         self.story: list[StoryLine] = []
         self._greeted: set[str] = set()
@@ -239,7 +241,7 @@ class World:
             },
             "intents": {name: self.tasks[name].intent for name in self._on(host)},
             "kept": self.kept,
-            "lost_session": self.lost_session,
+            "lost_session": self.lost_session or host in self.lost_session_on,
         }
         text = json.dumps(message)
         if host not in self._greeted or text != self._told.get(host):

@@ -1,0 +1,98 @@
+"""Hosts that a live run was started without take their part in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dtctl.agent.records import answers
+from dtctl.agent.records.spec import Spec, inventory_of
+from dtctl.bundle import Sender
+from dtctl.errors import PreflightError
+from dtctl.model import Host
+from dtctl.operations.asking.conversation import Progress, Report, about, final
+from dtctl.operations.asking.plausible import check_inventory, check_run
+from dtctl.operations.starting.ports import refuse_taken_ports
+from dtctl.operations.starting.readying import converse
+from dtctl.operations.starting.start import Start, check_prepared, check_started, up_request
+from dtctl.transport.fanout import Outcomes, fan_out
+from dtctl.transport.seam import Session, Transport
+
+Answers = Mapping[str, answers.Prepared]
+
+
+def offered(prepared: Answers, coordinator: str) -> answers.Joining | None:
+    """What the coordinator's host keeps for those that its live run was started without. Nobody else is believed."""
+    told = prepared.get(coordinator)
+    return told["joining"] if told is not None and told["unchanged"] else None
+
+
+def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, ...]:
+    """Hosts that are there now, and that the run was started without."""
+    if joining is None:
+        return ()
+    run, kept = joining["inventory"]["run"], joining["credentials"]
+    return tuple(host for host, told in prepared.items() if host in kept and run not in (told["run"], told["current"]))
+
+
+class Joining:
+    """The conversations of an `up` that adds hosts to a live run: what becomes of one concerns no other."""
+
+    def __init__(self, launch: Start, told: answers.Joining, transport: Transport, report: Report) -> None:
+        inventory = told["inventory"]
+        run, created, replaced = inventory["run"], inventory["created"], inventory["replaced"]
+        record = dataclasses.replace(launch.record, run=run, created=created, replaced=replaced)
+        self._launch = dataclasses.replace(launch, record=record, authority=None, scene=None)
+        self._run = run
+        self._told = told
+        self._transport = transport
+        self._report = report
+        self._sender = Sender(launch.bundle)
+
+    def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
+        """Each prepares, starts and keeps its part; one that fails takes it back, and leaves the run as it was."""
+        try:
+            return fan_out(hosts, self._join)
+        finally:
+            self._sender.close()
+
+    def _join(self, host: Host) -> answers.Started:
+        self._report(Progress(host.name, "connect"))
+        session = self._transport.open(host)
+        try:
+            return self._converse(session, host)
+        finally:
+            session.close()
+
+    def _converse(self, session: Session, host: Host) -> answers.Started:
+        asked = up_request(self._launch, host, self._told["inventory"]["absent"])
+        self._check_same(host, asked["spec"])
+        session.send({**asked, "credentials": self._told["credentials"][host.name]})
+        prepared = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
+        with about(host.name, "sent an invalid `prepared`"):
+            check_prepared(self._launch.record, prepared)
+        refuse_taken_ports({host.name: prepared}, self._launch.plan.cluster)
+        session.send({"type": "start"})
+        started = converse(session, None, self._report, until="started").of(answers.Started)
+        with about(host.name, "sent an invalid `started`"):
+            check_started(self._launch.record, self._run, host.name, started)
+        session.send({"type": "keep"})
+        message = converse(session, None, self._report, until="result")
+        final(session, "up", message, answers.UpResult, self._check_kept)
+        self._report(Progress(host.name, "started"))
+        return started
+
+    def _check_same(self, host: Host, spec: Spec) -> None:
+        """Raises PreflightError where what this file says now is not what the run's hosts know."""
+        told = self._told["inventory"]
+        with about(self._launch.record.coordinator, "tells of another run than it has"):
+            check_inventory(told, spec["cluster"], self._run)
+        if inventory_of(spec) != told:
+            raise PreflightError(
+                f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
+                detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address says nothing",
+                hint="type it where the run was started, or start anew: dtctl up --replace",
+            )
+
+    def _check_kept(self, answer: answers.UpResult) -> None:
+        check_run(self._launch.record.cluster, self._run, answer["run"])

@@ -1,0 +1,203 @@
+"""A start without some hosts, and how those take their part in the run when they are back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.spec import inventory_of
+from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError
+from dtctl.operations.asking.conversation import silent
+from dtctl.operations.starting.start import Start
+from dtctl.operations.up import UpResult, up
+from dtctl.plan.spec import host_spec
+from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
+from tests.unit.operations.test_up import READY, Notes, entry, launch, willing
+
+__all__ = ["launch"]
+
+Script = list[dict[str, Any] | DtctlError]
+DOWN = TransportError("d does not answer within 10 s", hint="is it up?", alike="no answer within 10 s")
+OLD = "digits-0"
+CREDENTIALS = {"key": "K", "certificate": "C", "authority": "A", "knock": "0" * 64}
+
+
+class Heard:
+    """Agents that do what they are asked, and keep what they were told."""
+
+    def __init__(self, **prepared: Mapping[str, Any]) -> None:
+        self.words: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._prepared = prepared
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        host, kind = session.host.name, str(fields["type"])
+        self.words[host, kind] = fields
+        usual = willing(session, fields)
+        if kind == "up":
+            return [{**READY, **self._prepared.get(host, {})}]
+        return usual
+
+
+def without(launch: Start, allowed: int, *unreachable: str, **prepared: Mapping[str, Any]) -> tuple[UpResult, Heard]:
+    heard = Heard(**prepared)
+    transport = FakeTransport(heard, dict.fromkeys(unreachable, DOWN))
+    return up(dataclasses.replace(launch, allow_missing=allowed), transport, silent, Notes()), heard
+
+
+def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
+    result, heard = without(launch, 1, "d")
+    assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0"]
+    assert result.absent == {"d": DOWN}
+    assert not result.broken
+    assert [heard.words[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
+
+
+def test_what_the_missing_host_will_need_is_kept_where_the_run_is_decided_and_nowhere_else(launch: Start) -> None:
+    _, heard = without(launch, 1, "d")
+    assert [sorted(heard.words[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
+    assert "PRIVATE KEY" in heard.words["c", "start"]["latecomers"]["d"]["key"]
+
+
+def test_each_task_keeps_its_place_in_the_cluster_that_trainers_are_told(launch: Start) -> None:
+    _, heard = without(launch, 1, "d")
+    (task,) = heard.words["c", "up"]["spec"]["tasks"]
+    assert "--worker_hosts=c:2222,d:2222" in task["argv"]
+
+
+def test_a_port_that_is_taken_there_makes_a_host_a_missing_one(launch: Start) -> None:
+    taken = {"taken": [{"port": 2222, "whose": "worker:1", "holder": "pid 7 (nginx)"}]}
+    result, _ = without(launch, 1, d=taken)
+    assert result.absent["d"].summary == "d: port 2222 of worker:1 is held by pid 7 (nginx)"
+    with pytest.raises(PreflightError, match="port 2222 is in use on d"):
+        without(launch, 0, d=taken)
+
+
+@pytest.mark.parametrize("needed", ["a", "c"])
+def test_without_a_ps_or_the_lead_nothing_starts(launch: Start, needed: str) -> None:
+    with pytest.raises(DtctlError, match="cannot prepare on 1 of 4 hosts") as error:
+        without(launch, 3, needed)
+    assert f"no run without {needed}" in error.value.hint
+
+
+def test_hosts_that_choose_ports_have_all_to_be_there(launch: Start) -> None:
+    jobs = {
+        name: dataclasses.replace(one, ports=(0,) * len(one.ports)) for name, one in launch.plan.cluster.jobs.items()
+    }
+    plan = dataclasses.replace(launch.plan, cluster=dataclasses.replace(launch.plan.cluster, jobs=jobs))
+    choosing = dataclasses.replace(launch, plan=plan, replan=lambda cluster: launch.plan, allow_missing=1)
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        return [{"type": "result", "tasks": dict.fromkeys(fields.get("tasks", ()), 4000), "coordinator": None}]
+
+    with pytest.raises(DtctlError, match="cannot choose ports on 1 of 4 hosts") as error:
+        up(choosing, FakeTransport(answer, {"d": DOWN}), silent, Notes())
+    assert "--ports-from" in error.value.hint
+
+
+def spec_in_run(launch: Start) -> Any:
+    """Of digits-0, which was started without d."""
+    fields = {"digest": "d", "bundle": None, "controller": "x", "replaced": {}, "absent": ["d"]}
+    return host_spec(launch.plan, "c", run=OLD, created=7.0, **fields)  # type: ignore[arg-type]
+
+
+def joining(launch: Start, **changed: Any) -> dict[str, Any]:
+    return {"inventory": {**inventory_of(spec_in_run(launch)), **changed}, "credentials": {"d": CREDENTIALS}}
+
+
+class Live:
+    """Of digits-0, which goes on without d; `d` is what d does when it is to join."""
+
+    def __init__(self, launch: Start, told: dict[str, Any] | None, d: Script | None = None) -> None:
+        self.words: list[tuple[str, Mapping[str, Any]]] = []
+        self._told = told
+        self._d = d
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        host, kind = session.host.name, str(fields["type"])
+        self.words.append((host, fields))
+        if kind == "abort":
+            return [rolled_back()]
+        if kind == "up":
+            session.tasks = [task["id"] for task in fields["spec"]["tasks"]]  # type: ignore[attr-defined]
+            session.run = fields["run"] if host == "d" else OLD  # type: ignore[attr-defined]
+            if host != "d":
+                about = {"unchanged": True, "run": OLD, "current": OLD}
+                return [{**READY, **about, "joining": self._told if host == "c" else None}]
+            joins = fields["run"] == OLD
+            return self._d if joins and self._d is not None else [{**READY, "run": fields["run"]}]
+        run = session.run  # type: ignore[attr-defined]
+        if kind == "start":
+            return [{"type": "started", "run": run, "tasks": {task: entry(task) for task in session.tasks}}]  # type: ignore[attr-defined]
+        return [{"type": "result", "run": run, "unchanged": False}]
+
+    def said_to(self, host: str) -> list[str]:
+        return [str(fields["type"]) for name, fields in self.words if name == host]
+
+
+def again(launch: Start, live: Live) -> tuple[UpResult, Notes]:
+    notes = Notes()
+    return up(launch, FakeTransport(live), silent, notes), notes
+
+
+def test_a_host_that_is_back_joins_the_run_with_the_next_up(launch: Start) -> None:
+    live = Live(launch, joining(launch))
+    result, notes = again(launch, live)
+    assert (result.run, result.started, result.ended) == (OLD, {}, ())
+    assert [str(task) for task in result.joined] == ["worker:1"]
+    assert result.absent == {}
+    assert live.said_to("d") == ["up", "abort", "up", "start", "keep"]
+    assert all(live.said_to(host) == ["up", "start"] for host in "abc"), "they are only looked at"
+    assert notes.order == ["begin", "take_back"], "there is no new run"
+
+
+def test_what_it_is_told_is_what_the_others_know(launch: Start) -> None:
+    live = Live(launch, joining(launch))
+    again(launch, live)
+    asked = [fields for host, fields in live.words if host == "d" and fields["type"] == "up"][1]
+    assert (asked["run"], asked["spec"]["run"]) == (OLD, OLD)
+    assert asked["credentials"] == CREDENTIALS
+    assert inventory_of(asked["spec"]) == inventory_of(spec_in_run(launch))
+
+
+def test_one_that_cannot_join_leaves_the_run_as_it_is(launch: Start) -> None:
+    full = AgentError("disk_full", "there is no room", host="d")
+    result, _ = again(launch, Live(launch, joining(launch), [full]))
+    assert (result.joined, result.absent) == ({}, {"d": full})
+
+
+def test_a_port_that_is_taken_keeps_it_from_joining(launch: Start) -> None:
+    taken = [{"port": 2222, "whose": "worker:1", "holder": "pid 7 (nginx)"}]
+    live = Live(launch, joining(launch), [{**READY, "run": OLD, "taken": taken}])
+    result, _ = again(launch, live)
+    assert "port 2222 is in use on d" in result.absent["d"].summary
+    assert "start" not in live.said_to("d")
+
+
+def test_nobody_joins_a_run_that_has_other_addresses(launch: Start) -> None:
+    roster = [{**member, "address": "elsewhere:1"} for member in inventory_of(spec_in_run(launch))["roster"]]
+    live = Live(launch, joining(launch, roster=roster))
+    result, _ = again(launch, live)
+    assert "d cannot join run digits-0: its tasks have other addresses there" in result.absent["d"].summary
+    assert live.said_to("d") == ["up", "abort"]
+
+
+def test_a_host_that_nobody_keeps_a_place_for_is_an_error(launch: Start) -> None:
+    with pytest.raises(PreflightError, match="digits-0 continues on a,b,c, but not on d"):
+        again(launch, Live(launch, None))
+
+
+def test_only_the_coordinators_host_is_believed_about_who_may_join(launch: Start, tmp_path: Path) -> None:
+    live = Live(launch, None)
+
+    def lying(session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        told = live(session, fields)
+        if fields["type"] == "up" and session.host.name == "a":
+            told = [{**told[0], "joining": joining(launch)}]  # type: ignore[dict-item]
+        return told
+
+    with pytest.raises(PreflightError, match="not on d"):
+        up(launch, FakeTransport(lying), silent, Notes())
