@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -54,9 +53,9 @@ def main() -> None:
 
 def _beside_peers(name: str, options: Options, page: Path | None) -> None:
     environment: Environment = peers()
-    load = os.getloadavg()[0]
+    begin = report.Circumstances.now()
     print(f"{name}, beside its peers", file=sys.stderr)
-    text = report.text(BESIDE_PEERS[name](options, environment), options, environment, load)
+    text = report.text(BESIDE_PEERS[name](options, environment), options, environment, begin)
     print(f"\n{text}")
     if page:
         report.write(page, name, text)

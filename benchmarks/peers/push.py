@@ -73,7 +73,7 @@ def _contenders(ground: Field, environment: Environment) -> list[Contender]:
     }
     wide = f"xargs -P {ground.width}"
     need_rsync = environment.missing("rsync")
-    ansible = synchronize(ground, environment, "src=code/ dest=code/ delete=yes", both)
+    ansible = synchronize(ground, environment, "src=code/ dest=code/ delete=yes use_ssh_args=yes verify_host=yes", both)
     return [
         Contender("dtctl push", "as it comes", dict.fromkeys(both, ours), env, ours=True),
         Contender("rsync", f"-az, {wide}", dict.fromkeys(both, in_parallel), env, lacks=need_rsync),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers import page
@@ -18,18 +19,29 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}: written by `make bench` -->", f"<!-- end of {name} -->"
 
 
-def text(report: Report, options: Options, environment: Environment, load: float) -> str:
-    """In Markdown; `load` is that of the machine before."""
+@dataclass(frozen=True)
+class Circumstances:
+    """Of the measurement, as they are before it begins."""
+
+    commit: str
+    load: float
+
+    @staticmethod
+    def now() -> Circumstances:
+        return Circumstances(commit(), os.getloadavg()[0])
+
+
+def text(report: Report, options: Options, environment: Environment, begin: Circumstances) -> str:
+    """In Markdown."""
     when = time.strftime("%Y-%m-%d", time.gmtime())
-    system = f"{_system()}, {os.cpu_count()} cores, a load of {load:.1f} before"
-    run = f"{report.hosts} hosts, {options.width} at once, medians of {options.rounds} rounds"
-    return "\n\n".join(
-        [
-            f"Measured on {when} at commit {commit()}: {run}; {system}; Python {platform.python_version()}, "
-            f"{', '.join(environment.versions())}. {page.left_out(report.standings)}",
-            *report.sections,
-        ]
+    system = f"{_system()}, {os.cpu_count()} cores, a load of {begin.load:.1f} before"
+    rounds = f"medians of {options.rounds} rounds" if options.rounds > 1 else "one round"
+    versions = ", ".join([f"Python {platform.python_version()}", *environment.versions()])
+    head = (
+        f"Measured on {when} at commit {begin.commit}: {report.hosts} hosts, {options.width} at once, {rounds}; "
+        f"{system}; {versions}. {page.left_out(report.standings)}"
     )
+    return "\n\n".join([head, *report.sections])
 
 
 def write(file: Path, name: str, text: str) -> None:
