@@ -72,9 +72,13 @@ fleet: $(VENV)/.dev
 	tests/hosts/install-packages
 	$(BIN)/python -m tests.hosts.play $(N)
 
+# dtctl and its peers side by side, into docs/performance.md; NAMES="lines idle" for what dtctl takes by itself.
+NAMES ?=
+HOSTS ?= 50
+ROUNDS ?= 3
 bench: $(VENV)/.all
-	tests/hosts/install-packages clush rsync
-	$(BIN)/python -m benchmarks
+	tests/hosts/install-packages pdsh rsync
+	$(BIN)/python -m benchmarks $(NAMES) --hosts $(HOSTS) --rounds $(ROUNDS) --page docs/performance.md
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py

@@ -18,9 +18,19 @@ def supervision(root: Path) -> tuple[int, list[int]]:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time: fields 14 and 15 of /proc/PID/stat, counted behind the command's name."""
+    """User and system time: fields 14 and 15 of /proc/PID/stat."""
+    return sum(_times_s(pid)[:2])
+
+
+def cpu_with_children_s(pid: int) -> float:
+    """With that of its children that have ended: fields 16 and 17."""
+    return sum(_times_s(pid))
+
+
+def _times_s(pid: int) -> list[float]:
+    """Fields 14 to 17, counted behind the command's name."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15]]
 
 
 def memory_mb(pid: int) -> tuple[float, float]:

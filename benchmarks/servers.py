@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,15 +50,18 @@ def _all(hosts: Sequence[str]) -> str:
 
 
 @contextmanager
-def loopback_servers(count: int, directory: Path, *, homes: bool) -> Iterator[Servers]:
+def loopback_servers(
+    count: int, directory: Path, *, homes: bool, options: Mapping[str, str] | None = None
+) -> Iterator[Servers]:
     """`count` addresses; with `homes` each is a user of its own, so that nothing is shared between them."""
     if reason := sandbox.missing():
         raise CannotRun(reason)
     if SSHD is None:
         raise CannotRun("no sshd")
     names = [f"train{number}" for number in range(1, count + 1)] if homes else ["train"]
-    with Sshd(address=None, shells=dict.fromkeys(names, "/bin/sh"), options=OPTIONS, host_keys=["ed25519"]) as sshd:
-        addresses = [f"127.0.1.{number}" for number in range(1, count + 1)]
+    settings, shells = {**OPTIONS, **(options or {})}, dict.fromkeys(names, "/bin/sh")
+    with Sshd(address=None, shells=shells, options=settings, host_keys=["ed25519"]) as sshd:
+        addresses = [f"127.0.{1 + at // 250}.{1 + at % 250}" for at in range(count)]
         servers = Servers(addresses, names if homes else names * count, sshd, directory, client_environment(directory))
         known = "".join(sshd.known_hosts_text(f"[{address}]:{sshd.port}") for address in addresses)
         (directory / "known_hosts").write_text(known)

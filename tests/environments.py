@@ -72,7 +72,11 @@ def environment(name: str) -> Path:
 
 def made(name: str) -> Path:
     """As `environment`, for who is no test: raises Unfit."""
-    recipe = RECIPES[name]
+    return build(name, RECIPES[name])
+
+
+def build(name: str, recipe: Recipe) -> Path:
+    """The python of the environment of this recipe, which may have to be made first. Raises Unfit."""
     found = find_python(recipe.pythons)
     if found is None:
         raise Unfit(f"{name} needs Python {' or '.join(recipe.pythons)}")

@@ -1,4 +1,4 @@
-"""Tables of pages that are measured: between two marks of the page, the rest of which people write."""
+"""What is measured on pages: between two marks of the page, the rest of which people write."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 def replace_table(page: Path, begin: str, end: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Writes the table between the lines `begin` and `end`."""
     lines = [head, ("---",) * len(head), *rows]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    replace_part(page, begin, end, "\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def replace_part(page: Path, begin: str, end: str, text: str) -> None:
+    """Writes any text between these lines."""
     before, found, rest = page.read_text().partition(begin + "\n")
     assert found, f"{page} has no line {begin}"
-    page.write_text(f"{before}{begin}\n\n{table}\n{end}\n{rest.partition(end + chr(10))[2]}")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}\n{rest.partition(end + chr(10))[2]}")
 
 
 def read_table(page: Path, begin: str, end: str) -> list[tuple[str, ...]]:

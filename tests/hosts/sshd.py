@@ -141,6 +141,13 @@ class Sshd:
             f"  IdentityFile {self.key}\n  IdentitiesOnly yes\n  UserKnownHostsFile {self.known_hosts}\n{extra}\n"
         )
 
+    @property
+    def init(self) -> int:
+        """The pid of the first process in there; 0 when it is not alive."""
+        if self._sandbox is not None:
+            return self._sandbox.init
+        return self._process.pid if self._process else 0
+
     def logins(self) -> int:
         """How many logins succeeded so far."""
         return self.log.read_text(errors="replace").count("Accepted publickey")

@@ -1,0 +1,85 @@
+"""A command on every host: `dtctl exec`, and the peers with connections of their own and with ones that are open."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measuring import DTCTL
+from benchmarks.peers import page
+from benchmarks.peers.contest import Contender, Standings, compete
+from benchmarks.peers.doing import all_kept, all_new
+from benchmarks.peers.environment import Environment
+from benchmarks.peers.field import Field, field
+from benchmarks.peers.options import Options, Report
+from tests.hosts.sshd import kill_marked
+
+HOSTS = 50
+STEP = "command"
+COMMAND = "sh where.sh"
+TRAINER = 'trainer: {code: code, command: ["true"]}'
+
+
+def run(options: Options, environment: Environment) -> Report:
+    hosts = options.hosts or HOSTS
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        directory = Path(name)
+        with field(hosts, options.width, directory, homes=False) as ground:
+            ground.put_script("where.sh", "python3 -c pass")
+            (directory / "code").mkdir()
+            (directory / "code" / "train.py").touch()
+            ground.servers.write_cluster(TRAINER)
+            new = [_dtctl(ground), *all_new(ground, environment, {STEP: COMMAND})]
+            kept = [_dtctl(ground), *all_kept(ground, environment, {STEP: COMMAND})]
+            found = [compete(ground, new, options.rounds, Everywhere(ground))]
+            try:
+                found.append(compete(ground, kept, options.rounds, Everywhere(ground)))
+            finally:
+                kill_marked(ground.client(kept=True))
+    return _report(hosts, [new, kept], found)
+
+
+def _dtctl(ground: Field) -> Contender:
+    argv = [*DTCTL, "exec", "--home", "--", *COMMAND.split()]
+    return Contender("dtctl exec", "as it comes", {STEP: argv}, ground.env(), ours=True)
+
+
+def _report(hosts: int, contenders: Sequence[Sequence[Contender]], found: Sequence[Standings]) -> Report:
+    titles = (
+        f"`python3 -c pass` on {hosts} hosts, a connection for each",
+        f"`python3 -c pass` on {hosts} hosts, over connections that are open",
+    )
+    sections = [
+        page.section(title, some, standings, STEP)
+        for title, some, standings in zip(titles, contenders, found, strict=True)
+    ]
+    return Report(hosts, sections, found)
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """Each host has to tell its own address, once."""
+
+    ground: Field
+
+    def prepare(self, contender: Contender, step: str) -> None:
+        pass
+
+    def verify(self, contender: Contender, step: str, printed: str) -> str:
+        return not_reached(self.ground.hosts, printed)
+
+    def finish(self, contender: Contender) -> None:
+        pass
+
+
+def not_reached(hosts: Sequence[str], printed: str) -> str:
+    """What is wrong with the addresses that were printed; empty if each host is there once."""
+    told = Counter(re.findall(r"\breached (\d+\.\d+\.\d+\.\d+)\b", printed))
+    missing = [host for host in hosts if host not in told]
+    wrong = [host for host, times in told.items() if times > 1 or host not in hosts]
+    parts = (f"{len(missing)} hosts were not reached", f"{len(wrong)} answered that should not, or twice")
+    return ", ".join(part for part, some in zip(parts, (missing, wrong), strict=True) if some)

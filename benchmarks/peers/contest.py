@@ -1,0 +1,101 @@
+"""Contenders that take turns, and what came of it."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.peers.field import MARK, Field
+from benchmarks.peers.gauge import Gauge, Outcome, Taken
+
+Argv = Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    how: str
+    """What it was told that is not its default, for the table."""
+    steps: Mapping[str, Argv]
+    """What is typed for each step that it can do."""
+    env: Mapping[str, str]
+    ours: bool = False
+    lacks: str = ""
+    """What it needs and this machine has not got."""
+
+
+class Course(Protocol):
+    """What happens around the steps; none of it is measured."""
+
+    def prepare(self, contender: Contender, step: str) -> None: ...
+
+    def verify(self, contender: Contender, step: str, printed: str) -> str:
+        """What is wrong with the result; empty if nothing is."""
+
+    def finish(self, contender: Contender) -> None:
+        """After its last step."""
+
+
+@dataclass
+class Standings:
+    taken: dict[tuple[str, str], list[Taken]] = field(default_factory=dict)
+    """By step and name; of the first round nothing but the memory counts."""
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def medians(self, step: str) -> dict[str, Taken]:
+        return {name: _median(some) for (of, name), some in self.taken.items() if of == step}
+
+
+def _median(some: Sequence[Taken]) -> Taken:
+    """Of the rounds that count; the memory of the first one, where it was looked at."""
+    rehearsal, *rounds = some
+    wall, client, machine = (
+        statistics.median(column) for column in zip(*((t.wall_s, t.client_s, t.machine_s) for t in rounds), strict=True)
+    )
+    return Taken(wall, client, machine, rehearsal.memory_mb)
+
+
+class Failed(Exception):
+    """A contender has not done what it was to do."""
+
+
+def compete(field: Field, contenders: Sequence[Contender], rounds: int, course: Course) -> Standings:
+    """A rehearsal, in which the memory is looked at, and then the rounds. A peer that fails once is left out."""
+    standings = Standings(left_out={one.name: one.lacks for one in contenders if one.lacks})
+    for at in range(rounds + 1):
+        for contender in contenders:
+            if contender.name in standings.left_out:
+                continue
+            try:
+                _take_turn(field, contender, course, standings, rehearsal=at == 0)
+            except Failed as failed:
+                if contender.ours:
+                    raise
+                standings.left_out[contender.name] = str(failed)
+                standings.taken = {key: some for key, some in standings.taken.items() if key[1] != contender.name}
+    return standings
+
+
+def _take_turn(field: Field, contender: Contender, course: Course, standings: Standings, *, rehearsal: bool) -> None:
+    gauge = Gauge(field.servers.sshd.init, f"{MARK}={contender.env[MARK]}")
+    try:
+        for step, argv in contender.steps.items():
+            course.prepare(contender, step)
+            outcome = gauge.measure(argv, field.directory, contender.env, memory=rehearsal)
+            taken = outcome.taken
+            told = f"{taken.wall_s:7.2f} s, {taken.client_s:6.2f} s CPU, {taken.machine_s:6.2f} s CPU of the machine"
+            print(f"  {contender.name:<28} {step:<12} {told}{' (rehearsal)' * rehearsal}", file=sys.stderr, flush=True)
+            if wrong := _wrong(outcome) or course.verify(contender, step, outcome.printed):
+                print(outcome.printed[-3000:], file=sys.stderr)
+                raise Failed(f"{step}: {wrong}")
+            standings.taken.setdefault((step, contender.name), []).append(taken)
+    finally:
+        course.finish(contender)
+
+
+def _wrong(outcome: Outcome) -> str:
+    return f"it ended with {outcome.code}" if outcome.code else ""

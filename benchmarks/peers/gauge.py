@@ -1,0 +1,131 @@
+"""What a command takes: its time, its and its background processes' CPU and memory, and the CPU of the hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import cpu_s, cpu_with_children_s, memory_mb
+from tests.hosts.sshd import marked
+
+PATIENCE_S = 600.0
+SAMPLED_EVERY_S = 0.1
+SETTLED_S = 0.02
+
+
+@dataclass(frozen=True)
+class Taken:
+    wall_s: float
+    client_s: float
+    """CPU of the client: of what was started, its children, and what it left in the background."""
+    machine_s: float
+    """CPU of the client and of all hosts."""
+    memory_mb: float = 0.0
+    """The most that all processes of the client together had of the memory, shared pages counted once."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    taken: Taken
+    code: int
+    printed: str
+
+
+@dataclass(frozen=True)
+class Gauge:
+    hosts_init: int
+    """The first process of the namespace that all hosts are in."""
+    mark: str
+    """NAME=VALUE in the environment of all processes of the client."""
+
+    def measure(self, argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str], *, memory: bool) -> Outcome:
+        """Runs a command to its end. Looking at the memory takes CPU, so that is asked of a run that does not count."""
+        left, hosts = self._background_s(), self._hosts_s()
+        with tempfile.TemporaryFile() as printed, self._peak_mb(memory) as peak_mb:
+            begin = time.monotonic()
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            deadline = threading.Timer(PATIENCE_S, os.killpg, (process.pid, signal.SIGKILL))
+            deadline.start()
+            _, status, used = os.wait4(process.pid, 0)
+            wall_s = time.monotonic() - begin
+            deadline.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            printed.seek(0)
+            text = printed.read().decode(errors="replace")
+        client_s = used.ru_utime + used.ru_stime + _settled(self._background_s) - left
+        taken = Taken(wall_s, client_s, client_s + _settled(self._hosts_s) - hosts, max(peak_mb()))
+        return Outcome(taken, process.returncode, text)
+
+    def _background_s(self) -> float:
+        total = 0.0
+        for process in marked(self.mark):
+            with suppress(OSError):
+                total += cpu_s(int(process.name))
+        return total
+
+    def _hosts_s(self) -> float:
+        """Of all that runs there and of all that has ended there: its parent, or the init, has waited for it."""
+        own = os.readlink(f"/proc/{self.hosts_init}/ns/pid")
+        total = 0.0
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if os.readlink(process / "ns/pid") == own:
+                    total += cpu_with_children_s(int(process.name))
+        return total
+
+    @contextmanager
+    def _peak_mb(self, wanted: bool) -> Iterator[Callable[[], list[float]]]:
+        seen, over = [0.0], threading.Event()
+
+        def sample() -> None:
+            known: dict[str, bool] = {}
+            while not over.wait(SAMPLED_EVERY_S):
+                seen.append(self._memory_mb(known))
+
+        sampler = threading.Thread(target=sample)
+        if wanted:
+            sampler.start()
+        try:
+            yield lambda: seen
+        finally:
+            over.set()
+            if wanted:
+                sampler.join()
+
+    def _memory_mb(self, known: dict[str, bool]) -> float:
+        """`known` is what has been found out about processes that were there before."""
+        total, mark = 0.0, self.mark.encode()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError, KeyError):
+                if pid not in known:
+                    known[pid] = mark in Path("/proc", pid, "environ").read_bytes().split(b"\0")
+                if known[pid]:
+                    total += memory_mb(int(pid))[1]
+        return total
+
+
+def _settled(read: Callable[[], float]) -> float:
+    """Once it hardly grows any more: connections are still being closed when the client has ended."""
+    before, deadline = read(), time.monotonic() + 3.0
+    while True:
+        time.sleep(0.1)
+        now = read()
+        if now - before < SETTLED_S or time.monotonic() > deadline:
+            return now
+        before = now

@@ -1,0 +1,128 @@
+"""A tree of code and data on several hosts: all of it, and again when one file has changed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.measuring import DTCTL
+from benchmarks.peers import page
+from benchmarks.peers.contest import Contender, compete
+from benchmarks.peers.doing import for_each_host, script, synchronize
+from benchmarks.peers.environment import Environment
+from benchmarks.peers.field import Field, field
+from benchmarks.peers.options import Options, Report
+
+MOST_HOSTS = 10
+FILES = 500
+BYTES = 47_000_000
+CHANGED = Path("package7", "module7.py")
+WORDS = ("import", "self", "return", "def", "inputs", "training", "layers", "activation", "None", "shape=(8, 8)")
+
+COLD, AGAIN = "cold", "one changed"
+
+
+def run(options: Options, environment: Environment) -> Report:
+    hosts = min(options.hosts or MOST_HOSTS, MOST_HOSTS)
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        directory = Path(name)
+        with field(hosts, options.width, directory, homes=True) as ground:
+            write_tree(directory / "code")
+            ground.servers.write_cluster('trainer: {code: code, command: ["true"]}')
+            contenders = _contenders(ground, environment)
+            standings = compete(ground, contenders, options.rounds, _Tree(ground))
+    tree = f"{BYTES / 1e6:.0f} MB in {FILES} files"
+    titles = {COLD: f"{tree} to {hosts} hosts that have nothing", AGAIN: f"The same, one file of {FILES} changed"}
+    return Report(
+        hosts, [page.section(title, contenders, standings, step) for step, title in titles.items()], [standings]
+    )
+
+
+def write_tree(directory: Path) -> None:
+    """The same files every time, which compress about as well as code and data together do."""
+    noise = random.Random(0)
+    for number in range(FILES):
+        file = directory / f"package{number % 20}" / f"module{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        size = BYTES // FILES
+        text = " ".join(noise.choices(WORDS, k=size // 15)).encode()
+        file.write_bytes(text + noise.randbytes(size - len(text)))
+
+
+def _contenders(ground: Field, environment: Environment) -> list[Contender]:
+    """Those without a step for the changed file send everything once more."""
+    code, config = ground.directory / "code", ground.ssh_config(kept=False)
+    both, env, lacks = (COLD, AGAIN), ground.env(), environment.missing()
+    ours = (*DTCTL, "push", "-q")
+    rsync = f"rsync -az --delete -e 'ssh -F {config}' {code}/ {{}}:code/"
+    in_parallel, one_by_one = for_each_host(ground, rsync), for_each_host(ground, rsync, width=1)
+    unpack = f"sh -c 'ssh -F {config} {{}} tar -xz <{ground.directory}/code.tgz'"
+    tar = f"tar -C {ground.directory} -czf {ground.directory}/code.tgz code && {for_each_host(ground, unpack)[-1]}"
+    clush = [environment.program("clush"), "-S", "-f", str(ground.width), "-o", f"-F {config}"]
+    copy = [*clush, "-w", ",".join(ground.hosts), "--copy", code, "--dest", "code"]
+    libraries = {
+        "paramiko": "SFTP, a file at a time, confirm=False",
+        "asyncssh": "scp",
+        "parallel-ssh": "copy_file",
+        "fabric": "put of an archive",
+    }
+    wide = f"xargs -P {ground.width}"
+    need_rsync = environment.missing("rsync")
+    ansible = synchronize(ground, environment, "src=code/ dest=code/ delete=yes use_ssh_args=yes verify_host=yes", both)
+    return [
+        Contender("dtctl push", "as it comes", dict.fromkeys(both, ours), env, ours=True),
+        Contender("rsync", f"-az, {wide}", dict.fromkeys(both, in_parallel), env, lacks=need_rsync),
+        Contender("rsync, one by one", "-az", dict.fromkeys(both, one_by_one), env, lacks=need_rsync),
+        replace(ansible, lacks=ansible.lacks or need_rsync),
+        Contender("tar and ssh", f"tar -cz once, {wide}", {COLD: ["sh", "-c", tar]}, env),
+        Contender("clush", "--copy, by scp", {COLD: copy}, env, lacks=lacks),
+        *(
+            Contender(
+                name, how, {COLD: script(ground, environment, name, "push", str(code))}, env, lacks=environment.lacks
+            )
+            for name, how in libraries.items()
+        ),
+    ]
+
+
+@dataclass
+class _Tree:
+    ground: Field
+    changes: int = 0
+
+    def prepare(self, contender: Contender, step: str) -> None:
+        if step == COLD:
+            self._forget()
+        else:
+            self.changes += 1
+            file = self.ground.directory / "code" / CHANGED
+            file.write_bytes(f"# change {self.changes:06}\n".encode() + file.read_bytes()[16:])
+
+    def _forget(self) -> None:
+        """As if neither side had ever sent anything."""
+        for left in (".local", ".cache"):
+            shutil.rmtree(self.ground.directory / left, ignore_errors=True)
+        for user in self.ground.servers.sshd.users.values():
+            for left in user.home.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+
+    def verify(self, contender: Contender, step: str, printed: str) -> str:
+        wanted = _contents(self.ground.directory / "code")
+        homes = [user.home for user in self.ground.servers.sshd.users.values()]
+        places = ".dtctl/bundles/*/tree" if contender.ours else "code"
+        wrong = [home for home in homes if not any(_contents(tree) == wanted for tree in home.glob(places))]
+        return f"{len(wrong)} hosts have another tree" if wrong else ""
+
+    def finish(self, contender: Contender) -> None:
+        pass
+
+
+def _contents(tree: Path) -> Mapping[str, int]:
+    """A checksum of every file."""
+    return {str(file.relative_to(tree)): zlib.crc32(file.read_bytes()) for file in tree.rglob("*") if file.is_file()}

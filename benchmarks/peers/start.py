@@ -1,0 +1,87 @@
+"""A process on every host: started so that it outlives the connection, asked after, and ended with all that it left."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measuring import DTCTL, measure
+from benchmarks.peers import page
+from benchmarks.peers.command import not_reached
+from benchmarks.peers.contest import Contender, compete
+from benchmarks.peers.doing import library, openssh
+from benchmarks.peers.environment import Environment
+from benchmarks.peers.field import Field, field
+from benchmarks.peers.options import Options, Report
+from tests.hosts.sshd import kill_marked
+
+HOSTS = 50
+TRAINER = 'trainer: {code: code, command: [sleep, "3600"], dialect: none}'
+PROCESS = "sleep 3600"
+
+START, LOOK, END = "start", "look", "end"
+SCRIPTS = {
+    START: f"nohup {PROCESS} >log.$3 2>&1 </dev/null & echo $! >pid.$3",
+    LOOK: "kill -0 $(cat pid.$3) || exit 1",
+    END: "kill $(cat pid.$3); while kill -0 $(cat pid.$3) 2>/dev/null; do sleep 0.05; done; rm log.$3 pid.$3",
+}
+COMMANDS = {step: f"sh {step}.sh" for step in SCRIPTS}
+OURS = {START: ("up", "-q"), LOOK: ("status",), END: ("down", "-y")}
+
+
+def run(options: Options, environment: Environment) -> Report:
+    hosts = options.hosts or HOSTS
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        directory = Path(name)
+        with field(hosts, options.width, directory, homes=False) as ground:
+            for step, does in SCRIPTS.items():
+                ground.put_script(f"{step}.sh", does)
+            (directory / "code").mkdir()
+            (directory / "code" / "train.py").touch()
+            ground.servers.write_cluster(TRAINER)
+            for words in (OURS[START], OURS[END]):  # the hosts have the code and the agent from here on
+                measure([*DTCTL, *words], cwd=directory, env=ground.servers.env)
+            contenders = _contenders(ground, environment)
+            standings = compete(ground, contenders, options.rounds, _Cycle(ground))
+    titles = {
+        START: f"Start a process on {hosts} hosts",
+        LOOK: f"Ask after the processes of {hosts} hosts",
+        END: f"End the processes of {hosts} hosts, and remove what they left",
+    }
+    sections = [page.section(title, contenders, standings, step) for step, title in titles.items()]
+    return Report(hosts, sections, [standings])
+
+
+def _contenders(ground: Field, environment: Environment) -> list[Contender]:
+    steps = {step: [*DTCTL, *words] for step, words in OURS.items()}
+    how = "`up`, `status`, `down`: agents that go on without it"
+    return [
+        Contender("dtctl", how, steps, ground.env(), ours=True),
+        library(ground, environment, "paramiko", COMMANDS, "nohup"),
+        library(ground, environment, "asyncssh", COMMANDS, "nohup"),
+        *(peer for peer in openssh(ground, environment, COMMANDS, kept=False) if peer.name == "clush"),
+        *(peer for peer in openssh(ground, environment, COMMANDS, kept=True) if peer.name.startswith("ssh")),
+    ]
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    ground: Field
+
+    def prepare(self, contender: Contender, step: str) -> None:
+        pass
+
+    def verify(self, contender: Contender, step: str, printed: str) -> str:
+        found = self.ground.servers.sshd.processes().count(PROCESS)
+        wanted = 0 if step == END else len(self.ground.hosts)
+        if found != wanted:
+            return f"{found} processes run where {wanted} should"
+        if not contender.ours:
+            return not_reached(self.ground.hosts, printed)
+        told = printed.count("running")
+        return f"{told} of {wanted} are shown as running" if step == LOOK and told < wanted else ""
+
+    def finish(self, contender: Contender) -> None:
+        """Connections that were kept open for the next step are closed."""
+        kill_marked(self.ground.client(kept=True))

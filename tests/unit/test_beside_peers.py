@@ -1,0 +1,92 @@
+"""What `make bench` writes about dtctl and its peers, from figures that are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import page
+from benchmarks.peers.command import not_reached
+from benchmarks.peers.contest import Contender, Standings
+from benchmarks.peers.gauge import Taken
+from tests.tables import replace_part, replace_table
+
+OURS = Contender("dtctl exec", "as it comes", {}, {}, ours=True)
+QUICK = Contender("quick", "4 threads", {}, {})
+SMALL = Contender("small", "", {}, {})
+EVERYBODY = (OURS, QUICK, SMALL)
+TAKEN = {
+    "dtctl exec": Taken(wall_s=3.0, client_s=1.0, machine_s=6.0, memory_mb=100.0),
+    "quick": Taken(wall_s=2.0, client_s=3.0, machine_s=5.9, memory_mb=200.0),
+    "small": Taken(wall_s=4.0, client_s=2.0, machine_s=8.0, memory_mb=50.0),
+}
+
+
+def rows() -> dict[str, list[str]]:
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.table(EVERYBODY, TAKEN).split("\n")]
+    return {name: cells for name, *cells in table}
+
+
+def test_the_best_of_each_column_is_one_and_the_others_are_ratios_to_it() -> None:
+    assert rows()["quick"] == ["1 (2.00 s)", "3.00", "4.00", "1 (5.9 s)", "4 threads"]
+    assert rows()["**dtctl exec**"] == ["1.50", "1 (1.00 s)", "2.00", "1.02", "as it comes"]
+
+
+def test_the_quickest_stands_first() -> None:
+    assert list(rows())[2:] == ["quick", "**dtctl exec**", "small"]
+
+
+def test_every_measure_in_which_a_peer_is_better_is_told_the_worst_first() -> None:
+    assert list(page.behind(EVERYBODY, TAKEN)) == [
+        "- `dtctl exec` takes more time than quick (1.50).",
+        "- `dtctl exec` takes more memory of the client than small (2.00).",
+    ]
+
+
+def test_a_section_says_so_where_no_peer_is_better() -> None:
+    standings = Standings({("command", "dtctl exec"): [TAKEN["small"], TAKEN["small"]]})
+    standings.taken["command", "quick"] = [TAKEN["quick"], Taken(5.0, 2.0, 8.0)]
+    assert "No peer does it with less." in page.section("On 4 hosts", EVERYBODY, standings, "command")
+
+
+def test_the_rehearsal_tells_the_memory_and_nothing_else() -> None:
+    standings = Standings(
+        {("command", "quick"): [Taken(90.0, 90.0, 90.0, 7.0), *(Taken(n, n, n) for n in (3.0, 1.0, 2.0))]}
+    )
+    assert standings.medians("command") == {"quick": Taken(2.0, 2.0, 2.0, 7.0)}
+
+
+def test_a_step_that_some_contenders_cannot_do_has_only_the_others() -> None:
+    standings = Standings({("again", "quick"): [TAKEN["quick"]] * 2, ("cold", "small"): [TAKEN["small"]] * 2})
+    assert list(standings.medians("again")) == ["quick"]
+
+
+def test_who_was_left_out_is_told_with_the_reason() -> None:
+    told = page.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
+    assert told == "Left out: pdsh: pdsh is not installed."
+    assert page.left_out([Standings()]) == "Nobody was left out."
+
+
+@pytest.mark.parametrize(
+    ("printed", "wrong"),
+    [
+        ("127.0.1.1: reached 127.0.1.1\nreached 127.0.1.2", ""),
+        ("reached 127.0.1.1", "1 hosts were not reached"),
+        ("reached 127.0.1.1\nreached 127.0.1.1\nreached 127.0.1.2", "1 answered that should not, or twice"),
+        ("reached 127.0.1.1\nreached 127.0.1.2\nreached 127.0.1.3", "1 answered that should not, or twice"),
+        ("reached 127.0.1.11\nreached 127.0.1.2", "1 hosts were not reached, 1 answered that should not, or twice"),
+    ],
+)
+def test_each_host_has_to_tell_its_own_address_once(printed: str, wrong: str) -> None:
+    assert not_reached(["127.0.1.1", "127.0.1.2"], printed) == wrong
+
+
+def test_what_people_write_around_a_part_stays(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("# Page\n\nabove\n\n<!-- a -->\nold\n<!-- end -->\n\nbelow\n")
+    replace_part(file, "<!-- a -->", "<!-- end -->", "new")
+    replace_part(file, "<!-- a -->", "<!-- end -->", "newer")
+    assert file.read_text() == "# Page\n\nabove\n\n<!-- a -->\n\nnewer\n\n<!-- end -->\n\nbelow\n"
+    replace_table(file, "<!-- a -->", "<!-- end -->", ("a", "b"), [("1", "2")])
+    assert "<!-- a -->\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n<!-- end -->\n" in file.read_text()
