@@ -138,7 +138,7 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
     for facts in second.values():
         for one in facts["reached"]:
-            one["place"] = first[one["host"]]["interfaces"][0]["address"]
+            one["place"] = first[one["host"]]["addresses"][0]
             one["text"] = "Connection refused" if one["problem"] == "refused" else ""
     (finding,) = judged(TOPIC, value, first, second)
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("firewall_in", ("b",), True)
