@@ -229,9 +229,9 @@ def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
     again = asked(value, *rounds)
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
-    told = listening(again)
-    told["a"]["bound"][0].update(second_look)
-    return value, [*rounds, told]
+    answers: Any = listening(again)
+    answers["a"]["bound"][0].update(second_look)
+    return value, [*rounds, answers]
 
 
 def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
