@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from typer import Typer
+from typer import Abort, Typer
 
 OTHERS_OPTIONS = frozenset({"ssh"})
 """Commands behind which stand the options of another program."""
@@ -28,23 +28,15 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def in_json(app: Typer) -> NoReturn:
-    """Runs the command, and ends the process as it does by itself, except that it tells in JSON what it cannot read."""
-    from dtctl.errors import ExitCode, UsageError
-    from dtctl.render.errors import show_error
+    """Runs the command, and ends the process as it does by itself, except that it tells in JSON how it has ended."""
+    from dtctl.errors import ExitCode
     from dtctl.render.machine import speech
 
     speech.begin()
     try:
         code = app(prog_name="dtctl", standalone_mode=False)
-    except Exception as error:  # those of the parser are no family of ours, and Typer brings its own copy of it along
-        if type(error).__name__ == "Abort":
-            sys.exit(ExitCode.RUN_FAILED)
-        if not hasattr(error, "format_message"):
-            raise
-        context = getattr(error, "ctx", None)
-        hint = f"{context.command_path} -h    for help" if context is not None else "dtctl -h    for help"
-        show_error(UsageError(error.format_message(), hint=hint))
-        sys.exit(getattr(error, "exit_code", ExitCode.USAGE))
+    except Abort:
+        sys.exit(ExitCode.RUN_FAILED)
     ended = code if isinstance(code, int) else int(ExitCode.OK)
     speech.end(ended)
     sys.exit(ended)

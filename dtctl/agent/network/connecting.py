@@ -46,10 +46,10 @@ class Try:
         self.hindrance: Optional[str] = None
         self.by = ""
         self.text = ""
-        self.began = self.due = self.ended = 0.0
+        self.due = 0.0
 
     def begin(self, now: float, limit_s: float) -> None:
-        self.began, self.due = now, now + limit_s
+        self.due = now + limit_s
         try:
             self.connection = socket.socket(
                 self.place[0], socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
@@ -118,7 +118,6 @@ class Try:
         self.hindrance, self.text = _KINDS.get(number, "other"), os.strerror(number)
 
     def end(self) -> None:
-        self.ended = time.monotonic()
         if self.connection is not None:
             self.connection.close()
 
@@ -130,7 +129,6 @@ class Try:
             "problem": self.hindrance or "",  # type: ignore[typeddict-item]
             "by": self.by if self.hindrance == "other_host" else "",
             "text": self.text,
-            "seconds": round(self.ended - self.began, 6),
         }
 
 
@@ -167,7 +165,6 @@ def _unresolved(peer: Peer, problem: str) -> Reached:
         "problem": "unresolved",
         "by": "",
         "text": problem[:4096],
-        "seconds": 0.0,
     }
 
 

@@ -9,13 +9,14 @@ import struct
 import threading
 import time
 
+from ..records.network.peers import MOST_ADDRESSES
 from ..run import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Sequence, Tuple
 
-    from ..records.network.peers import Interface, Resolved
+    from ..records.network.peers import Resolved
 
     Place = Tuple[int, str]
     """Family and address."""
@@ -62,11 +63,10 @@ def own_names(names: Sequence[str], limit_s: float) -> List[Resolved]:
     return [
         {
             "name": name,
-            "addresses": [address for _, address in places][:100],
+            "addresses": [address for _, address in places][:MOST_ADDRESSES],
             "own": any(is_own(place) for place in places),
-            "problem": problem[:4096],
         }
-        for name, (places, problem) in known.items()
+        for name, (places, _) in known.items()
     ]
 
 
@@ -80,13 +80,12 @@ def is_own(place: Place) -> bool:
     return True
 
 
-def interfaces() -> List[Interface]:
-    """Addresses by which others may reach this host: neither loopback nor link-local ones."""
-    found = [*_ipv4(), *_ipv6()]
-    return [{"name": name[:100], "address": address} for name, address in found[:100]]
+def own_addresses() -> List[str]:
+    """Those by which others may reach this host: neither loopback nor link-local ones."""
+    return [*_ipv4(), *_ipv6()][:MOST_ADDRESSES]
 
 
-def _ipv4() -> List[Tuple[str, str]]:
+def _ipv4() -> List[str]:
     # netdevice(7), SIOCGIFADDR: the first address of each interface
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
@@ -97,11 +96,11 @@ def _ipv4() -> List[Tuple[str, str]]:
                 continue  # it has none
             address = socket.inet_ntoa(answer[20:24])
             if not address.startswith(("127.", "169.254.")):
-                found.append((name, address))
+                found.append(address)
     return found
 
 
-def _ipv6() -> List[Tuple[str, str]]:
+def _ipv6() -> List[str]:
     # /proc/net/if_inet6: address, index, length of the prefix, scope (00 is global), flags, name
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
@@ -109,9 +108,7 @@ def _ipv6() -> List[Tuple[str, str]]:
     except (OSError, ValueError):
         return []
     return [
-        (row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])))
-        for row in rows
-        if len(row) == 6 and row[3] == "00"
+        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if len(row) == 6 and row[3] == "00"
     ]
 
 

@@ -91,7 +91,6 @@ class GpuUser(Record):
     pid: Count
     name: AtMost[str, 100]
     user: AtMost[str, 100]
-    used_bytes: Usual[Optional[Count], None]
 
 
 class Rights(Record):
@@ -259,6 +258,4 @@ class CheckResult(Record):
     """What one host tells in one round."""
 
     time: Epoch
-    seconds: float
-    """That it took."""
     facts: CheckFacts

@@ -8,7 +8,6 @@ from ..records import json_text
 from ..records.kinds import Wrong, checked
 from ..records.spec import coordinates
 from ..records.whole_run import Event, StoryLine
-from ..run.runfiles import RunRemoved
 from . import runs
 
 TYPE_CHECKING = False
@@ -34,7 +33,7 @@ def events(talk: Conversation, request: EventsRequest) -> EventsResult:
     teller = _Teller(talk, run, request["from"] or 0)
 
     def look() -> bool:
-        ended = _ended(run)  # before the lines are read: what has ended by then has written all that it will
+        ended = run.has_ended()  # before the lines are read: what has ended by then has written all that it will
         teller.tell()
         return ended
 
@@ -85,14 +84,6 @@ def _story_line(line: Optional[bytes], number: int, host: Optional[str]) -> Opti
         return checked(StoryLine, dict(checked(Event, raw), n=number, host=host, index=number))
     except (ValueError, Wrong):
         return None
-
-
-def _ended(run: runs.Run) -> bool:
-    try:
-        run.keep_supervised()
-        return not run.live()
-    except RunRemoved:
-        return True
 
 
 class Lines:

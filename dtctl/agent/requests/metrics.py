@@ -7,7 +7,6 @@ import time
 from fnmatch import fnmatchcase
 
 from ..run import environment
-from ..run.runfiles import RunRemoved
 from ..scalars.reading import Reader
 from . import runs
 
@@ -82,7 +81,7 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
         nonlocal next_look
         if time.monotonic() < next_look:
             return False
-        ended = _ended(run)  # before the files are read: what has ended by then has written all that it will
+        ended = run.has_ended()  # before the files are read: what has ended by then has written all that it will
         reader.look()
         reader.keep()
         _send(talk, run, reader.told_new(wanted))
@@ -96,11 +95,3 @@ def _send(talk: Conversation, run: runs.Run, folders: List[FolderTold]) -> None:
     if folders:
         points: Points = {"run": run.id, "folders": folders}
         talk.send("points", points)
-
-
-def _ended(run: runs.Run) -> bool:
-    try:
-        run.keep_supervised()
-        return not run.live()
-    except RunRemoved:
-        return True

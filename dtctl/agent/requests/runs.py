@@ -71,6 +71,14 @@ class Run:
         ended = all(task["state"] in policy.FINAL for task in state["tasks"].values())
         return not (state["finished"] or (ended and self._is_told_to_stop()))
 
+    def has_ended(self) -> bool:
+        """Also when it has been removed; else it is looked after."""
+        try:
+            self.keep_supervised()
+            return not self.live()
+        except RunRemoved:
+            return True
+
     def _is_told_to_stop(self) -> bool:
         return all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
 

@@ -17,7 +17,7 @@ LEAST_CPU = 0.5
 MOST_BUSY = 5
 _NVIDIA_SMI_S = 5.0
 _COLUMNS = "index,name,driver_version,utilization.gpu,memory.used,memory.total"
-_USERS = "gpu_uuid,pid,process_name,used_memory"
+_USERS = "gpu_uuid,pid,process_name"
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -127,9 +127,7 @@ def users_told(table: str, numbers: Mapping[str, int]) -> List[GpuUser]:
     found: List[GpuUser] = []
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 4 and cells[0] in numbers and cells[1].isdigit():
-            used = int(cells[3]) << 20 if cells[3].isdigit() else None
-            name = os.path.basename(cells[2])[:100]
-            pid = int(cells[1])
-            found.append({"gpu": numbers[cells[0]], "pid": pid, "name": name, "user": _user(pid), "used_bytes": used})
+        if len(cells) == 3 and cells[0] in numbers and cells[1].isdigit():
+            pid, name = int(cells[1]), os.path.basename(cells[2])[:100]
+            found.append({"gpu": numbers[cells[0]], "pid": pid, "name": name, "user": _user(pid)})
     return found[:1000]

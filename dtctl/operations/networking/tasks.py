@@ -144,7 +144,7 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
     places = {place.whose: place for place in _open_places(scene, heard) if place not in gone}
     return View(
         {host: facts["bound"] for host, facts in heard.first.items()},
-        {host: facts["interfaces"] for host, facts in heard.first.items()},
+        {host: facts["addresses"] for host, facts in heard.first.items()},
         {host: facts["resolved"] for host, facts in heard.first.items()},
         tuple(
             Attempt(host, places[one["whose"]], one["place"], one["problem"], one["by"], one["text"])

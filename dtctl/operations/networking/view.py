@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dtctl.agent.records.network.peers import Bound, Interface, Resolved
+from dtctl.agent.records.network.peers import Bound, Resolved
 from dtctl.plan.values import RunPlan
 
 COORDINATOR = "coordinator"
@@ -64,13 +64,14 @@ class View:
     """Mappings are by host, of those that have answered."""
 
     bound: Mapping[str, Sequence[Bound]] = field(default_factory=dict)
-    interfaces: Mapping[str, Sequence[Interface]] = field(default_factory=dict)
+    of_interfaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Addresses, as are those of `resolved`."""
     resolved: Mapping[str, Sequence[Resolved]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
 
     def addresses(self, host: str) -> frozenset[str]:
         """By which others can reach it, as it says itself."""
-        own = {one["address"] for one in self.interfaces.get(host, ())}
+        own = set(self.of_interfaces.get(host, ()))
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
         return frozenset(own)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_STATE_STYLE = {
+STATE_STYLE = {
     TaskState.RUNNING: "green",
     TaskState.SUCCEEDED: "bold green",
     TaskState.FAILED: "bold red",
@@ -114,7 +114,7 @@ def _hosts_cell(row: Row, status: RunStatus) -> str:
 
 def _state_cell(row: Row, status: RunStatus) -> Text:
     state = row.first.state
-    return styled(state.value, _STATE_STYLE.get(state, ""))
+    return styled(state.value, STATE_STYLE.get(state, ""))
 
 
 def _for_cell(row: Row, status: RunStatus) -> str:

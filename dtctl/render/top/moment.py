@@ -78,16 +78,6 @@ class Choice:
         return dataclasses.replace(self, folded=frozenset() if self.folded >= jobs else jobs)
 
 
-STYLES = {
-    TaskState.RUNNING: "green",
-    TaskState.SUCCEEDED: "bold green",
-    TaskState.FAILED: "bold red",
-    TaskState.BACKOFF: "yellow",
-    TaskState.STALLED: "yellow",
-    TaskState.LOST: "magenta",
-    TaskState.STOPPED: "dim",
-}
-
 WORST_FIRST = (
     *(TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF, TaskState.STARTING, TaskState.PENDING),
     *(TaskState.RUNNING, TaskState.STOPPED, TaskState.SUCCEEDED),

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from dtctl.model import TaskId, TaskState
+from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.top.columns import COLUMNS, Key, Seen
 from dtctl.render.top.course import Courses
-from dtctl.render.top.moment import STYLES, WORST_FIRST, Choice, Moment, jobs_of, safe
+from dtctl.render.top.moment import WORST_FIRST, Choice, Moment, jobs_of, safe
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def rows(moment: Moment, courses: Courses, choice: Choice, *, fine: bool = True)
 
 def _row(seen: Seen) -> Row:
     cells = {column.heading: safe(column.text(seen)) for column in COLUMNS}
-    return Row(seen.task.id, cells, STYLES.get(seen.task.state, ""))
+    return Row(seen.task.id, cells, STATE_STYLE.get(seen.task.state, ""))
 
 
 def _has(row: Row, words: str) -> bool:
@@ -86,4 +87,4 @@ def _of_job(job: str, tasks: Sequence[Seen], moment: Moment) -> Row:
         "RESTARTS": str(sum(seen.task.restarts for seen in tasks)),
         "NOTE": ", ".join(f"{states[state]} {state.value}" for state in in_order),
     }
-    return Row(job, {heading: safe(text) for heading, text in cells.items()}, STYLES.get(in_order[0], ""))
+    return Row(job, {heading: safe(text) for heading, text in cells.items()}, STATE_STYLE.get(in_order[0], ""))

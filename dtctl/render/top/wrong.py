@@ -8,9 +8,10 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.story import incident_lines
 from dtctl.render.top.columns import note
-from dtctl.render.top.moment import STYLES, WORST_FIRST, Line, Moment, safe
+from dtctl.render.top.moment import WORST_FIRST, Line, Moment, safe
 from dtctl.render.words import count, fold
 
 _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
@@ -65,7 +66,7 @@ def _tasks(moment: Moment) -> Iterator[Line]:
     for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
         who = ", ".join(map(str, _some([task.id for task in tasks])))
         where = fold(dict.fromkeys(task.host for task in tasks))
-        yield _line(STYLES[state], f"{who} on {where} ({state.value})", why)
+        yield _line(STATE_STYLE[state], f"{who} on {where} ({state.value})", why)
 
 
 def _some(tasks: list[TaskId]) -> list[TaskId | str]:

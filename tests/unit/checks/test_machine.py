@@ -97,7 +97,7 @@ def test_the_gpus_of_the_plan_have_to_be_there_and_free(has: dict[str, Any], sig
 
 
 def test_who_uses_a_gpu_is_named() -> None:
-    user = {"gpu": 1, "pid": 7, "name": "python", "user": "ada", "used_bytes": None}
+    user = {"gpu": 1, "pid": 7, "name": "python", "user": "ada"}
     facts = {"a": machine(nvidia_smi=True, gpus=gpus(0, 40), gpu_users=[user])}
     found = judged(TOPIC, with_gpus(2), facts)
     assert sentence(found[0]) == "GPU 1 of a has 40.0 GB of 80.0 GB in use already, by python of ada (pid 7)"

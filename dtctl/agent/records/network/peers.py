@@ -78,13 +78,6 @@ class Bound(Record):
     """Who has it, where somebody else has."""
 
 
-class Interface(Record):
-    """An address of the host."""
-
-    name: AtMost[str, 100]
-    address: Address
-
-
 class Resolved(Record):
     """A name of this host, as it knows it itself."""
 
@@ -92,7 +85,6 @@ class Resolved(Record):
     addresses: AtMost[List[Address], MOST_ADDRESSES]
     own: bool
     """One of them is an address of the host."""
-    problem: Usual[Line, ""]
 
 
 class Reached(Record):
@@ -108,7 +100,6 @@ class Reached(Record):
     by: Usual[Line, ""]
     text: Usual[Line, ""]
     """The system's words."""
-    seconds: Usual[Seconds, 0.0]
 
 
 class Measured(Record):
@@ -127,7 +118,8 @@ class NetworkFacts(Record):
     """What has come of one round."""
 
     bound: Usual[AtMost[List[Bound], MOST_SLOTS], []]
-    interfaces: Usual[AtMost[List[Interface], MOST_ADDRESSES], []]
+    addresses: Usual[AtMost[List[Address], MOST_ADDRESSES], []]
+    """Of its interfaces, by which others may reach it."""
     resolved: Usual[AtMost[List[Resolved], MOST_ADDRESSES], []]
     proxies: Usual[AtMost[Dict[AtMost[str, 100], Line], 20], {}]
     """Variables of a login that programs take proxies from, without user names and passwords."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.peers import Bound, Interface, Resolved
+from dtctl.agent.records.network.peers import Bound, Resolved
 from dtctl.operations.networking.view import Attempt, Place, View
 
 Fails = Callable[[str, str, int], str]
@@ -46,7 +46,7 @@ def view(tried: tuple[Attempt, ...], **others: object) -> View:
     hosts = dict.fromkeys(host for one in tried for host in one.pair)
     return View(
         {host: [made(Bound, whose=place(host).whose, port=2222, state="bound")] for host in hosts},
-        {host: [made(Interface, name="eth0", address=address(host))] for host in hosts},
+        {host: [address(host)] for host in hosts},
         {host: [made(Resolved, name=host, addresses=[address(host)], own=True)] for host in hosts},
         tried,
         **others,

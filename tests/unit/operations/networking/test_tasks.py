@@ -138,7 +138,7 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
     for facts in second.values():
         for one in facts["reached"]:
-            one["place"] = first[one["host"]]["interfaces"][0]["address"]
+            one["place"] = first[one["host"]]["addresses"][0]
             one["text"] = "Connection refused" if one["problem"] == "refused" else ""
     (finding,) = judged(TOPIC, value, first, second)
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("firewall_in", ("b",), True)
@@ -229,10 +229,9 @@ def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
     again = asked(value, *rounds)
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
-    told = listening(again)
-    bound: Any = told["a"]["bound"][0]
-    bound.update(second_look)
-    return value, [*rounds, told]
+    answers: Any = listening(again)
+    answers["a"]["bound"][0].update(second_look)
+    return value, [*rounds, answers]
 
 
 def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
