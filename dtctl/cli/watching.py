@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dtctl.agent.run.telling import Happened
     from dtctl.hooks import Hook
     from dtctl.model import TaskId
-    from dtctl.operations.follow import Event
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.status import RunStatus
@@ -93,7 +92,7 @@ def watch(
     from dtctl.render.narrator import Narrator
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    narrate: Callable[[Event], None] = Narrator(record.coordinator, printer)
+    narrate = Narrator(record.coordinator, printer)
     directory = record.file.parent if record.file else Path()
     hooks = hooks_in(record.file, record.cluster) if hooks is None else hooks
     show_hooks(hooks)
@@ -103,12 +102,12 @@ def watch(
             if isinstance(event, Seen):
                 commands.see(event.coordination.happened)
             if isinstance(event, Ended):
+                narrate.tell_away()
                 scope.remember_end(event.status)
                 commands.see(end_of(event.status))
                 commands.finish()
                 return event.status
-            if event is not None:
-                narrate(event)
+            narrate(event)
             if deadline is not None and time.monotonic() > deadline:
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)

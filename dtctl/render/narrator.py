@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+from dtctl.errors import DtctlError
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
@@ -12,17 +16,31 @@ from dtctl.render.errors import note, show_host_errors
 from dtctl.render.logs import LogPrinter
 from dtctl.render.story import news
 
+TOGETHER_S = 0.5
+"""Hosts that go away within this time are told together, or as soon as nothing else comes."""
+
 
 class Narrator:
-    """Each host that goes away or comes back is reported once, though two conversations with it may break."""
+    """Each host that goes away or comes back is reported once, though two conversations with it may break.
 
-    def __init__(self, coordinator: str, printer: LogPrinter | None) -> None:
+    None stands for a moment in which nothing has come.
+    """
+
+    def __init__(
+        self, coordinator: str, printer: LogPrinter | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._coordinator = coordinator
         self._printer = printer
+        self._clock = clock
         self._seen: Coordination | None = None
         self._away: set[str] = set()
+        self._leaving: dict[str, DtctlError] = {}
+        """Of those that are away, the ones that nobody has been told of."""
+        self._since = 0.0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event | None) -> None:
+        if isinstance(event, Back) or event is None or self._clock() - self._since >= TOGETHER_S:
+            self.tell_away()
         if isinstance(event, LogLines):
             if self._printer is not None:
                 self._printer.print(event)
@@ -32,12 +50,19 @@ class Narrator:
             self._seen = event.coordination
         elif isinstance(event, Away) and event.host not in self._away:
             self._away.add(event.host)
-            show_host_errors({event.host: event.error})
+            self._since = self._since if self._leaving else self._clock()
+            self._leaving[event.host] = event.error
             if event.host == self._coordinator and not event.final:
+                self.tell_away()
                 note("the run continues without it; trying again")
         elif isinstance(event, Back) and event.host in self._away:
             self._away.discard(event.host)
             note(f"{event.host} can be reached again")
+
+    def tell_away(self) -> None:
+        """Also at the end."""
+        leaving, self._leaving = self._leaving, {}
+        show_host_errors(leaving)
 
 
 def show_onward(ended: RunStatus, newer: Onward) -> None:

@@ -50,7 +50,9 @@ def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | 
         if answer["coordination"] is None or answer["inventory"] is None:
             raise CoordinatorAway(host, why_alone(record.cluster, host, answer))
         found = told_by_coordinator(record.as_known(answer["inventory"]), answer)
-        live = [task for task, status in found.tasks.items() if not status.state.final]
+        absent = found.coordination.absent_hosts if found.coordination is not None else ()
+        there = {task: one for task, one in found.tasks.items() if found.record.roster[task] not in absent}
+        live = [task for task, status in there.items() if not status.state.final]
         before(ending(found.record, [task for task in live if tasks is None or task in tasks]))
         return dataclasses.replace(record, run=found.record.run)
 

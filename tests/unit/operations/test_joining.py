@@ -100,8 +100,8 @@ def test_hosts_that_choose_ports_have_all_to_be_there(launch: Start) -> None:
 
 def spec_in_run(launch: Start) -> Any:
     """Of digits-0, which was started without d."""
-    fields = {"digest": "d", "bundle": None, "controller": "x", "replaced": {}, "absent": ["d"]}
-    return host_spec(launch.plan, "c", run=OLD, created=7.0, **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"digest": "d", "bundle": None, "controller": "x", "replaced": {}, "absent": ["d"]}
+    return host_spec(launch.plan, "c", run=OLD, created=7.0, **fields)
 
 
 def joining(launch: Start, **changed: Any) -> dict[str, Any]:

@@ -305,7 +305,9 @@ def test_down_asks_no_host_that_the_run_went_on_without() -> None:
     without_d = stopped("ps:0", "ps:1", "worker:0")
     agents.extra["stop"] = [{**without_d, "coordination": WITHOUT_D}]
     transport = FakeTransport(agents, {"d": GONE})
-    result = down(record(), transport, ORDER)
+    told_before: list[Ending] = []
+    result = down(record(), transport, ORDER, before=told_before.append)
+    assert [one.hosts for one in told_before] == [("a", "b", "c")], "nothing of it ends there"
     assert sorted(agents.asked_of("down")) == ["a", "b", "c"]
     assert (result.stop.absent, result.stop.errors) == (("d",), {})
 
