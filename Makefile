@@ -74,11 +74,12 @@ fleet: $(VENV)/.dev
 
 # dtctl and its peers side by side, into docs/performance.md; NAMES="lines idle" for what dtctl takes by itself.
 NAMES ?=
-HOSTS ?= 50
+HOSTS ?= 30
 ROUNDS ?= 3
 bench: $(VENV)/.all
 	tests/hosts/install-packages pdsh rsync
 	$(BIN)/python -m benchmarks $(NAMES) --hosts $(HOSTS) --rounds $(ROUNDS) --page docs/performance.md
+	$(BIN)/python docs/generate.py
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py

@@ -16,9 +16,8 @@ from benchmarks.peers.doing import all_kept, all_new
 from benchmarks.peers.environment import Environment
 from benchmarks.peers.field import Field, field
 from benchmarks.peers.options import Options, Report
-from tests.hosts.sshd import kill_marked
 
-HOSTS = 50
+HOSTS = 30
 STEP = "command"
 COMMAND = "sh where.sh"
 TRAINER = 'trainer: {code: code, command: ["true"]}'
@@ -39,7 +38,7 @@ def run(options: Options, environment: Environment) -> Report:
             try:
                 found.append(compete(ground, kept, options.rounds, Everywhere(ground)))
             finally:
-                kill_marked(ground.client(kept=True))
+                ground.clients(kept=True).end()
     return _report(hosts, [new, kept], found)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.peers.field import MARK, Field
+from benchmarks.peers.field import Field
 from benchmarks.peers.gauge import Gauge, Outcome, Taken
 
 Argv = Sequence[str | Path]
@@ -24,6 +24,8 @@ class Contender:
     """What is typed for each step that it can do."""
     env: Mapping[str, str]
     ours: bool = False
+    kept: bool = False
+    """It uses connections that are kept open."""
     lacks: str = ""
     """What it needs and this machine has not got."""
 
@@ -81,7 +83,7 @@ def compete(field: Field, contenders: Sequence[Contender], rounds: int, course: 
 
 
 def _take_turn(field: Field, contender: Contender, course: Course, standings: Standings, *, rehearsal: bool) -> None:
-    gauge = Gauge(field.servers.sshd.init, f"{MARK}={contender.env[MARK]}")
+    gauge = Gauge(field.servers.sshd.init, field.clients(kept=contender.kept))
     try:
         for step, argv in contender.steps.items():
             course.prepare(contender, step)

@@ -57,6 +57,7 @@ def openssh(field: Field, environment: Environment, commands: Commands, *, kept:
         _listed(f"-f {field.width}", how),
         {step: [environment.program("clush"), *clush, command] for step, command in commands.items()},
         env,
+        kept=kept,
         lacks=environment.missing(),
     )
     pdsh = ["pdsh", "-S", "-R", "ssh", "-f", str(field.width), "-w", ",".join(field.hosts)]
@@ -65,6 +66,7 @@ def openssh(field: Field, environment: Environment, commands: Commands, *, kept:
         _listed(f"-f {field.width}", how),
         {step: [*pdsh, command] for step, command in commands.items()},
         {**env, "PDSH_SSH_ARGS": f"-F {config} -- %h"},
+        kept=kept,
         lacks=environment.missing("pdsh"),
     )
     yield Contender(
@@ -72,6 +74,7 @@ def openssh(field: Field, environment: Environment, commands: Commands, *, kept:
         _listed(f"xargs -P {field.width}", how),
         {step: for_each_host(field, f"ssh -F {config} {{}} {command}") for step, command in commands.items()},
         env,
+        kept=kept,
         lacks=environment.missing("ssh"),
     )
 
@@ -96,14 +99,14 @@ def _ansible(field: Field, environment: Environment, *, kept: bool) -> Contender
     home = field.directory / ("ansible-kept" if kept else "ansible")
     home.mkdir(exist_ok=True)
     (home / "hosts").write_text("\n".join(field.hosts) + "\n")
-    persist = f"\ncontrol_path_dir = {field.directory}/cm" if kept else ""
+    persist = f"\ncontrol_path_dir = {field.control}" if kept else ""
     master = "-o ControlMaster=auto -o ControlPersist=600s " if kept else ""
     (home / "ansible.cfg").write_text(
         f"[defaults]\ninventory = {home}/hosts\nforks = {field.width}\ninterpreter_python = /usr/bin/python3\n"
         f"[ssh_connection]\npipelining = True\nssh_args = {master}-F {field.ssh_config(kept=False)}{persist}\n"
     )
     env = {**field.env(kept=kept), "ANSIBLE_CONFIG": str(home / "ansible.cfg"), "ANSIBLE_HOME": str(home)}
-    return Contender("ansible", "", {}, env, lacks=environment.missing())
+    return Contender("ansible", "", {}, env, kept=kept, lacks=environment.missing())
 
 
 def synchronize(field: Field, environment: Environment, arguments: str, steps: tuple[str, ...]) -> Contender:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers.clients import Clients
 from benchmarks.servers import Servers, loopback_servers
 
 MARK = "DTCTL_BENCHMARK_CLIENT"
@@ -46,9 +47,14 @@ class Field:
     def env(self, *, kept: bool = False) -> dict[str, str]:
         return {**self.servers.env, MARK: f"{self.directory.name}-{'kept' if kept else 'new'}"}
 
-    def client(self, *, kept: bool) -> str:
-        """What marks the processes of such clients."""
-        return f"{MARK}={self.env(kept=kept)[MARK]}"
+    def clients(self, *, kept: bool) -> Clients:
+        """The processes of those who were given this environment."""
+        return Clients(f"{MARK}={self.env(kept=kept)[MARK]}", f"ssh: {self.control}/" if kept else "")
+
+    @property
+    def control(self) -> Path:
+        """Where OpenSSH's kept connections have their sockets."""
+        return self.directory / "cm"
 
     def put(self, name: str, text: str) -> None:
         """Into the home of every user there."""
@@ -67,8 +73,8 @@ def field(hosts: int, width: int, directory: Path, *, homes: bool) -> Iterator[F
         made = Field(servers, width)
         config = servers.ssh_config.read_text() + "  Ciphers ^aes128-gcm@openssh.com\n  LogLevel ERROR\n"
         made.ssh_config(kept=False).write_text(config)
-        (directory / "cm").mkdir()
-        control = f"  ControlMaster auto\n  ControlPath {directory}/cm/%C\n  ControlPersist 600\n"
+        made.control.mkdir()
+        control = f"  ControlMaster auto\n  ControlPath {made.control}/%C\n  ControlPersist 600\n"
         made.ssh_config(kept=True).write_text(config + control)
         places = list(zip(servers.addresses, servers.users, strict=True))
         login = {"port": servers.sshd.port, "key": str(servers.sshd.key)}

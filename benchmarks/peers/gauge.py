@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers.clients import Clients
 from benchmarks.processes import cpu_s, cpu_with_children_s, memory_mb
-from tests.hosts.sshd import marked
 
 PATIENCE_S = 600.0
 SAMPLED_EVERY_S = 0.1
@@ -43,8 +43,7 @@ class Outcome:
 class Gauge:
     hosts_init: int
     """The first process of the namespace that all hosts are in."""
-    mark: str
-    """NAME=VALUE in the environment of all processes of the client."""
+    clients: Clients
 
     def measure(self, argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str], *, memory: bool) -> Outcome:
         """Runs a command to its end. Looking at the memory takes CPU, so that is asked of a run that does not count."""
@@ -74,9 +73,9 @@ class Gauge:
 
     def _background_s(self) -> float:
         total = 0.0
-        for process in marked(self.mark):
+        for pid in self.clients.pids():
             with suppress(OSError):
-                total += cpu_s(int(process.name))
+                total += cpu_s(pid)
         return total
 
     def _hosts_s(self) -> float:
@@ -94,7 +93,7 @@ class Gauge:
         seen, over = [0.0], threading.Event()
 
         def sample() -> None:
-            known: dict[str, bool] = {}
+            known: dict[int, bool] = {}
             while not over.wait(SAMPLED_EVERY_S):
                 seen.append(self._memory_mb(known))
 
@@ -108,15 +107,11 @@ class Gauge:
             if wanted:
                 sampler.join()
 
-    def _memory_mb(self, known: dict[str, bool]) -> float:
-        """`known` is what has been found out about processes that were there before."""
-        total, mark = 0.0, self.mark.encode()
-        for pid in filter(str.isdigit, os.listdir("/proc")):
+    def _memory_mb(self, known: dict[int, bool]) -> float:
+        total = 0.0
+        for pid in self.clients.pids(known):
             with suppress(OSError, KeyError):
-                if pid not in known:
-                    known[pid] = mark in Path("/proc", pid, "environ").read_bytes().split(b"\0")
-                if known[pid]:
-                    total += memory_mb(int(pid))[1]
+                total += memory_mb(pid)[1]
         return total
 
 

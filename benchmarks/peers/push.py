@@ -64,7 +64,7 @@ def _contenders(ground: Field, environment: Environment) -> list[Contender]:
     unpack = f"sh -c 'ssh -F {config} {{}} tar -xz <{ground.directory}/code.tgz'"
     tar = f"tar -C {ground.directory} -czf {ground.directory}/code.tgz code && {for_each_host(ground, unpack)[-1]}"
     clush = [environment.program("clush"), "-S", "-f", str(ground.width), "-o", f"-F {config}"]
-    copy = [*clush, "-w", ",".join(ground.hosts), "--copy", code, "--dest", "code"]
+    copy = [*clush, "-w", ",".join(ground.hosts), "--copy", str(code), "--dest", "code"]
     libraries = {
         "paramiko": "SFTP, a file at a time, confirm=False",
         "asyncssh": "scp",
@@ -105,8 +105,8 @@ class _Tree:
 
     def _forget(self) -> None:
         """As if neither side had ever sent anything."""
-        for left in (".local", ".cache"):
-            shutil.rmtree(self.ground.directory / left, ignore_errors=True)
+        for remembered in (".local", ".cache"):
+            shutil.rmtree(self.ground.directory / remembered, ignore_errors=True)
         for user in self.ground.servers.sshd.users.values():
             for left in user.home.iterdir():
                 if left.is_dir():

@@ -14,9 +14,8 @@ from benchmarks.peers.doing import library, openssh
 from benchmarks.peers.environment import Environment
 from benchmarks.peers.field import Field, field
 from benchmarks.peers.options import Options, Report
-from tests.hosts.sshd import kill_marked
 
-HOSTS = 50
+HOSTS = 30
 TRAINER = 'trainer: {code: code, command: [sleep, "3600"], dialect: none}'
 PROCESS = "sleep 3600"
 
@@ -55,11 +54,11 @@ def run(options: Options, environment: Environment) -> Report:
 
 def _contenders(ground: Field, environment: Environment) -> list[Contender]:
     steps = {step: [*DTCTL, *words] for step, words in OURS.items()}
-    how = "`up`, `status`, `down`: agents that go on without it"
+    how = "`up`, `status`, `down`, as they come"
     return [
         Contender("dtctl", how, steps, ground.env(), ours=True),
-        library(ground, environment, "paramiko", COMMANDS, "nohup"),
-        library(ground, environment, "asyncssh", COMMANDS, "nohup"),
+        library(ground, environment, "paramiko", COMMANDS, f"{ground.width} threads"),
+        library(ground, environment, "asyncssh", COMMANDS, f"{ground.width} at once"),
         *(peer for peer in openssh(ground, environment, COMMANDS, kept=False) if peer.name == "clush"),
         *(peer for peer in openssh(ground, environment, COMMANDS, kept=True) if peer.name.startswith("ssh")),
     ]
@@ -84,4 +83,4 @@ class _Cycle:
 
     def finish(self, contender: Contender) -> None:
         """Connections that were kept open for the next step are closed."""
-        kill_marked(self.ground.client(kept=True))
+        self.ground.clients(kept=True).end()
