@@ -143,7 +143,9 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
 
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
         log = end_of(os.path.join(directory, "log"), masks)
-        entry["exit"] = exits.told(ending, exits.verdict(ending, cause_of_end(log, ending["code"]), recovery), last_lines(log))
+        entry["exit"] = exits.told(
+            ending, exits.verdict(ending, cause_of_end(log, ending["code"]), recovery), last_lines(log)
+        )
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:
