@@ -147,6 +147,14 @@ def test_where_all_hosts_agree_this_machines_clock_is_the_wrong_one() -> None:
     assert not fails(found[0])
 
 
+def test_a_late_answer_accuses_nobody() -> None:
+    """As of hosts that were reached only when a passphrase had been typed."""
+    late = dict.fromkeys("abc", (-0.2, 12.0))
+    assert list(clocks.judge(late)) == []
+    (found,) = clocks.judge({**late, "d": (299.9, 300.4)})
+    assert (found.signature.name, found.seen.hosts) == ("clock_wrong", ("d",))
+
+
 def test_nobody_is_accused_where_nothing_is_known_of_clocks() -> None:
     assert list(clocks.judge({})) == []
 
