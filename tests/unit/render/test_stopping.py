@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+import typer
 from rich.console import Console
 
 from dtctl.model import TaskId
@@ -120,6 +121,25 @@ def test_what_is_shown_again_after_a_question_erases_nothing_above_it(monkeypatc
         above, _, _ = written.getvalue().partition("0 of 3 hosts ready")
         assert "Passphrase" in above
         assert "\x1b[1A" not in above, "the cursor goes up"
+
+
+def test_a_question_that_is_interrupted_stays_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(question: str, **_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    class Erasing(Drawn):
+        def start(self) -> None:
+            console.tell("drawn")
+
+    monkeypatch.setattr(typer, "confirm", interrupted)
+    with moving(Erasing()), pytest.raises(KeyboardInterrupt):
+        console.confirm("Stop it?")
+    assert capsys.readouterr().err == "drawn\n\ndrawn\n"
 
 
 def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
