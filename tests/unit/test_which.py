@@ -294,12 +294,14 @@ def test_an_interrupt_at_the_question_changes_nothing(
     scope = Scope("down")
     scope.transport.reached = True
     before = Announced(scope, started(project(tmp_path / "one"), "digits-1"), "stopping", agreed=agreed)
-    with (
-        pytest.raises(typer.Exit) as ending,
-        scope.left(lambda: "it goes on there", "dtctl status", announced=before),
-    ):
-        before(Ending("digits-1"))
-        raise KeyboardInterrupt
+
+    def end() -> None:
+        with scope.left(lambda: "it goes on there", "dtctl status", announced=before):
+            before(Ending("digits-1"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as ending:
+        end()
     assert (ending.value.exit_code, capsys.readouterr().err) == (130, said)
 
 
