@@ -11,15 +11,30 @@ if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
 
 
-def announced(scope: Scope, record: RunRecord, doing: str, *, say: bool = True) -> Callable[[Ending], None]:
-    """Called with what is about to be ended: names it on stderr, unless it is another directory's run (UsageError)."""
+class Announced:
+    """Called with what is about to be ended: names it on stderr, unless it is another directory's run (UsageError).
 
-    def before(found: Ending) -> None:
-        scope.refuse_others(record, found.run)
-        if say and found.run and found.tasks:
-            _tell(f"{doing} {facts(found)}")
+    `agreed` asks whether it may be, and raises where it may not. `made`: until then no host was asked to end anything.
+    """
 
-    return before
+    def __init__(
+        self,
+        scope: Scope,
+        record: RunRecord,
+        doing: str,
+        *,
+        say: bool = True,
+        agreed: Callable[[Ending], None] = lambda found: None,
+    ) -> None:
+        self.made = False
+        self._scope, self._record, self._doing, self._say, self._agreed = scope, record, doing, say, agreed
+
+    def __call__(self, found: Ending) -> None:
+        self._scope.refuse_others(self._record, found.run)
+        if self._say and found.run and found.tasks:
+            _tell(f"{self._doing} {facts(found)}")
+        self._agreed(found)
+        self.made = True
 
 
 def facts(found: Ending) -> str:

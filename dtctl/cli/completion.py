@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -26,6 +27,12 @@ def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
     tasks = [str(task) for task in record.roster]
     jobs = list(dict.fromkeys(task.job for task in record.roster))
     return _offered((*tasks, *jobs, *(f"@{host}" for host in record.hosts)), incomplete)
+
+
+def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Before `--`; what stands behind it is a command of the hosts."""
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return [] if "--" in typed.split() else complete_tasks(ctx, incomplete)
 
 
 def complete_clusters(incomplete: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,8 +13,10 @@ from dtctl.errors import ExitCode
 
 
 @contextmanager
-def left(what: str | Callable[[], str], *next_steps: str) -> Iterator[None]:
+def left(what: str | Callable[[], Sequence[str]], *next_steps: str) -> Iterator[None]:
     """Says `what` an interrupt leaves, and what to type next; then the command ends.
+
+    What has to be asked for answers with both, in this order.
 
     What is interrupted within another `left` is said by the inner one alone.
     """
@@ -23,7 +25,7 @@ def left(what: str | Callable[[], str], *next_steps: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.interrupted(what if isinstance(what, str) else what(), *next_steps)
+        errors.interrupted(*((what, *next_steps) if isinstance(what, str) else what()))
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 

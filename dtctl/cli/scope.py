@@ -17,6 +17,7 @@ from dtctl.cli.interrupts import left
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from dtctl.cli.announcing import Announced
     from dtctl.config.load import Checked
     from dtctl.model import Cluster, Host
     from dtctl.operations.memory.record import RunRecord
@@ -61,15 +62,22 @@ class Scope:
         passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
 
-    def left(self, what: str | Callable[[], str], *next_steps: str) -> AbstractContextManager[None]:
-        """As `interrupts.left`, once a host was reached; before that nothing can have changed."""
+    def left(
+        self, what: str | Callable[[], str], *next_steps: str, announced: Announced | None = None
+    ) -> AbstractContextManager[None]:
+        """As `interrupts.left`, once a host was reached; before that nothing can have changed.
 
-        def said() -> str:
+        Nor has it before what is about to end was announced, where that is done, and agreed to.
+        """
+
+        def said() -> tuple[str, ...]:
             if not self.transport.reached:
-                return "no host had been reached, so nothing was changed"
-            return what if isinstance(what, str) else what()
+                return "no host had been reached, so nothing was changed", *next_steps
+            if announced is not None and not announced.made:
+                return ("nothing was changed",)
+            return what if isinstance(what, str) else what(), *next_steps
 
-        return left(said, *next_steps)
+        return left(said)
 
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none, or when two are named."""

@@ -12,9 +12,10 @@ from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.stopping import Stopping
 from dtctl.render.stopping import StopProgress
 from dtctl.render.terminal import console
-from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.moving import Redrawn, moving
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
@@ -47,7 +48,8 @@ class UpProgress:
 
     def __enter__(self) -> UpProgress:
         if self._bars is not None:
-            self._until.enter_context(moving(self._bars))
+            bars = self._bars
+            self._until.enter_context(moving(Redrawn(lambda: _shown(bars))))
             self._all = self._bars.add_task(_overall(0, len(self._hosts)), total=None, note="")
         return self
 
@@ -146,6 +148,11 @@ def _bars() -> Bars:
         Bytes(),
         Note(),
         console=console.err(),
-        transient=True,
-        refresh_per_second=8,
     )
+
+
+def _shown(bars: Bars) -> Live:
+    from rich.live import Live
+
+    bars.live = Live(get_renderable=bars.get_renderable, console=bars.console, transient=True, refresh_per_second=8)
+    return bars.live

@@ -71,6 +71,14 @@ def test_bash_is_offered_what_follows_the_colon(project: Path, monkeypatch: pyte
     assert completed(monkeypatch, "logs", "@", "b") == ["@b"]
 
 
+def test_where_to_run_a_command_is_completed_and_the_command_is_not(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert completed(monkeypatch, "exec", "@", "b") == ["@b"]
+    assert completed(monkeypatch, "exec", "chief:0", "wor") == ["worker:0", "worker:1", "worker"]
+    assert completed(monkeypatch, "exec", "@", "a", "--", "wor") == []
+
+
 def test_another_file_that_was_named_has_other_tasks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = project / "other.yaml"
     other.write_text(HERE.replace("chief", "ps"))

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from dtctl.cli import which
-from dtctl.cli.announcing import announced
+from dtctl.cli.announcing import Announced
 from dtctl.cli.app import app
 from dtctl.cli.completion import complete_clusters
 from dtctl.cli.effects import EFFECTS, Effect
@@ -263,18 +263,46 @@ def test_what_is_ended_is_named_and_another_directorys_run_is_left_alone(
     own = started(project(tmp_path / "one"), "digits-1", 1.0)
     other = started(project(tmp_path / "two"), "digits-2", 2.0)
     tasks = (TaskId("worker", 0), TaskId("worker", 1))
-    announced(Scope("stop"), own, "stopping")(Ending("digits-1", tasks, ("a", "b")))
+    Announced(Scope("stop"), own, "stopping")(Ending("digits-1", tasks, ("a", "b")))
     assert capsys.readouterr() == ("", "stopping digits-1: 2 tasks on 2 hosts\n")
-    announced(Scope("stop"), own, "stopping", say=False)(Ending("digits-1", tasks, ("a", "b")))
-    announced(Scope("stop"), own, "stopping")(Ending("digits-1"))
-    announced(Scope("stop"), own, "stopping")(Ending("digits-9-of-somebody-else"))
+    Announced(Scope("stop"), own, "stopping", say=False)(Ending("digits-1", tasks, ("a", "b")))
+    Announced(Scope("stop"), own, "stopping")(Ending("digits-1"))
+    Announced(Scope("stop"), own, "stopping")(Ending("digits-9-of-somebody-else"))
     assert capsys.readouterr().err == ""
     with pytest.raises(UsageError, match=r"digits-2 is live, and was started from .*two/cluster\.yaml"):
-        announced(Scope("stop"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
-    announced(Scope("stop", run="digits-2"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+        Announced(Scope("stop"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+    Announced(Scope("stop", run="digits-2"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
     assert other.file is not None
     other.file.unlink()
-    announced(Scope("stop"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+    Announced(Scope("stop"), own, "stopping")(Ending("digits-2", tasks, ("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (KeyboardInterrupt, "interrupted: nothing was changed\n"),
+        (None, "interrupted: it goes on there\n  dtctl status\n"),
+    ],
+)
+def test_an_interrupt_at_the_question_changes_nothing(
+    answer: type[BaseException] | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def agreed(found: Ending) -> None:
+        if answer is not None:
+            raise answer
+
+    scope = Scope("down")
+    scope.transport.reached = True
+    before = Announced(scope, started(project(tmp_path / "one"), "digits-1"), "stopping", agreed=agreed)
+
+    def end() -> None:
+        with scope.left(lambda: "it goes on there", "dtctl status", announced=before):
+            before(Ending("digits-1"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as ending:
+        end()
+    assert (ending.value.exit_code, capsys.readouterr().err) == (130, said)
 
 
 def test_a_problem_of_a_file_is_told_on_one_line(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional
         if not alone:
             return 0, None
         code, before = place.code(), paths.used_bytes(place.base)
+        copies = sum(paths.own_bytes(os.path.join(place.tree, path)) for path in (*code["files"], *code["links"]))
         if not dry_run:
             Change(place.tree, code, place.keep).take_away()
         found, size_bytes = Ours(place.tree, code).others()
@@ -69,7 +70,7 @@ def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional
             if not dry_run:
                 remove_tree(place.base)
             return before, None
-        return max(0, before - size_bytes), {
+        return copies if dry_run else max(0, before - paths.used_bytes(place.base)), {
             "cluster": cluster,
             "id": code["id"],
             "path": place.tree,

@@ -52,7 +52,7 @@ class Cause:
 
 def cause(log: str) -> Cause:
     """By the end of a program's log, without its secrets."""
-    lines = [line.rsplit("\r", 1)[-1].rstrip() for line in log.split("\n")]
+    lines = _lines(log)
     return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or Cause()
 
 
@@ -70,8 +70,17 @@ _GOES_WELL = re.compile(
 
 
 def _last_words(log: str) -> Cause:
-    last = next((line.rsplit("\r", 1)[-1] for line in reversed(log.rstrip().split("\n"))), "")
+    last = next((line for line in reversed(_lines(log)) if line), "")
     return Cause(last if " " in last and not _GOES_WELL.match(last) else "")
+
+
+_RANK = re.compile(r"\A\[rank\d+\]: ?")
+"""What PyTorch puts before each line of a traceback (torch.distributed, since 2.2)."""
+
+
+def _lines(log: str) -> List[str]:
+    """As a terminal would leave them."""
+    return [_RANK.sub("", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
 
 
 # Exceptions of Python.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import announced, facts
+from dtctl.cli.announcing import Announced, facts
 from dtctl.cli.commands.stop import Grace, still_stopping
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import OutputOption, Scope, on_run
@@ -39,17 +39,20 @@ def down(
     if not yes and not sys.stdin.isatty():
         raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
     order = StopOrder(controller_name(), seconds(grace) if grace is not None else None, "taken_down")
-    announce = announced(scope, record, "stopping", say=yes and output == "text")
 
-    def before(found: Ending) -> None:
-        announce(found)
+    def agreed(found: Ending) -> None:
         if not yes:
             stop = f"Stop {facts(found)}," if found.run and found.tasks else f"Clear away {record.cluster}"
             console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
 
+    before = Announced(scope, record, "stopping", say=yes and output == "text", agreed=agreed)
     progress = StopProgress(quiet=output == "json")
     with (
-        scope.left(lambda: f"{still_stopping(progress)}; files may be left", "dtctl down    removes the rest"),
+        scope.left(
+            lambda: f"{still_stopping(progress)}; files may be left",
+            "dtctl down    removes the rest",
+            announced=before,
+        ),
         progress,
     ):
         outcome = take_down(record, scope.transport, order, progress, before)

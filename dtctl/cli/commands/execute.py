@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.completion import complete_places
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
@@ -22,7 +23,9 @@ def execute(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[TASK|@HOST]... -- COMMAND...", help="Where to run it (everywhere if omitted), and the command."
+            metavar="[TASK|@HOST]... -- COMMAND...",
+            help="Where to run it (everywhere if omitted), and the command.",
+            autocompletion=complete_places,
         ),
     ],
     home: Annotated[bool, typer.Option("--home", help="Run in the home directory, not in the code's.")] = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import announced
+from dtctl.cli.announcing import Announced
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
@@ -83,7 +83,7 @@ def replace(
                 scope.memory,
                 consent,
                 at_zero=result.show_unseen,
-                before=announced(scope, launch.record, "stopping", say=output == "text"),
+                before=Announced(scope, launch.record, "stopping", say=output == "text"),
                 stopping=progress.ending,
             )
     except Interrupted as interrupted:

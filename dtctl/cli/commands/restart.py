@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dtctl.cli.announcing import announced
+from dtctl.cli.announcing import Announced
 from dtctl.cli.completion import complete_tasks
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run
@@ -29,8 +29,9 @@ def restart(
     from dtctl.render.result import show_away, show_restarted
 
     record = scope.record()
-    some, before = chosen(record, tasks), announced(scope, record, "restarting", say=output == "text")
-    with scope.left("the hosts start again what they were asked to", "dtctl status    shows how far it is"):
+    some, before = chosen(record, tasks), Announced(scope, record, "restarting", say=output == "text")
+    again = "the hosts start again what they were asked to"
+    with scope.left(again, "dtctl status    shows how far it is", announced=before):
         outcome = start_again(record, scope.transport, some, by=controller_name(), before=before)
         if output == "json":
             document.print_json("Restart", results.restart(outcome))

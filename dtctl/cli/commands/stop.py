@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import announced
+from dtctl.cli.announcing import Announced
 from dtctl.cli.durations import seconds
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_run
 from dtctl.cli.watching import chosen
@@ -36,9 +36,9 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     record = scope.record()
     order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
     some = chosen(record, tasks)
-    before = announced(scope, record, "stopping", say=output == "text")
+    before = Announced(scope, record, "stopping", say=output == "text")
     progress = StopProgress(quiet=output == "json")
-    with scope.left(lambda: still_stopping(progress), LOOK):
+    with scope.left(lambda: still_stopping(progress), LOOK, announced=before):
         with progress:
             outcome = end(record, scope.transport, some, order, progress, before)
         if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import announced
+from dtctl.cli.announcing import Announced
 from dtctl.cli.interrupts import left
 from dtctl.cli.options import (
     ClusterFile,
@@ -110,7 +110,7 @@ def up(
                 consent,
                 previous=scope.memory.newest_of(cluster.file),
                 at_zero=_show_unseen,
-                before=announced(scope, launch.record, "stopping", say=output == "text"),
+                before=Announced(scope, launch.record, "stopping", say=output == "text"),
                 stopping=progress.ending,
                 checked=page.show_brief,
             )

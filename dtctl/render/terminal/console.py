@@ -97,14 +97,14 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
 
     from dtctl.render.terminal.moving import still
 
-    try:
-        with still():
+    with still():
+        try:
             if typer.confirm(one_line(question), err=True):
                 return
-    except typer.Abort as end:
-        tell("")  # below the question
-        if isinstance(end.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
+        except typer.Abort as end:
+            tell("")  # below the question, before anything moves again
+            if isinstance(end.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
     tell(otherwise)
     raise typer.Exit(ExitCode.RUN_FAILED)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 
 class Display(Protocol):
@@ -14,6 +14,27 @@ class Display(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+
+D = TypeVar("D", bound=Display)
+
+
+class Redrawn(Generic[D]):
+    """A display of several lines, made anew each time it is shown.
+
+    A Live of rich that is started again goes up by as many lines as it had, and erases what stands there: the question.
+    """
+
+    def __init__(self, make: Callable[[], D]) -> None:
+        self._make = make
+        self.display = make()
+
+    def start(self) -> None:
+        self.display.start()
+
+    def stop(self) -> None:
+        self.display.stop()
+        self.display = self._make()
 
 
 _lock = threading.RLock()

@@ -10,7 +10,7 @@ from dtctl.render.errors import show_host_errors
 from dtctl.render.health.findings import problem_lines
 from dtctl.render.status import more_lines, show_status, status_table, summary
 from dtctl.render.terminal import console
-from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.moving import Redrawn, moving
 
 
 @contextmanager
@@ -29,16 +29,16 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
     from rich.console import Group
     from rich.live import Live
 
-    live = Live(console=out, auto_refresh=False)
-    with moving(live):
+    table = Redrawn(lambda: Live(console=out, auto_refresh=False))
+    with moving(table):
 
         def draw(status: RunStatus) -> None:
             away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
             if status.time:
-                table = status_table(status, every=every)
-                shown = Group(summary(status), *problem_lines(status), table, *more_lines(status), *away)
+                tasks = status_table(status, every=every)
+                shown = Group(summary(status), *problem_lines(status), tasks, *more_lines(status), *away)
             else:
                 shown = Group(*away)
-            live.update(shown, refresh=True)
+            table.display.update(shown, refresh=True)
 
         yield draw

@@ -109,6 +109,10 @@ DIED = [
         "step 1\rstep 2\rstep 3\n" + FRAMES + "OSError: [Errno 28] No space left on device\n",
         "OSError: [Errno 28] No space left on device",
     ),
+    (
+        "".join(f"[rank1]: {line}\n" for line in (FRAMES + "RuntimeError: bad\n").splitlines()) + "[rank1]:\n",
+        "RuntimeError: bad",
+    ),
     (RESTORE, "NotFoundError: Key beta1_power not found in checkpoint"),
     (SERVER, "UnknownError: Could not start gRPC server"),
     (

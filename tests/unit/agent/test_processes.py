@@ -19,7 +19,9 @@ class Proc:
         self.alive = set(alive)
         self.read: list[int] = []
         self._listings = itertools.chain(listings, itertools.repeat(listings[-1]))
-        monkeypatch.setattr(processes.os, "listdir", lambda path: ["meminfo", *map(str, next(self._listings))])
+        monkeypatch.setattr(
+            "dtctl.agent.host.processes.os.listdir", lambda path: ["meminfo", *map(str, next(self._listings))]
+        )
         monkeypatch.setattr(processes, "_read_proc", self._stat)
 
     def _stat(self, pid: int, name: str) -> bytes:

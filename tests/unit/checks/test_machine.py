@@ -152,6 +152,14 @@ def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
     assert (found.seen.hosts, found.seen.fields["others"]) == (("a", "b"), ("c", "this machine"))
 
 
+def test_a_late_answer_accuses_nobody() -> None:
+    """As of hosts that were reached only when a passphrase had been typed."""
+    late = dict.fromkeys("abc", (-0.2, 12.0))
+    assert list(clocks.judge(late)) == []
+    (found,) = clocks.judge({**late, "d": (299.9, 300.4)})
+    assert (found.signature.name, found.seen.hosts) == ("clock_wrong", ("d",))
+
+
 def test_nobody_is_accused_where_nothing_is_known_of_clocks() -> None:
     assert list(clocks.judge({})) == []
 

@@ -7,11 +7,15 @@ import threading
 from collections.abc import Callable
 
 import pytest
+import typer
+from rich.console import Console
 
 from dtctl.model import TaskId
+from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.logs import LogLines
 from dtctl.operations.stopping import Leaving, Stopping
 from dtctl.render.logs import REMEMBERED, LogPrinter
+from dtctl.render.progress import UpProgress
 from dtctl.render.stopping import MOST_LINES, StopProgress, stopping_line
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving, still
@@ -98,6 +102,45 @@ def test_what_begins_while_something_is_asked_moves_when_it_is_answered() -> Non
     with still():
         pass
     assert not display.moves, "it has ended"
+
+
+def test_what_is_shown_again_after_a_question_erases_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    terminal = Console(file=written, force_terminal=True, width=80)
+    monkeypatch.setattr(console, "err", lambda: terminal)
+    monkeypatch.setattr(console, "interactive", lambda: True)
+    with UpProgress(["a", "b", "c"]) as progress:
+        for host in ("a", "b", "c"):
+            progress(Progress(host, "connect"))
+        assert progress._bars is not None
+        progress._bars.refresh()
+        with still():
+            assert written.getvalue().count("\x1b[1A"), "its own lines are gone"
+            written.truncate(0)
+            terminal.print("Passphrase: ")
+        progress._bars.refresh()
+        above, _, _ = written.getvalue().partition("0 of 3 hosts ready")
+        assert "Passphrase" in above
+        assert "\x1b[1A" not in above, "the cursor goes up"
+
+
+def test_a_question_that_is_interrupted_stays_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(question: str, **_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    class Erasing(Drawn):
+        def start(self) -> None:
+            console.tell("drawn")
+
+    monkeypatch.setattr(typer, "confirm", interrupted)
+    with moving(Erasing()), pytest.raises(KeyboardInterrupt):
+        console.confirm("Stop it?")
+    assert capsys.readouterr().err == "drawn\n\ndrawn\n"
 
 
 def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
