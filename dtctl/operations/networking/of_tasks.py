@@ -25,6 +25,15 @@ _NAMES = (
         ),
     ),
     Signature(
+        "tried_by_another",
+        Level.NOTE,
+        "another check, or the start of another run, listens on ports that were to be tried",
+        "who has a port that is taken",
+        "another `dtctl check` or `dtctl up` of the same user listens on port {ports} of {hosts} at this moment, so "
+        "this one could not try them",
+        ("dtctl check    once more, when the other one is over",),
+    ),
+    Signature(
         "unresolved",
         Level.BLOCKS,
         "a host does not know the name of another",
@@ -146,7 +155,7 @@ _MATRICES = (
         "one host does not reach another, which reaches it",
         _MATRIX,
         "{from_hosts} does not reach port {ports} of {hosts}, though {hosts} reaches {from_hosts}: a firewall in this "
-        "one direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; what is sent is lost for "
+        "one direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; there is no answer within "
         "{dropped_s}][; it is refused ({rejected})]",
         (
             "dtctl exec {at} -- sudo nft list ruleset    shows the rules for what comes in (or: sudo iptables -S "

@@ -10,6 +10,7 @@ import threading
 import time
 
 from ...run import environment
+from . import links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def is_own(place: Place) -> bool:
 def interfaces() -> List[Interface]:
     """Addresses by which others may reach this host: neither loopback nor link-local ones."""
     found = [*_ipv4(), *_ipv6()]
-    return [{"name": name[:100], "address": address} for name, address in found[:100]]
+    told = {name: links.link(name) for name in {name for name, _ in found[:100]}}
+    return [{"name": name[:100], "address": address, "link": told[name]} for name, address in found[:100]]
 
 
 def _ipv4() -> List[Tuple[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network.peers import Measured, NetworkFacts
+from dtctl.errors import DtctlError
 from dtctl.model import Host, Launch, Trainer
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails
 from dtctl.operations.networking.tasks import TOPIC
@@ -206,11 +207,11 @@ def measured(host: str) -> NetworkFacts:
     return checked(NetworkFacts, {"measured": [one]})
 
 
-def live_run(**second_look: str) -> tuple[Scene, list[Any]]:
+def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
     value = scene()
     first = listened(value)
-    first["a"]["bound"][0].update(state="live")
+    first["a"]["bound"][0].update(state="live", sockets=[71, 72])
     rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
     again = asked(value, *rounds)
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
@@ -219,9 +220,9 @@ def live_run(**second_look: str) -> tuple[Scene, list[Any]]:
     return value, [*rounds, told]
 
 
-def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
-    for state in ("bound", "idle"):
-        value, rounds = live_run(state=state)
+def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_firewall() -> None:
+    for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
+        value, rounds = live_run(**second_look)
         assert judged(TOPIC, value, *rounds) == []
         (said,) = (line for line in TOPIC.tell(value, Heard(rounds)) if isinstance(line, Said))
         assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
@@ -229,6 +230,24 @@ def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
 
 
 def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
-    value, rounds = live_run(state="live")
+    value, rounds = live_run(state="live", sockets=[72])
     (finding,) = judged(TOPIC, value, *rounds)
     assert (finding.signature.name, finding.seen.hosts) == ("firewall_in", ("a",))
+
+
+def test_a_host_that_is_lost_while_it_is_checked_is_no_firewall() -> None:
+    rounds = played(scene(), lambda source, peer: "timeout" if peer["host"] == "b" else "")
+    assert judged(TOPIC, scene(), *rounds)
+    del rounds[1]["b"]
+    lost = DtctlError("the connection to b was lost")
+    assert judged(TOPIC, scene(), *rounds, errors={"b": lost}) == []
+
+
+def test_ports_that_another_check_tries_are_no_problem() -> None:
+    first = listened(scene())
+    first["b"]["bound"][0].update(state="tried", holder="pid 7 (a dtctl check, for some seconds)")
+    rounds = [first, reaching(asked(scene(), first))]
+    (finding,) = judged(TOPIC, scene(), *rounds)
+    assert told([finding]) == {"tried_by_another": ("b",)}
+    assert not fails(finding)
+    assert "listens on port 2222 of b at this moment" in sentence(finding)
