@@ -9,6 +9,10 @@ _RULES = (
     "dtctl check --print-firewall nftables    prints rules that let the cluster's hosts in and nobody else (or "
     "iptables, ufw)"
 )
+_OPEN = (
+    "dtctl check --print-firewall iptables    prints rules that let the cluster's hosts in before any other (or "
+    "ufw; what tables of nftables drop has to be allowed in those)"
+)
 _MATRIX = "every port of the plan, listened on by its host and connected to by the other hosts"
 
 _NAMES = (
@@ -123,7 +127,7 @@ _MATRICES = (
         "no host reaches port {ports} of {hosts}, which listens there now and can be logged in to: a firewall on "
         "{hosts} (or of its network: a security group)[ drops what is sent there: no answer within {dropped_s}]"
         "[ refuses them ({rejected})]",
-        (_RULES, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
+        (_OPEN, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
     ),
     Signature(
         "firewall_out",
@@ -146,7 +150,7 @@ _MATRICES = (
         "is on another network than they are, or a firewall on it closes both",
         (
             "dtctl exec {at} -- ip -brief address    shows its networks; hosts.{host}.address in cluster.yaml chooses",
-            _RULES,
+            _OPEN,
         ),
     ),
     Signature(
@@ -161,7 +165,7 @@ _MATRICES = (
             "dtctl exec {at} -- sudo nft list ruleset    shows the rules for what comes in (or: sudo iptables -S "
             "INPUT)",
             "dtctl exec {from} -- sudo nft list ruleset    those for what goes out (or: sudo iptables -S OUTPUT)",
-            _RULES,
+            _OPEN,
         ),
     ),
     Signature(
@@ -171,7 +175,7 @@ _MATRICES = (
         _MATRIX,
         "{from_hosts} and {hosts} do not reach each other (port {ports}), though they reach other hosts: rules or "
         "routes between these alone[; there is no answer within {dropped_s}][; it is refused ({rejected})]",
-        ("dtctl exec {from} -- ip route get {address}    shows the way from there", _RULES),
+        ("dtctl exec {from} -- ip route get {address}    shows the way from there", _OPEN),
     ),
     Signature(
         "scattered",
@@ -181,7 +185,7 @@ _MATRICES = (
         "{failed} of {tried} connections between the hosts fail, and no single host explains it: from {from_hosts} to "
         "{hosts}[; there is no answer within {dropped_s}][; they are refused ({rejected})]. A network that loses "
         "packets, or rules that let only some hosts in",
-        ("dtctl check    once more: are they the same ones?", _RULES),
+        ("dtctl check    once more: are they the same ones?", _OPEN),
     ),
     Signature(
         "partition",
@@ -203,7 +207,7 @@ _MATRICES = (
         "none of {hosts} reaches another, though all can be logged in to: a firewall on every host, or on the network "
         "between them[, drops what is sent: no answer within {dropped_s}][, refuses them ({rejected})]; or their "
         "addresses in cluster.yaml are of a network that they do not share",
-        (_RULES, "dtctl exec {at} -- ip -brief address    shows their networks; hosts.NAME.address chooses one"),
+        (_OPEN, "dtctl exec {at} -- ip -brief address    shows their networks; hosts.NAME.address chooses one"),
     ),
     Signature(
         "large_packets",
