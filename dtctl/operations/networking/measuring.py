@@ -37,10 +37,10 @@ def _pairs(scene: Scene, heard: Heard[Facts], since: int) -> Sequence[Pair]:
     number, planned = len(heard.rounds) - since, _between_tasks(scene, heard)
     if number < len(planned):
         return planned[number]
-    if not scene.deep or len(scene.hosts) < 2:
-        return ()
     hosts = [host for host in scene.hosts if host in heard.first]
-    return exchange.next_round(hosts, _exchanged(scene, heard, since)) if len(hosts) > 1 else ()
+    if not scene.deep or len(hosts) < 2 or all(scene.host(host).is_local for host in hosts):
+        return ()
+    return exchange.next_round(hosts, _exchanged(scene, heard, since))
 
 
 def _between_tasks(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...], ...]:
@@ -55,12 +55,16 @@ def _between_tasks(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...],
 
 def _exchanged(scene: Scene, heard: Heard[Facts], since: int) -> list[exchange.Round]:
     first = since + len(_between_tasks(scene, heard))
-    return [_measured(answers) for answers in heard.rounds[first:]]
+    return [_measured(scene, answers) for answers in heard.rounds[first:]]
 
 
-def _measured(answers: Mapping[str, Facts]) -> dict[Pair, Measured]:
+def _measured(scene: Scene, answers: Mapping[str, Facts]) -> dict[Pair, Measured]:
+    """What a host tells of others than those of the plan counts for nothing."""
     return {
-        (host, one["host"]): one for host, facts in answers.items() for one in facts["measured"] if not one["problem"]
+        (host, one["host"]): one
+        for host, facts in answers.items()
+        for one in facts["measured"]
+        if not one["problem"] and one["host"] in scene.hosts
     }
 
 
@@ -72,14 +76,18 @@ def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
         yield found(SLOW, [behind.host], **_figures(behind), **_different(behind, heard))
     failed: dict[str, list[str]] = {}
     known = exchange.paces(exchanged)
+    for (source, target), said in _failures(heard, since):
+        lost = [host for host in (source, target) if host not in known and host not in heard.errors]
+        failed.setdefault(said, []).extend(host for host in lost if host in scene.hosts)
+    for said, hosts in failed.items():
+        if hosts:
+            yield found(UNMEASURED, dict.fromkeys(hosts), said=said)
+
+
+def _failures(heard: Heard[Facts], since: int) -> Iterator[tuple[Pair, str]]:
     for answers in heard.rounds[since:]:
         for host, facts in answers.items():
-            for one in facts["measured"]:
-                if one["problem"] and not {host, one["host"]} <= known.keys():
-                    lost = [each for each in (host, one["host"]) if each not in known]
-                    failed.setdefault(one["problem"], []).extend(lost)
-    for said, hosts in failed.items():
-        yield found(UNMEASURED, dict.fromkeys(hosts), said=said)
+            yield from (((host, one["host"]), one["problem"]) for one in facts["measured"] if one["problem"])
 
 
 def _figures(behind: Behind) -> dict[str, Any]:
@@ -149,7 +157,7 @@ def tell(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | Said]
 
 
 def _told_speed(scene: Scene, heard: Heard[Facts], answers: Iterable[Mapping[str, Facts]]) -> Iterator[Said]:
-    speed = summed({pair: one for each in answers for pair, one in _measured(each).items()})
+    speed = summed({pair: one for each in answers for pair, one in _measured(scene, each).items()})
     if speed is None:
         return
     fields = {

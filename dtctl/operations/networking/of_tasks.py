@@ -23,7 +23,7 @@ _NAMES = (
         "every port of the plan, bound on its host",
         "port {port} of {whose} on {hosts} is taken: {holder} listens there[, on {on}]",
         (
-            "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is",
+            "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is (sudo ss, where it is another user's)",
             "dtctl up --ports-from 2300    takes other ports; or write ports: auto in cluster.yaml, and the hosts "
             "choose",
         ),

@@ -11,6 +11,7 @@ from dtctl.render.words import fold
 SAID: Mapping[str, str] = {
     "shared": "checkpoints: {where} is one directory for {hosts}",
     "not_shared": "checkpoints: {where} is on {lead} alone",
+    "sharing_not_known": "checkpoints: who sees what {lead} saves cannot be told without {lead}",
     "connections": "{reached} of {tried} connections between {hosts} work: every port from every other host, at the "
     "address that the tasks are given",
     "connections_sampled": "{reached} of {tried} connections between {hosts} work; these are a part of the {whole} "

@@ -86,7 +86,7 @@ def test_a_slow_gpu_is_named_with_what_is_different_about_it() -> None:
     one = found(a=fast(gpus=[gpu(0), slow]), b=fast(gpus=[gpu(0), gpu(1, 18e12)]))
     assert told(one) == {"gpu_computes_slowly": ("a",)}
     assert sentence(one[0]) == (
-        "GPU 1 of a (A100) computes at 8e+03 GFLOP/s, others of its kind at 1.9e+04 GFLOP/s; its clock is at 600 MHz, "
+        "GPU 1 of a (A100) computes at 8 TFLOP/s, others of its kind at 19 TFLOP/s; its clock is at 600 MHz, "
         "theirs at 1410; it has 4 lanes to its host, they have 16; it is at 91 degrees, they are at 60"
     )
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC
-from dtctl.operations.checks.topic import Heard, fails
+from dtctl.operations.checks.topic import Heard, Said, fails
 from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
 from tests.unit.clusters import cluster, job
 
@@ -128,3 +129,10 @@ def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str |
 def test_a_ps_reads_no_data() -> None:
     asked = TOPIC.ask(scene(cluster(dirs={"data": "/data"})), Heard())
     assert {host: one["data"] for host, one in asked.items()} == {"a": [], "b": [], "c": ["/data"], "d": ["/data"]}
+
+
+def test_without_the_leads_host_it_is_said_that_nobody_can_tell_who_sees_what() -> None:
+    without = {host: facts for host, facts in WROTE.items() if host != "c"}
+    heard = Heard([without], errors={"c": DtctlError("c does not answer")})
+    assert Said("sharing_not_known", {"lead": "c"}) in list(TOPIC.tell(scene(), heard))
+    assert not any(isinstance(one, Said) for one in TOPIC.tell(scene(), Heard([WROTE])))

@@ -251,3 +251,67 @@ def test_ports_that_another_check_tries_are_no_problem() -> None:
     assert told([finding]) == {"tried_by_another": ("b",)}
     assert not fails(finding)
     assert "listens on port 2222 of b at this moment" in sentence(finding)
+
+
+def exchanged(value: Scene, rate: Any = lambda source, target: 1e9) -> list[Any]:
+    """All rounds of a deep check."""
+    rounds = played(value)
+    while question := asked(value, *rounds):
+        rounds.append(
+            {
+                host: checked(NetworkFacts, {"measured": [one_measured(rate, host, peer) for peer in each["measure"]]})
+                for host, each in question.items()
+            }
+        )
+    return rounds
+
+
+def one_measured(rate: Any, source: str, peer: Any) -> Measured:
+    speed = rate(source, peer["host"])
+    said = {"problem": "timed out"} if speed is None else {"latency_s": 0.0002, "sent": speed, "received": speed}
+    return made(Measured, whose=peer["whose"], host=peer["host"], **said)
+
+
+def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_different_there() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    rounds = exchanged(value, lambda source, target: 1e8 if "b" in (source, target) else 1e9)
+    for host, facts in rounds[0].items():
+        link = {"mbits": 1000 if host == "b" else 10_000, "mtu": 1500, "queue": "mq"}
+        facts["interfaces"] = checked(NetworkFacts, {"interfaces": [{**facts["interfaces"][0], "link": link}]})[
+            "interfaces"
+        ]
+    (finding,) = judged(TOPIC, value, *rounds)
+    assert told([finding]) == {"host_exchanges_slowly": ("b",)}
+    assert sentence(finding) == (
+        "b is slow to exchange data, whoever its partner is; it sends 100 MB a second, the others 1.0 GB; it receives "
+        "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
+    )
+    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.tell(value, Heard(rounds)), 4))
+    assert "sends a second " in text
+
+
+def test_a_host_that_can_exchange_data_with_nobody_is_told() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    rounds = exchanged(value, lambda source, target: None if "b" in (source, target) else 1e9)
+    (finding,) = judged(TOPIC, value, *rounds)
+    assert (told([finding]), finding.seen.fields["said"]) == ({"exchange_failed": ("b",)}, "timed out")
+    assert judged(TOPIC, value, *rounds, errors={"b": DtctlError("the connection to b was lost")}) == []
+
+
+def test_what_a_host_tells_of_strangers_counts_for_nothing() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    rounds = exchanged(value)
+    for answers in rounds[2:]:
+        for facts in answers.values():
+            facts["measured"] = [made(Measured, whose="ps:0", host="evil", latency_s=1.0, sent=1.0, received=1.0)]
+    assert judged(TOPIC, value, *rounds) == []
+
+
+def test_a_check_that_is_not_deep_lets_nobody_exchange_data() -> None:
+    assert asked(scene(), *played(scene())) == {}
+
+
+def test_hosts_that_are_all_this_machine_exchange_nothing() -> None:
+    here = [Host(name=name, reach=Local()) for name in "abc"]
+    value = scene(cluster(job("worker", ["a", "b", "c"], [2222, 2223, 2224]), hosts=here), deep=True)
+    assert asked(value, *played(value)) == {}
