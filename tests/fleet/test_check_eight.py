@@ -117,8 +117,8 @@ def test_what_is_typed_against_a_firewall_lets_the_hosts_in_and_nobody_else(user
         (remedy, *_) = findings(user)["firewall_in"]["remedies"]
         words = remedy.partition("    ")[0].split()[1:]
         told = json.loads(user.dtctl(*words, "-o", "json"))
-        lines = {host: block["lines"] for block in told["rules"] for host in block["hosts"]}
-        wrong.enter_context(rules(eight["gpu-6"], told["kind"], lines["gpu-6"]))
+        (block,) = (one for one in told["rules"] if "gpu-6" in one["hosts"])
+        wrong.enter_context(rules(eight["gpu-6"], told["kind"], block))
         found = findings(user)
     assert "firewall_in" not in found
     assert "gpu-6" not in found["exposed"]["hosts"]

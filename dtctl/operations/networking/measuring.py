@@ -148,7 +148,10 @@ def _links(heard: Heard[Facts]) -> dict[str, tuple[str, Link]]:
 
 
 def tell(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | Said]:
-    paces = exchange.paces(_exchanged(scene, heard, since)) if scene.deep else {}
+    exchanged = _exchanged(scene, heard, since) if scene.deep else []
+    paces = exchange.paces(exchanged)
+    if scene.deep and not exchanged and _pairs(scene, heard, since):
+        yield Said("not_exchanged")  # nobody listens for this check
     if paces:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in paces.items()})
         yield Line("receives a second_bytes", {host: pace.receives for host, pace in paces.items()})

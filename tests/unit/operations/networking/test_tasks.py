@@ -315,3 +315,15 @@ def test_hosts_that_are_all_this_machine_exchange_nothing() -> None:
     here = [Host(name=name, reach=Local()) for name in "abc"]
     value = scene(cluster(job("worker", ["a", "b", "c"], [2222, 2223, 2224]), hosts=here), deep=True)
     assert asked(value, *played(value)) == {}
+
+
+def test_beside_a_live_run_nobody_exchanges_data_and_that_is_said() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    first = listened(value)
+    for facts in first.values():
+        for slot in facts["bound"]:
+            slot.update(state="live", sockets=[7])
+    rounds = [first, reaching(asked(value, first))]
+    assert asked(value, *rounds) == {}
+    assert Said("not_exchanged") in list(TOPIC.tell(value, Heard(rounds)))
+    assert Said("not_exchanged") not in list(TOPIC.tell(value, Heard(exchanged(value))))
