@@ -79,16 +79,32 @@ _NETWORK = (
     "`--network-speed` measures latency and bandwidth between workers and ps, so that no host takes part in two "
     "measurements at a time, and tells what that means for a step: the bytes of the newest checkpoint, shared among "
     "the ps, there and back. Each measurement takes about a second.",
+    "`--deep` lets the hosts exchange data in pairs, three times, with another partner each time. A host counts as fast"
+    " as with the best of its partners, so a slow one makes none of them look slow; who was slow with all of them "
+    "meets fast ones up to three times more, while nobody else sends. That takes four to eight seconds, and as much of "
+    "the network as there is. What is below 0.8 of the middle of the others is slow; where the others differ much "
+    "among themselves, as on machines that are busy, only what is far below. Of two hosts nobody can tell which one "
+    "is slow.",
     "`--print-firewall nftables` (or `iptables`, `ufw`) contacts nobody. It prints rules for each host by which the "
-    "cluster's hosts reach the ports of its tasks, and nobody else does; [security](security.md#the-ports-of-tasks) "
-    "says why, and what `dtctl up --require-private` does.",
+    "cluster's hosts reach the ports of its tasks, and nobody else does, and the commands that take them away; "
+    "[security](security.md#the-ports-of-tasks) says why, and what `dtctl up --require-private` does. They let hosts "
+    "in by the addresses that the tasks are given: one that connects from another of its addresses is shut out. Look "
+    "with `dtctl check` when they are loaded.",
 )
 _SSH = (
     "The login shell is started once on each host, as sshd starts it for a command. `MaxStartups` and `MaxSessions` "
     "are what `sshd -T` tells, where the login is root's; else what the file says that this sshd was started with, if "
     "it can be read. Else they are not known.",
 )
-_INTRODUCED = {"network": _NETWORK, "ssh": _SSH}
+_SPEED = (
+    "With `--deep` alone. Each host multiplies matrices for some seconds, by NumPy on all its processors; where the "
+    "programs import TensorFlow or PyTorch and `nvidia-smi` tells of GPUs, by that on each GPU, too. What is slower "
+    "than 0.8 of the middle of the others (or far slower, where those differ much) is named, with what is different "
+    "there. (The part with GPUs has been tried "
+    "with a stand-in for `nvidia-smi` and for the framework, and never on a GPU.) Which host is slow to exchange data "
+    "is told under [network](#network).",
+)
+_INTRODUCED = {"network": _NETWORK, "ssh": _SSH, "speed": _SPEED}
 """What stands above the signatures of a topic."""
 
 
@@ -102,7 +118,7 @@ def checks() -> str:
         "<!-- Written by docs/generate.py from dtctl/operations/checks; change it there. -->",
         "    dtctl check             every host of the cluster file here\n"
         "    dtctl check --local     this machine, as if it were all of them\n"
-        "    dtctl check --deep      also real imports, and which host computes slowly",
+        "    dtctl check --deep      also real imports, and which host computes slowly or has a slow network",
         "`dtctl check` looks at every host of a cluster file before anything starts there, at all side by side, by one "
         "connection and one process each. It tells what is so, hosts that have the same in one word, then what "
         "is wrong, why, and what to type:",

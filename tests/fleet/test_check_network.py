@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -171,7 +171,7 @@ def test_the_rules_that_are_printed_let_the_hosts_in_and_nobody_else(user: Desk,
     with ExitStack() as loaded:
         for block in told["rules"]:
             for name in block["hosts"]:
-                loaded.enter_context(rules(fleet[name], kind, block["lines"]))
+                loaded.enter_context(rules(fleet[name], kind, block))
         assert check(user) == {}
         assert "none of 5 task ports answers this machine" in user.dtctl("check")
         user.dtctl("up", "--require-private")
@@ -205,17 +205,17 @@ def log_in_with(host: FleetHost, line: str) -> Iterator[None]:
 
 
 @contextmanager
-def rules(host: FleetHost, kind: str, lines: list[str]) -> Iterator[None]:
-    """Loaded in the host's network as its root would load them, twice, and taken back."""
+def rules(host: FleetHost, kind: str, block: Mapping[str, Any]) -> Iterator[None]:
+    """Loaded in the host's network as its root would load them, twice, and taken back as it is told."""
     inside = ["ip", "netns", "exec", host.box.netns]
-    words, text, undo = {
-        "iptables": (["sh", "-e"], "\n".join(lines), [["iptables", "-F"], ["ip6tables", "-F"]]),
-        "nftables": (["nft", "-f", "-"], "\n".join(lines), [["nft", "flush", "ruleset"]]),
+    words, look = {
+        "iptables": (["sh", "-e"], ["sh", "-c", "iptables -S; ip6tables -S"]),
+        "nftables": (["nft", "-f", "-"], ["nft", "list", "ruleset"]),
     }[kind]
+    for _ in range(2):
+        subprocess.run([*inside, *words], input="\n".join(block["lines"]), text=True, check=True)
     try:
-        for _ in range(2):
-            subprocess.run([*inside, *words], input=text, text=True, check=True)
         yield
     finally:
-        for command in undo:
-            ip("netns", "exec", host.box.netns, *command)
+        subprocess.run([*inside, "sh", "-e"], input="\n".join(block["undo"]), text=True, check=True)
+        assert "dtctl" not in ip("netns", "exec", host.box.netns, *look).lower()

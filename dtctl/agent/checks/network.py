@@ -25,7 +25,7 @@ def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
     first = bool(question["listen"] or question["names"])
     return {
         "bound": _listen(talk, question) if question["listen"] else [],
-        "addresses": naming.own_addresses() if first else [],
+        "interfaces": naming.interfaces() if first else [],
         "resolved": naming.own_names(question["names"], question["limit_s"]) if question["names"] else [],
         "proxies": naming.proxies() if first else {},
         "reached": connecting.reach(question["reach"], question["nonce"], question["limit_s"]),

@@ -11,7 +11,7 @@ from ..vitals import packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Mapping, Optional
 
     from ..records.checks import PythonAsked, PythonFound
 
@@ -124,8 +124,8 @@ class Python:
         if told is not None:
             self.found["imported"] = told
 
-    def run(self, script: str, asked: object, limit_s: float) -> Any:
-        """What it printed last, or None: why is in `problem`."""
+    def run(self, script: str, asked: object, limit_s: float, more: Optional[Mapping[str, str]] = None) -> Any:
+        """What it printed last, or None: why is in `problem`. `more`: variables that it is given, too."""
         import subprocess
 
         if not self.found["path"]:
@@ -137,7 +137,7 @@ class Python:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=os.path.expanduser("~"),
-                env=environment.encoded(self._variables),
+                env=environment.encoded({**self._variables, **(more or {})}),
                 timeout=limit_s,
                 check=False,
             )

@@ -8,6 +8,7 @@ import time
 from ..run import environment
 from ..vitals.machine_load import MachineLoad
 from ..vitals.neighbours import Others
+from . import gpu_speed
 from .pythons import Python
 
 TYPE_CHECKING = False
@@ -58,15 +59,21 @@ def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
     load, others = MachineLoad(), Others(time.monotonic())
     load.look(time.time())
     told = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
+    shares = load.look(time.time())
+    takers, problem = others.busy(time.monotonic(), {os.getpid()}), python.found["problem"]
+    path = environment.base()["PATH"]
+    gpus, gpu_problem = gpu_speed.measured(python, question["framework"], path, question["seconds"] / 2)
     return {
         "kind": told.get("kind", ""),
         "flops": told.get("flops", 0.0),
         "copied_bytes": told.get("copied_bytes", 0.0),
         "model": _model(),
         "governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "machine": load.look(time.time()),
-        "busy": others.busy(time.monotonic(), {os.getpid()}),
-        "problem": python.found["problem"],
+        "machine": shares,
+        "busy": takers,
+        "problem": problem,
+        "gpus": gpus,
+        "gpu_problem": gpu_problem,
     }
 
 

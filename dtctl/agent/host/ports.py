@@ -107,10 +107,28 @@ def _binds(family: int, address: str, port: int) -> bool:
 def holder(port: int) -> str:
     """Who listens there, in words. /proc does not show which process of another user it is."""
     owners = listening(port)
-    for name in sorted(os.listdir("/proc")) if owners else ():
-        if name.isdigit() and holds(name, owners):
-            return "pid %s (%s)%s" % (name, processes.command(int(name)), _of_another(owners))
+    pid = _pid(owners)
+    if pid is not None:
+        command = "a dtctl check, for some seconds" if _is_session(pid) else processes.command(pid)
+        return "pid %d (%s)%s" % (pid, command, _of_another(owners))
     return ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
+
+
+def is_tried(port: int) -> bool:
+    """Who listens there is a conversation with dtctl, which tries the port and will leave it."""
+    pid = _pid(listening(port))
+    return pid is not None and _is_session(pid)
+
+
+def _pid(owners: Container[str]) -> Optional[int]:
+    """None where it is another user's, or nobody has them."""
+    found = (int(name) for name in sorted(os.listdir("/proc")) if name.isdigit() and holds(name, owners))
+    return next(found, None) if owners else None
+
+
+def _is_session(pid: int) -> bool:
+    """By its command line, which is the same for all (transport/payload.py: LOADER)."""
+    return '"dtctl","exec"' in processes.command(pid)
 
 
 def _of_another(owners: Dict[str, int]) -> str:

@@ -38,7 +38,9 @@ MOST_MEASURING = 8
 MOST_S = 10.0
 _GREETING_S = 5.0
 _LONGEST_WORDS = 64
-_CHUNK = bytes(65_536)
+CHUNK = bytes(262_144)
+SENT_AHEAD = len(CHUNK)
+"""The system's own buffer, in both directions: else the one way would look faster than the other."""
 _AT_ONCE = struct.pack("ii", 1, 0)
 """SO_LINGER: the connection is reset, and nothing of it is kept."""
 
@@ -224,20 +226,23 @@ def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bo
 
 def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int]) -> Bound:
     whose, port = slot["whose"], slot["port"]
+    told: Bound = {"whose": whose, "port": port, "state": "bound", "holder": "", "sockets": []}
     if port in live:
-        return {"whose": whose, "port": port, "state": "live" if ports.listening(port) else "idle", "holder": ""}
+        sockets = sorted(map(int, ports.listening(port)))[:100]
+        return {**told, "state": "live" if sockets else "idle", "sockets": sockets}
     if port == 0:
         held = ports.hold(chosen)
         if held is None:
-            return {"whose": whose, "port": None, "state": "taken", "holder": "no port is free"}
+            return {**told, "port": None, "state": "taken", "holder": "no port is free"}
         port = held[0]
         chosen.append(port)
         ports.let_go(held[1])
     try:
         listener.bind(port)
     except OSError:
-        return {"whose": whose, "port": port, "state": "taken", "holder": ports.holder(port)[:4096]}
-    return {"whose": whose, "port": port, "state": "bound", "holder": ""}
+        state = "tried" if ports.is_tried(port) else "taken"
+        return {**told, "state": state, "holder": ports.holder(port)[:4096]}  # type: ignore[typeddict-item]
+    return {**told, "port": port}
 
 
 def _echo(connection: socket.socket) -> None:
@@ -251,9 +256,10 @@ def _echo(connection: socket.socket) -> None:
 
 
 def _give(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
     deadline = time.monotonic() + MOST_S
     while time.monotonic() < deadline:
-        connection.sendall(_CHUNK)
+        connection.send(CHUNK)
 
 
 def _take(connection: socket.socket) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 
-from .listening import READY
+from .listening import CHUNK, READY, SENT_AHEAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, Tuple
 
     from ..records.network.peers import Measured, Peer
 
 _ECHOES = 21
-_CHUNK = bytes(262_144)
 _LIMIT_S = 10.0
 
 
@@ -30,6 +30,7 @@ def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
         "latency_s": None,
         "sent": None,
         "received": None,
+        "again": None,
         "problem": "",
     }
     try:
@@ -39,6 +40,7 @@ def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
             told["received"] = _received(connection, seconds)
         with _connected(peer["address"], nonce, "take") as connection:
             told["sent"] = _sent(connection, seconds)
+            told["again"] = _again(connection)
     except (OSError, ValueError) as error:
         told["problem"] = str(error)[:4096]
     return told
@@ -84,13 +86,26 @@ def _received(connection: socket.socket, seconds: float) -> float:
 
 def _sent(connection: socket.socket, seconds: float) -> float:
     """What the system takes; its own buffer is filled before the clock starts."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
-    connection.sendall(_CHUNK)
-    connection.sendall(_CHUNK)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
+    _send(connection, seconds / 4)
+    count, passed = _send(connection, seconds)
+    return count / max(passed, 1e-6)
+
+
+def _send(connection: socket.socket, seconds: float) -> Tuple[int, float]:
+    """How many bytes, in what time. On a slow link a part of a chunk is taken at a time."""
     began, count = time.monotonic(), 0
     while True:
-        connection.sendall(_CHUNK)
-        count += len(_CHUNK)
+        count += connection.send(CHUNK)
         passed = time.monotonic() - began
         if passed >= seconds:
-            return count / max(passed, 1e-6)
+            return count, passed
+
+
+def _again(connection: socket.socket) -> Optional[float]:
+    """tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out where the kernel has it (4.2)."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    if len(told) < 140:
+        return None
+    again, out = struct.unpack_from("=I", told, 100)[0], struct.unpack_from("=I", told, 136)[0]
+    return min(1.0, again / out) if out else None

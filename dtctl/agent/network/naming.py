@@ -11,12 +11,13 @@ import time
 
 from ..records.network.peers import MOST_ADDRESSES
 from ..run import environment
+from . import links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Sequence, Tuple
 
-    from ..records.network.peers import Resolved
+    from ..records.network.peers import Interface, Resolved
 
     Place = Tuple[int, str]
     """Family and address."""
@@ -80,12 +81,14 @@ def is_own(place: Place) -> bool:
     return True
 
 
-def own_addresses() -> List[str]:
-    """Those by which others may reach this host: neither loopback nor link-local ones."""
-    return [*_ipv4(), *_ipv6()][:MOST_ADDRESSES]
+def interfaces() -> List[Interface]:
+    """Addresses by which others may reach this host: neither loopback nor link-local ones."""
+    found = [*_ipv4(), *_ipv6()][:MOST_ADDRESSES]
+    told = {name: links.link(name) for name in {name for name, _ in found}}
+    return [{"name": name[:100], "address": address, "link": told[name]} for name, address in found]
 
 
-def _ipv4() -> List[str]:
+def _ipv4() -> List[Tuple[str, str]]:
     # netdevice(7), SIOCGIFADDR: the first address of each interface
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
@@ -96,11 +99,11 @@ def _ipv4() -> List[str]:
                 continue  # it has none
             address = socket.inet_ntoa(answer[20:24])
             if not address.startswith(("127.", "169.254.")):
-                found.append(address)
+                found.append((name, address))
     return found
 
 
-def _ipv6() -> List[str]:
+def _ipv6() -> List[Tuple[str, str]]:
     # /proc/net/if_inet6: address, index, length of the prefix, scope (00 is global), flags, name
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
@@ -108,7 +111,9 @@ def _ipv6() -> List[str]:
     except (OSError, ValueError):
         return []
     return [
-        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if len(row) == 6 and row[3] == "00"
+        (row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])))
+        for row in rows
+        if len(row) == 6 and row[3] == "00"
     ]
 
 

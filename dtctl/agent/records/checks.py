@@ -210,6 +210,20 @@ class SpeedQuestion(Record):
 
     python: PythonAsked
     seconds: Within[float, 0.1, 60]
+    framework: Usual[OneOf["", "tensorflow", "torch"], ""]
+    """That multiplies on the GPUs, where there are some."""
+
+
+class GpuSpeed(Record):
+    """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not tell."""
+
+    gpu: Count
+    name: Usual[AtMost[str, 200], ""]
+    flops: Usual[Within[float, 0, 1e18], 0.0]
+    clock_mhz: Usual[Optional[Count], None]
+    degrees: Usual[Optional[Count], None]
+    lanes: Usual[Optional[Count], None]
+    """Of PCI Express."""
 
 
 class SpeedFacts(Record):
@@ -230,6 +244,9 @@ class SpeedFacts(Record):
     busy: Usual[AtMost[List[Busy], 10], []]
     """Processes of others meanwhile."""
     problem: Usual[Line, ""]
+    gpus: Usual[AtMost[List[GpuSpeed], 64], []]
+    gpu_problem: Usual[Line, ""]
+    """Why there are GPUs, and they could not be measured."""
 
 
 class Questions(Record):

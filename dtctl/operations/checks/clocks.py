@@ -29,7 +29,9 @@ def judge(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
         row = rows.CLOCK_WRONG if off_s >= WRONG_S else rows.CLOCK_OFF
         if hosts == [HERE]:
             row = rows.CLOCK_HERE
-        yield found(row, [host for host in hosts if host != HERE], off_s=off_s, way=way, others=tuple(others))
+        asked = tuple(host for host in others if host != HERE)
+        named = {"others": asked, "here": HERE if HERE in others else ""} if asked else {"others": tuple(others)}
+        yield found(row, [host for host in hosts if host != HERE], off_s=off_s, way=way, **named)
 
 
 def _middle(intervals: Collection[tuple[float, float]]) -> float:

@@ -106,8 +106,8 @@ CLOCK_WRONG = Signature(
     Level.BLOCKS,
     "a clock is a minute or more off",
     "the time that each host tells, between a question and its answer",
-    "the clock of {hosts} is {off_s} {way} that of {others}. Times in logs and event files will not fit together, "
-    "nobody can tell which checkpoint is the newest, and logins by ticket or certificate fail",
+    "the clock of {hosts} is {off_s} {way} that of {others}[ and {here}]. Times in logs and event files will not fit "
+    "together, nobody can tell which checkpoint is the newest, and logins by ticket or certificate fail",
     ("dtctl exec {at} -- timedatectl    shows what keeps it", "as root on that host: timedatectl set-ntp true"),
 )
 CLOCK_OFF = Signature(
@@ -115,7 +115,8 @@ CLOCK_OFF = Signature(
     Level.SLOWS,
     "a clock is some seconds off",
     "the same",
-    "the clock of {hosts} is {off_s} {way} that of {others}: times in logs and event files will not fit together",
+    "the clock of {hosts} is {off_s} {way} that of {others}[ and {here}]: times in logs and event files will not "
+    "fit together",
     ("as root on that host: timedatectl set-ntp true",),
 )
 CLOCK_HERE = Signature(
@@ -123,7 +124,8 @@ CLOCK_HERE = Signature(
     Level.SLOWS,
     "this machine's clock is off, and those of the hosts agree",
     "the same",
-    "the clock of this machine is {off_s} {way} that of {others}: ages and times that dtctl shows here are off by that",
+    "the clock of this machine is {off_s} {way} that of {others}[ and {here}]: ages and times that dtctl shows here "
+    "are off by that",
     ("as root on this machine: timedatectl set-ntp true",),
 )
 FEW_FILES = Signature(

@@ -38,4 +38,26 @@ UNMEASURED = Signature(
     ("dtctl check    tells what is wrong with its Python",),
 )
 
-ROWS = (SLOW, SLOW_MEMORY, UNMEASURED)
+SLOW_GPU = Signature(
+    "gpu_computes_slowly",
+    Level.SLOWS,
+    "a GPU multiplies matrices at less than 0.8 of the usual speed of its kind",
+    "some seconds of multiplications on each GPU, by the framework that the programs import, with --deep",
+    "GPU {gpu} of {hosts}[ ({model})] computes at {own_flops}, others of its kind at {usual_flops}[; its clock is at "
+    "{clock_mhz} MHz, theirs at {usual_clock_mhz}][; it has {lanes} lanes to its host, they have {usual_lanes}]"
+    "[; it is at {degrees} degrees, they are at {usual_degrees}]",
+    (
+        "dtctl exec {at} -- nvidia-smi -q -i {gpu} -d PERFORMANCE,POWER,TEMPERATURE    shows what holds it back",
+        "leave the host out, or let another one take its place: jobs.NAME.hosts in cluster.yaml",
+    ),
+)
+GPUS_UNMEASURED = Signature(
+    "gpus_not_measured",
+    Level.SLOWS,
+    "a host has GPUs, and the programs' framework could not multiply on them",
+    "the same",
+    "the GPUs of {hosts} could not be measured: {said}",
+    ("dtctl exec {at} -- nvidia-smi    shows whether the driver answers",),
+)
+
+ROWS = (SLOW, SLOW_MEMORY, SLOW_GPU, UNMEASURED, GPUS_UNMEASURED)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from dtctl.agent.records.checks import SpeedFacts, SpeedQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.operations.checks import gpu_speed, outliers, software
 from dtctl.operations.checks import of_speed as rows
-from dtctl.operations.checks import software
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found
 from dtctl.operations.diagnosis.signature import Finding
 
 SECONDS = 4.0
-SLOW = 0.8
 _STOLEN = 0.05
 Facts = SpeedFacts
 
@@ -24,7 +23,15 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SpeedQuestion]:
     if not scene.deep or scene.brief or len(heard.rounds) != 1:
         return {}
     pythons = {host: question["pythons"][0] for host, question in software.ask(scene, Heard()).items()}
-    return {host: made(SpeedQuestion, python=python, seconds=SECONDS) for host, python in pythons.items()}
+    return {
+        host: made(SpeedQuestion, python=python, seconds=SECONDS, framework=_framework(python["modules"]))
+        for host, python in pythons.items()
+    }
+
+
+def _framework(modules: Sequence[str]) -> str:
+    """That the programs use, and that is known to multiply on GPUs here."""
+    return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
 def _told(heard: Heard[Facts]) -> Mapping[str, Facts]:
@@ -40,6 +47,7 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
         alike = {host: told for host, told in facts.items() if told["kind"] == kind}
         for host, told in alike.items():
             yield from _slow(host, told, [one for other, one in alike.items() if other != host])
+    yield from gpu_speed.slow(facts)
 
 
 def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
@@ -47,9 +55,9 @@ def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
     if not others:
         return
     flops, copied = (median(one["flops"] for one in others), median(one["copied_bytes"] for one in others))
-    if told["flops"] < SLOW * flops:
+    if told["flops"] < outliers.least([one["flops"] for one in others]):
         yield found(rows.SLOW, [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
-    elif told["copied_bytes"] < SLOW * copied:
+    elif told["copied_bytes"] < outliers.least([one["copied_bytes"] for one in others]):
         own: dict[str, Any] = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
         yield found(rows.SLOW_MEMORY, [host], **own, **_why(told, others))
 
@@ -81,6 +89,7 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     facts = _told(heard)
     yield Line("processors are", {host: told["model"] for host, told in facts.items()})
     yield Line("multiplies at_flops", {host: told["flops"] or None for host, told in facts.items()})
+    yield Line("its GPUs multiply at_flops", {host: gpu_speed.least(told["gpus"]) for host, told in facts.items()})
     yield Line("copies a second_bytes", {host: told["copied_bytes"] or None for host, told in facts.items()})
 
 

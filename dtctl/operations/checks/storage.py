@@ -95,6 +95,9 @@ def _saved(told: Facts) -> Iterator[tuple[str, int, int]]:
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
     if len(heard.rounds) > 1:
         yield from sharing.tell(scene, heard.rounds[1])
+    lead = scene.plan.coordinator.host
+    if lead in heard.errors and sharing.concerned(scene.plan):
+        yield Said("sharing_not_known", {"lead": lead})
     yield Line("room for checkpoints", {host: _fit(told) for host, told in heard.first.items() if told["checkpoints"]})
     yield Line("data", {host: data.summary(told) for host, told in heard.first.items() if told["data"]})
 

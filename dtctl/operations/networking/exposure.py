@@ -9,7 +9,15 @@ from dtctl.operations.checks.topic import Heard, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.dialling import Dialled, Door
 from dtctl.operations.networking.of_tasks import EXPOSED, PUBLIC
-from dtctl.operations.networking.view import COORDINATOR, Place, is_loopback, is_public, open_places, places_of
+from dtctl.operations.networking.view import (
+    COORDINATOR,
+    Place,
+    addresses_of,
+    is_loopback,
+    is_public,
+    open_places,
+    places_of,
+)
 
 MOST_DOORS = 256
 
@@ -52,7 +60,7 @@ def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
 
 def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
     """Nothing where this machine is one of the hosts: what it reaches tells nothing of others."""
-    own = {address for facts in heard.first.values() for address in facts["addresses"]}
+    own = {address for facts in heard.first.values() for address in addresses_of(facts)}
     return [one for one in heard.dialled if one.seen_from not in own]
 
 
@@ -60,7 +68,7 @@ def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterat
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
     tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
     for host, facts in heard.first.items():
-        routed = [address for address in facts["addresses"] if is_public(address)]
+        routed = [address for address in addresses_of(facts) if is_public(address)]
         ports = tuple(sorted({place.port for place in _task_places(scene, heard) if place.host == host}))
         if host not in known and ports and (untried := [address for address in routed if address not in tried]):
             yield found(PUBLIC, (host,), address=untried[0], ports=ports)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,8 @@ class Rules:
     hosts: tuple[str, ...]
     ports: tuple[int, ...]
     lines: tuple[str, ...]
+    undo: tuple[str, ...]
+    """Commands that take them away again."""
 
 
 def firewall(
@@ -35,7 +37,7 @@ def firewall(
         if own:
             alike.setdefault(tuple(sorted(set(own))), []).append(host)
     make = {"nftables": _nftables, "iptables": _iptables, "ufw": _ufw}[kind]
-    return tuple(Rules(tuple(hosts), own, tuple(make(cluster, own, friends))) for own, hosts in alike.items())
+    return tuple(Rules(tuple(hosts), own, *map(tuple, make(cluster, own, friends))) for own, hosts in alike.items())
 
 
 def version(address: str) -> int:
@@ -51,45 +53,54 @@ def _order(address: str) -> tuple[int, int]:
     return parsed.version, int(parsed)
 
 
-def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> Iterator[str]:
+def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
     """A table of its own, which can be loaded again and removed as a whole."""
     table = "dtctl_" + "".join(letter if letter.isalnum() else "_" for letter in cluster)
     said = f"tcp dport {{ {', '.join(map(str, ports))} }}"
-    yield f"table inet {table}"
-    yield f"delete table inet {table}"
-    yield f"table inet {table} {{"
-    yield "  chain input {"
-    yield "    type filter hook input priority -10; policy accept;"
-    yield f'    {said} iifname "lo" accept'
-    for number, family in ((4, "ip"), (6, "ip6")):
-        own = [address for address in friends if version(address) == number]
-        if own:
-            yield f"    {said} {family} saddr {{ {', '.join(own)} }} accept"
-    yield f"    {said} drop"
-    yield "  }"
-    yield "}"
+    families = {4: "ip", 6: "ip6"}
+    own = {family: [one for one in friends if version(one) == number] for number, family in families.items()}
+    lines = [
+        f"table inet {table}",
+        f"delete table inet {table}",
+        f"table inet {table} {{",
+        "  chain input {",
+        "    type filter hook input priority -10; policy accept;",
+        f'    {said} iifname "lo" accept',
+        *(f"    {said} {family} saddr {{ {', '.join(some)} }} accept" for family, some in own.items() if some),
+        f"    {said} drop",
+        "  }",
+        "}",
+    ]
+    return lines, [f"nft delete table inet {table}"]
 
 
-def _iptables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> Iterator[str]:
+def _iptables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
     """A chain of its own for each family, made anew whenever these are run."""
     chain = "DTCTL-" + "".join(letter if letter.isalnum() else "-" for letter in cluster)[:20]
-    for number, program in ((4, "iptables"), (6, "ip6tables")):
-        yield f"{program} -N {chain} 2>/dev/null || {program} -F {chain}"
-        yield f"{program} -A {chain} -i lo -j ACCEPT"
-        for address in friends:
-            if version(address) == number:
-                yield f"{program} -A {chain} -s {address} -j ACCEPT"
-        yield f"{program} -A {chain} -j DROP"
-        for start in range(0, len(ports), _MOST_PORTS):
-            some = ",".join(map(str, ports[start : start + _MOST_PORTS]))
-            rule = f"INPUT -p tcp -m multiport --dports {some} -j {chain}"
-            yield f"{program} -C {rule} 2>/dev/null || {program} -I {rule}"
+    jump = f"INPUT -p tcp -j {chain}"
+    lines, undo = [], []
+    for number, program in ((4, "iptables -w"), (6, "ip6tables -w")):
+        lines.append(f"{program} -N {chain} 2>/dev/null || {program} -F {chain}")
+        for some in _groups(ports):
+            add = f"{program} -A {chain} -p tcp -m multiport --dports {some}"
+            lines.append(f"{add} -i lo -j ACCEPT")
+            lines += [f"{add} -s {address} -j ACCEPT" for address in friends if version(address) == number]
+            lines.append(f"{add} -j DROP")
+        lines.append(f"{program} -C {jump} 2>/dev/null || {program} -I {jump}")
+        undo += [f"{program} -D {jump}", f"{program} -F {chain}", f"{program} -X {chain}"]
+    return lines, undo
 
 
-def _ufw(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> Iterator[str]:
-    """The first rule that fits holds, so the permissions stand before the refusal."""
-    for start in range(0, len(ports), _MOST_PORTS):
-        some = ",".join(map(str, ports[start : start + _MOST_PORTS]))
-        for address in friends:
-            yield f"ufw allow proto tcp from {address} to any port {some} comment 'dtctl {cluster}'"
-        yield f"ufw deny proto tcp from any to any port {some} comment 'dtctl {cluster}'"
+def _ufw(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The first rule that fits holds: each of these goes to the top, so the refusal has to be there first."""
+    rules = []
+    for some in _groups(ports):
+        rules.append(f"deny proto tcp from any to any port {some}")
+        rules += [f"allow proto tcp from {address} to any port {some}" for address in friends]
+    comment = f"comment 'dtctl {cluster}'"
+    return [f"ufw prepend {rule} {comment}" for rule in rules], [f"ufw delete {rule}" for rule in rules]
+
+
+def _groups(ports: Sequence[int]) -> list[str]:
+    starts = range(0, len(ports), _MOST_PORTS)
+    return [",".join(map(str, ports[start : start + _MOST_PORTS])) for start in starts]

@@ -19,7 +19,7 @@ Rest = list[Attempt]
 def judge(view: View) -> tuple[Cause, ...]:
     """Every attempt that failed is explained by one of them."""
     rest = [attempt for attempt in view.attempts if attempt.hindrance]
-    found = [*_taken(view), *_own_names(view)]
+    found = [*_taken(view), *_tried(view), *_own_names(view)]
     for explain in (_unresolved, _loopback, _wrong_addresses, _other_hosts, _half_open):
         causes, rest = explain(view, rest)
         found += causes
@@ -51,6 +51,16 @@ def _taken(view: View) -> Iterator[Cause]:
         first, slot = next(iter(on.items()))
         fields = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}
         yield Cause("port_taken", tuple(on), fields=fields | ({"on": first} if len(on) > 1 else {}))
+
+
+def _tried(view: View) -> Iterator[Cause]:
+    """By another check, at the same time."""
+    hosts = {
+        host: {slot["port"] or 0 for slot in slots if slot["state"] == "tried"} for host, slots in view.bound.items()
+    }
+    on = tuple(host for host, ports in hosts.items() if ports)
+    if on:
+        yield Cause("tried_by_another", on, fields={"ports": tuple(sorted(set().union(*hosts.values())))})
 
 
 def _own_names(view: View) -> Iterator[Cause]:

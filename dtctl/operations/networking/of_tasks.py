@@ -9,6 +9,10 @@ _RULES = (
     "dtctl check --print-firewall nftables    prints rules that let the cluster's hosts in and nobody else (or "
     "iptables, ufw)"
 )
+_OPEN = (
+    "dtctl check --print-firewall iptables    prints rules that let the cluster's hosts in before any other (or "
+    "ufw; what tables of nftables drop has to be allowed in those)"
+)
 _MATRIX = "every port of the plan, listened on by its host and connected to by the other hosts"
 
 _NAMES = (
@@ -19,10 +23,19 @@ _NAMES = (
         "every port of the plan, bound on its host",
         "port {port} of {whose} on {hosts} is taken: {holder} listens there[, on {on}]",
         (
-            "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is",
+            "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is (sudo ss, where it is another user's)",
             "dtctl up --ports-from 2300    takes other ports; or write ports: auto in cluster.yaml, and the hosts "
             "choose",
         ),
+    ),
+    Signature(
+        "tried_by_another",
+        Level.NOTE,
+        "another check, or the start of another run, listens on ports that were to be tried",
+        "who has a port that is taken",
+        "another `dtctl check` or `dtctl up` of the same user listens on port {ports} of {hosts} at this moment, so "
+        "this one could not try them",
+        ("dtctl check    once more, when the other one is over",),
     ),
     Signature(
         "unresolved",
@@ -114,7 +127,7 @@ _MATRICES = (
         "no host reaches port {ports} of {hosts}, which listens there now and can be logged in to: a firewall on "
         "{hosts} (or of its network: a security group)[ drops what is sent there: no answer within {dropped_s}]"
         "[ refuses them ({rejected})]",
-        (_RULES, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
+        (_OPEN, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
     ),
     Signature(
         "firewall_out",
@@ -137,7 +150,7 @@ _MATRICES = (
         "is on another network than they are, or a firewall on it closes both",
         (
             "dtctl exec {at} -- ip -brief address    shows its networks; hosts.{host}.address in cluster.yaml chooses",
-            _RULES,
+            _OPEN,
         ),
     ),
     Signature(
@@ -146,13 +159,13 @@ _MATRICES = (
         "one host does not reach another, which reaches it",
         _MATRIX,
         "{from_hosts} does not reach port {ports} of {hosts}, though {hosts} reaches {from_hosts}: a firewall in this "
-        "one direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; what is sent is lost for "
+        "one direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; there is no answer within "
         "{dropped_s}][; it is refused ({rejected})]",
         (
             "dtctl exec {at} -- sudo nft list ruleset    shows the rules for what comes in (or: sudo iptables -S "
             "INPUT)",
             "dtctl exec {from} -- sudo nft list ruleset    those for what goes out (or: sudo iptables -S OUTPUT)",
-            _RULES,
+            _OPEN,
         ),
     ),
     Signature(
@@ -162,7 +175,7 @@ _MATRICES = (
         _MATRIX,
         "{from_hosts} and {hosts} do not reach each other (port {ports}), though they reach other hosts: rules or "
         "routes between these alone[; there is no answer within {dropped_s}][; it is refused ({rejected})]",
-        ("dtctl exec {from} -- ip route get {address}    shows the way from there", _RULES),
+        ("dtctl exec {from} -- ip route get {address}    shows the way from there", _OPEN),
     ),
     Signature(
         "scattered",
@@ -172,7 +185,7 @@ _MATRICES = (
         "{failed} of {tried} connections between the hosts fail, and no single host explains it: from {from_hosts} to "
         "{hosts}[; there is no answer within {dropped_s}][; they are refused ({rejected})]. A network that loses "
         "packets, or rules that let only some hosts in",
-        ("dtctl check    once more: are they the same ones?", _RULES),
+        ("dtctl check    once more: are they the same ones?", _OPEN),
     ),
     Signature(
         "partition",
@@ -194,7 +207,7 @@ _MATRICES = (
         "none of {hosts} reaches another, though all can be logged in to: a firewall on every host, or on the network "
         "between them[, drops what is sent: no answer within {dropped_s}][, refuses them ({rejected})]; or their "
         "addresses in cluster.yaml are of a network that they do not share",
-        (_RULES, "dtctl exec {at} -- ip -brief address    shows their networks; hosts.NAME.address chooses one"),
+        (_OPEN, "dtctl exec {at} -- ip -brief address    shows their networks; hosts.NAME.address chooses one"),
     ),
     Signature(
         "large_packets",

@@ -3,29 +3,29 @@
 Round 0: each host listens on the ports of its tasks. Round 1: it connects to those of the others, at the addresses
 that the tasks are given; meanwhile this machine tries them as well. Where a task of the live run was not reached, its
 host is asked once more whether it listens: the run may have ended meanwhile. Further rounds measure, where that is
-asked for.
+asked for (measuring.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.peers import Measured, NetworkFacts, NetworkQuestion
+from dtctl.agent.records.network.peers import NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exposure, of_tasks, proxies
+from dtctl.operations.networking import exposure, measuring, of_exchange, of_tasks, proxies
 from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.coverage import Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
-from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
 from dtctl.operations.networking.view import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
     Attempt,
     Place,
     View,
+    addresses_of,
     open_places,
     places_of,
 )
@@ -47,7 +47,10 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
     if number == 1:
         return _reaching(scene, heard)
     again = {host: _listening(scene, host, places) for host, places in _doubted(scene, heard).items()}
-    return again if again and number == 2 else _measuring(scene, heard, number - (3 if again else 2))
+    if again and number == 2:
+        return again
+    doors = [place for place, live in _open_places(scene, heard).items() if not live]
+    return measuring.ask(scene, heard, doors, _measured_since(scene, heard))
 
 
 def _first_question(scene: Scene, host: str) -> NetworkQuestion:
@@ -90,39 +93,26 @@ def _doubted(scene: Scene, heard: Heard[Facts]) -> dict[str, list[Place]]:
     return found
 
 
+def _measured_since(scene: Scene, heard: Heard[Facts]) -> int:
+    """The first round that measures."""
+    return 3 if len(heard.rounds) > 1 and _doubted(scene, heard) else 2
+
+
 def _is_gone(place: Place, heard: Heard[Facts]) -> bool:
-    """Asked once more, its host did not say that somebody listens there: that it was not reached tells nothing."""
-    told = heard.rounds[2].get(place.host) if len(heard.rounds) > 2 else None
-    return told is None or not any(one["whose"] == place.whose and one["state"] == "live" for one in told["bound"])
+    """Asked once more, its host does not tell of the same listener: that it was not reached tells nothing.
+
+    A task may have ended, or may have been started again meanwhile.
+    """
+    return len(heard.rounds) < 3 or not _sockets(place, heard.first) & _sockets(place, heard.rounds[2])
+
+
+def _sockets(place: Place, told: Mapping[str, Facts]) -> set[int]:
+    own = told[place.host]["bound"] if place.host in told else ()
+    return {inode for one in own if (one["whose"], one["state"]) == (place.whose, "live") for inode in one["sockets"]}
 
 
 def _limit_s(scene: Scene) -> float:
     return BRIEF_S if scene.brief else LIMIT_S
-
-
-def _measuring(scene: Scene, heard: Heard[Facts], number: int) -> Mapping[str, NetworkQuestion]:
-    doors = {place.host: place for place, live in _open_places(scene, heard).items() if not live}
-    pairs = _pairs(scene, heard, doors)
-    if not scene.network_speed or number >= len(pairs):
-        return {}
-    return {
-        source: made(
-            NetworkQuestion,
-            nonce=scene.nonce,
-            host=source,
-            measure=[{"whose": doors[target].whose, "host": target, "address": doors[target].address}],
-        )
-        for source, target in pairs[number]
-    }
-
-
-def _pairs(scene: Scene, heard: Heard[Facts], doors: Container[str]) -> tuple[tuple[Pair, ...], ...]:
-    """Of workers and ps; of all hosts where there are no ps. `doors`: who can be measured."""
-    hosts = [host for host in scene.hosts if host in heard.first]
-    serving = [host for host in hosts if any(task.id.job == PS for task in scene.plan.on_host(host))]
-    working = [host for host in hosts if any(task.id.job != PS for task in scene.plan.on_host(host))]
-    targets = [host for host in serving or hosts if host in doors]
-    return rounds(working if serving else hosts, targets)
 
 
 def _open_places(scene: Scene, heard: Heard[Facts]) -> dict[Place, bool]:
@@ -141,10 +131,15 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
     second = heard.rounds[1] if len(heard.rounds) > 1 else {}
     doubted = {place for places in _doubted(scene, heard).values() for place in places} if second else set()
     gone = {place for place in doubted if _is_gone(place, heard)}
-    places = {place.whose: place for place in _open_places(scene, heard) if place not in gone}
+    # who listens on a host that was lost meanwhile, nobody knows
+    places = {
+        place.whose: place
+        for place in _open_places(scene, heard)
+        if place not in gone and place.host not in heard.errors
+    }
     return View(
         {host: facts["bound"] for host, facts in heard.first.items()},
-        {host: facts["addresses"] for host, facts in heard.first.items()},
+        {host: addresses_of(facts) for host, facts in heard.first.items()},
         {host: facts["resolved"] for host, facts in heard.first.items()},
         tuple(
             Attempt(host, places[one["whose"]], one["place"], one["problem"], one["by"], one["text"])
@@ -167,6 +162,7 @@ def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
         yield _finding(scene, cause)
     yield from proxies.judge(scene, heard)
     yield from exposure.judge(scene, heard)
+    yield from measuring.judge(scene, heard, _measured_since(scene, heard))
 
 
 def _finding(scene: Scene, cause: Cause) -> Finding:
@@ -214,44 +210,9 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
             },
         )
     yield from exposure.tell(scene, heard)
-    yield from _told_speed(scene, heard)
-
-
-def _told_speed(scene: Scene, heard: Heard[Facts]) -> Iterator[Said]:
-    measured: dict[Pair, Measured] = {
-        (host, one["host"]): one
-        for answers in heard.rounds[2:]
-        for host, facts in answers.items()
-        for one in facts["measured"]
-        if not one["problem"]
-    }
-    speed = summed(measured)
-    if speed is None:
-        return
-    fields = {
-        "pairs": speed.pairs,
-        "latency_ms": f"{1000 * speed.latency_s:.2g}",
-        "rate_bytes": speed.bytes_s,
-        "slowest": " to ".join(speed.slowest),
-        "slowest_bytes": speed.slowest_bytes_s,
-        "farthest": " to ".join(speed.farthest),
-        "farthest_ms": f"{1000 * speed.farthest_s:.2g}",
-    }
-    yield Said("speed", fields)
-    serving = sum(task.id.job == PS for task in scene.plan.tasks)
-    variables = _variables_bytes(heard)
-    moved = variables / max(1, serving) if variables else 1e6
-    fields = {"moved_bytes": moved, "least_ms": f"{1000 * least_step_s(speed, moved):.2g}"}
-    yield Said(("step_to_ps" if serving else "step_to_peers") if variables else "step_by_size", fields)
-
-
-def _variables_bytes(heard: Heard[Facts]) -> float | None:
-    """Of the newest complete checkpoint, as the topic of storage has heard of it; None: there is none."""
-    told = heard.others.get("storage", ())
-    sizes = [one["size_bytes"] for answers in told for facts in answers.values() for one in facts["checkpoints"]]
-    return max(sizes, default=None) or None
+    yield from measuring.tell(scene, heard, _measured_since(scene, heard))
 
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
 
-TOPIC = Topic("network", ask, judge, tell, of_tasks.ROWS, exposure.doors)
+TOPIC = Topic("network", ask, judge, tell, (*of_tasks.ROWS, *of_exchange.ROWS), exposure.doors)

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dtctl.agent.records.network.peers import Bound, Resolved
+from dtctl.agent.records.network.peers import Bound, NetworkFacts, Resolved
 from dtctl.plan.values import RunPlan
 
 COORDINATOR = "coordinator"
@@ -75,6 +75,11 @@ class View:
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
         return frozenset(own)
+
+
+def addresses_of(facts: NetworkFacts) -> list[str]:
+    """Of a host's interfaces."""
+    return [one["address"] for one in facts["interfaces"]]
 
 
 def places_of(plan: RunPlan) -> list[Place]:

@@ -12,6 +12,7 @@ from dtctl.render.words import fold
 SAID: Mapping[str, str] = {
     "shared": "checkpoints: {where} is one directory for {hosts}",
     "not_shared": "checkpoints: {where} is on {lead} alone",
+    "sharing_not_known": "checkpoints: who sees what {lead} saves cannot be told without {lead}",
     "connections": "{reached} of {tried} connections between {hosts} work: every port from every other host, at the "
     "address that the tasks are given",
     "connections_sampled": "{reached} of {tried} connections between {hosts} work; these are a part of the {whole} "
@@ -20,6 +21,8 @@ SAID: Mapping[str, str] = {
     "doors_open": "{open} of {doors} task ports answer this machine, which is none of the hosts",
     "doors_closed": "none of {doors} task ports answers this machine, which is none of the hosts",
     "doors_inside": "this machine is one of the hosts: what strangers reach cannot be told from here",
+    "not_exchanged": "how fast hosts exchange data was not measured: the ports of their tasks are a live "
+    "run's, or taken",
     "speed": "{pairs} pairs measured: {latency_ms} ms there and back, {rate_bytes} a second; the slowest is {slowest} "
     "({slowest_bytes} a second), the farthest {farthest} ({farthest_ms} ms)",
     "step_to_ps": "one step moves {moved_bytes} to each ps and back (the newest checkpoint, shared among them): "

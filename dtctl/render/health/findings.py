@@ -20,6 +20,7 @@ from dtctl.render.words import count, duration, fold, size
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")
 _MOST_CAUSE = 300
+_FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
@@ -162,7 +163,8 @@ def valued(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return size(value)
     if name.endswith("_flops"):
-        return f"{value / 1e9:.3g} GFLOP/s"
+        unit, name = next((one for one in _FLOPS if value >= one[0]), _FLOPS[-1])
+        return f"{value / unit:.3g} {name}"
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -118,3 +118,45 @@ def test_the_memory_that_tasks_took_is_remembered(host: AgentHost) -> None:
     assert told["disks"][0]["free_bytes"] > 0
     assert told["rights"]["open_files"] is None or told["rights"]["open_files"] > 0
     assert host.ask("check", ask={"machine": {}})["facts"]["machine"]["took"] == {}
+
+
+TORCH = """\
+import os, time
+class cuda:
+    @staticmethod
+    def device_count():
+        return 2
+    @staticmethod
+    def synchronize(number):
+        time.sleep(0.05 * (number + 1))
+def rand(*shape, device):
+    assert os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    return device
+def mm(one, other):
+    return one
+"""
+NVIDIA_SMI = """\
+#!/bin/sh
+case "$1" in
+*clocks.sm*) printf '0, A100, 1410, 61, 16\\n1, A100, 705, 90, [N/A]\\n' ;;
+*) printf '0, A100, 550.54, 0, 3, 40960\\n1, A100, 550.54, 0, 3, 40960\\n' ;;
+esac
+"""
+
+
+def test_each_gpu_multiplies_by_the_framework_and_its_state_is_looked_at_meanwhile(host: AgentHost) -> None:
+    """What nvidia-smi and torch would say; no GPU was ever seen by this test."""
+    (host.home / "lib").mkdir()
+    (host.home / "lib" / "torch.py").write_text(TORCH)
+    smi = host.home / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(NVIDIA_SMI)
+    smi.chmod(0o755)
+    python = {**PYTHON, "python_path": "\0HOME/lib"}
+    with host.open(PATH=f"{smi.parent}:{host.env['PATH']}") as talk:
+        told = ask(host, talk, speed={"python": python, "seconds": 2.5, "framework": "torch"})["speed"]
+    first, second = told["gpus"]
+    assert told["gpu_problem"] == ""
+    assert 0 < second["flops"] < first["flops"]
+    assert [first[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [0, "A100", 1410, 61, 16]
+    assert [second[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [1, "A100", 705, 90, None]

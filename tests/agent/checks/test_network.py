@@ -159,7 +159,7 @@ def test_names_addresses_and_proxies_are_told_without_passwords(host: AgentHost)
         "no.invalid": False,
     }
     assert told["proxies"] == {"NO_PROXY": "lab", "http_proxy": "http://proxy:3128"}
-    assert not any(address.startswith("127.") for address in told["addresses"])
+    assert not any(one["address"].startswith("127.") for one in told["interfaces"])
 
 
 def test_the_login_shell_is_looked_at_over_ssh_alone(host: AgentHost) -> None:

@@ -69,3 +69,33 @@ def test_only_what_was_measured_alike_is_compared() -> None:
 def test_a_host_that_could_not_be_measured_is_told() -> None:
     one = found(a=fast(), b=fast(0, kind="", problem="it did not answer within 64 s"))
     assert told(one) == {"speed_not_measured": ("b",)}
+
+
+def gpu(number: int, flops: float = 19e12, name: str = "A100", **said: Any) -> dict[str, Any]:
+    return {"gpu": number, "name": name, "flops": flops, "clock_mhz": 1410, "degrees": 60, "lanes": 16, **said}
+
+
+def test_the_framework_that_the_programs_import_multiplies_on_gpus() -> None:
+    for modules, framework in ((["tensorflow"], "tensorflow"), (["numpy", "torch"], "torch"), (["numpy"], "")):
+        asked = TOPIC.ask(scene(deep=True, modules=modules), Heard([{}]))
+        assert {one["framework"] for one in asked.values()} == {framework}
+
+
+def test_a_slow_gpu_is_named_with_what_is_different_about_it() -> None:
+    slow = gpu(1, 8e12, clock_mhz=600, degrees=91, lanes=4)
+    one = found(a=fast(gpus=[gpu(0), slow]), b=fast(gpus=[gpu(0), gpu(1, 18e12)]))
+    assert told(one) == {"gpu_computes_slowly": ("a",)}
+    assert sentence(one[0]) == (
+        "GPU 1 of a (A100) computes at 8 TFLOP/s, others of its kind at 19 TFLOP/s; its clock is at 600 MHz, "
+        "theirs at 1410; it has 4 lanes to its host, they have 16; it is at 91 degrees, they are at 60"
+    )
+
+
+def test_gpus_of_several_kinds_are_not_compared() -> None:
+    assert found(a=fast(gpus=[gpu(0)]), b=fast(gpus=[gpu(0, 4e12, "K80")])) == []
+
+
+def test_gpus_that_the_framework_does_not_see_are_told() -> None:
+    one = found(a=fast(gpus=[gpu(0)]), b=fast(gpu_problem="tensorflow sees none of them"))
+    assert told(one) == {"gpus_not_measured": ("b",)}
+    assert sentence(one[0]) == "the GPUs of b could not be measured: tensorflow sees none of them"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.marks import HOME
+from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC
 from dtctl.operations.checks.topic import Heard, Line, Said, fails
 from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
@@ -193,3 +194,10 @@ def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
     assert said(WROTE) == []
     assert said(WROTE, looked("a", "b", sees=("b",))) == [("shared", {"where": "/saved", "hosts": ("c", "b")})]
     assert said(WROTE, looked("a", "b")) == [("not_shared", {"where": "/saved", "lead": "c"})]
+
+
+def test_without_the_leads_host_it_is_said_that_nobody_can_tell_who_sees_what() -> None:
+    without = {host: facts for host, facts in WROTE.items() if host != "c"}
+    heard = Heard([without], errors={"c": DtctlError("c does not answer")})
+    assert Said("sharing_not_known", {"lead": "c"}) in list(TOPIC.tell(scene(), heard))
+    assert not any(isinstance(one, Said) for one in TOPIC.tell(scene(), Heard([WROTE])))

@@ -360,7 +360,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_checked": lambda: page.show_checked(CHECKED),
     "show_findings": lambda: page.show_findings(CHECKED),
     "show_brief": lambda: page.show_brief(CHECKED),
-    "show_rules": lambda: rules.show_rules([Rules((f"a{BAD}",), (7,), (f"accept{BAD}",))], "ufw", "text"),
+    "show_rules": lambda: rules.show_rules(
+        [Rules((f"a{BAD}",), (7,), (f"accept{BAD}",), (f"undo{BAD}",))], "ufw", "text"
+    ),
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,

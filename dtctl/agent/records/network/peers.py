@@ -1,7 +1,7 @@
 """What `check` asks of the network between tasks, and what a host tells of it."""
 
 from ..kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
-from ..words import Line, Name, Port, Seconds
+from ..words import Count, Line, Name, Port, Seconds
 
 MOST_SLOTS = 1000
 MOST_PEERS = 2000
@@ -69,13 +69,35 @@ class NetworkQuestion(Record):
 
 
 class Bound(Record):
-    """What became of a slot. idle: it is the live run's own, and nobody listens there."""
+    """What became of a slot. idle: it is the live run's own, and nobody listens there. tried: another check listens."""
 
     whose: Whose
     port: Usual[Optional[Port], None]
-    state: OneOf["bound", "taken", "live", "idle"]
+    state: OneOf["bound", "taken", "live", "idle", "tried"]
     holder: Usual[Line, ""]
     """Who has it, where somebody else has."""
+    sockets: Usual[AtMost[List[Count], 100], []]
+    """live: the inodes of what listens, by which a listener is known again."""
+
+
+class Link(Record):
+    """What an interface says of itself. null: it does not."""
+
+    mbits: Usual[Optional[Count], None]
+    """A second, as it was agreed with the other end."""
+    half: Usual[bool, False]
+    """Only one end speaks at a time."""
+    mtu: Usual[Optional[Count], None]
+    queue: Usual[AtMost[str, 40], ""]
+    """The kind of its queueing discipline, as tc(8) has it."""
+
+
+class Interface(Record):
+    """An address of the host, by which others may reach it."""
+
+    name: AtMost[str, 100]
+    address: Address
+    link: Usual[Optional[Link], None]
 
 
 class Resolved(Record):
@@ -111,6 +133,8 @@ class Measured(Record):
     """There and back, the middle of several."""
     sent: Usual[Optional[Within[float, 0, 1e15]], None]
     received: Usual[Optional[Within[float, 0, 1e15]], None]
+    again: Usual[Optional[Within[float, 0, 1]], None]
+    """The share of packets sent that had to be sent again."""
     problem: Usual[Line, ""]
 
 
@@ -118,8 +142,7 @@ class NetworkFacts(Record):
     """What has come of one round."""
 
     bound: Usual[AtMost[List[Bound], MOST_SLOTS], []]
-    addresses: Usual[AtMost[List[Address], MOST_ADDRESSES], []]
-    """Of its interfaces, by which others may reach it."""
+    interfaces: Usual[AtMost[List[Interface], MOST_ADDRESSES], []]
     resolved: Usual[AtMost[List[Resolved], MOST_ADDRESSES], []]
     proxies: Usual[AtMost[Dict[AtMost[str, 100], Line], 20], {}]
     """Variables of a login that programs take proxies from, without user names and passwords."""

@@ -19,7 +19,7 @@ def listening(questions: Mapping[str, NetworkQuestion], **others: Any) -> dict[s
         ]
         address = f"10.0.0.{number + 1}"
         resolved = [{"name": name, "addresses": [address], "own": True} for name in question["names"]]
-        fields = {"bound": bound, "addresses": [address], "resolved": resolved, **others}
+        fields = {"bound": bound, "interfaces": [{"name": "eth0", "address": address}], "resolved": resolved, **others}
         told[host] = checked(NetworkFacts, fields)
     return told
 

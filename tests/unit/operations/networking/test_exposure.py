@@ -48,7 +48,7 @@ def test_from_one_of_the_hosts_nothing_can_be_told() -> None:
 def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
     value = scene()
     rounds = played(value)
-    rounds[0]["b"]["addresses"].append("34.1.2.3")
+    rounds[0]["b"]["interfaces"].append({"name": "eth1", "address": "34.1.2.3", "link": None})
     assert told(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
     tried = dataclasses.replace(value, reached_at={"b": "34.1.2.3"})
     assert judged(TOPIC, tried, *rounds) == []
@@ -57,7 +57,7 @@ def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
 def test_this_machine_connects_to_no_address_that_a_host_tells() -> None:
     value = dataclasses.replace(scene(), reached_at={"a": "a.example"})
     first = listening(asked(value))
-    first["a"]["addresses"].append("192.0.2.1")
+    first["a"]["interfaces"].append({"name": "eth1", "address": "192.0.2.1", "link": None})
     first["a"]["resolved"][0]["addresses"].append("192.0.2.2")
     first["a"]["bound"].append({"whose": "worker:0", "port": 22, "state": "bound", "holder": ""})
     found = doors(value, Heard([first]))

@@ -23,7 +23,10 @@ def test_hosts_with_the_same_ports_have_the_same_rules(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind: Kind) -> None:
-    text = "\n".join(firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].lines)
+    lines = firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].lines
+    if kind == "ufw":  # whose lines go to the top, one after the other
+        lines = lines[::-1]
+    text = "\n".join(lines)
     for addresses in ADDRESSES.values():
         for address in addresses:
             assert (
@@ -31,9 +34,21 @@ def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind
             )
 
 
+def test_what_takes_rules_away_again_is_told() -> None:
+    undo = {kind: firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].undo for kind in get_args(Kind)}
+    assert undo["nftables"] == ("nft delete table inet dtctl_demo",)
+    assert undo["iptables"][:2] == ("iptables -w -D INPUT -p tcp -j DTCTL-demo", "iptables -w -F DTCTL-demo")
+    assert undo["ufw"][0] == "ufw delete deny proto tcp from any to any port 2222"
+    assert len(undo["ufw"]) == 1 + 4
+
+
 def test_iptables_takes_many_ports_in_groups_of_fifteen() -> None:
     lines = firewall("demo", {"a": range(2222, 2262)}, ADDRESSES, "iptables")[0].lines
-    groups = [line.split("--dports ")[1].split(" ")[0].split(",") for line in lines if line.startswith("iptables -C")]
+    groups = [
+        line.split("--dports ")[1].split(" ")[0].split(",")
+        for line in lines
+        if line.startswith("iptables ") and line.endswith("-j DROP")
+    ]
     assert [len(group) for group in groups] == [15, 15, 10]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network.peers import Measured, NetworkFacts
+from dtctl.errors import DtctlError
 from dtctl.model import Host, Launch, Trainer
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails
 from dtctl.operations.networking.tasks import TOPIC
@@ -138,7 +139,7 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
     for facts in second.values():
         for one in facts["reached"]:
-            one["place"] = first[one["host"]]["addresses"][0]
+            one["place"] = first[one["host"]]["interfaces"][0]["address"]
             one["text"] = "Connection refused" if one["problem"] == "refused" else ""
     (finding,) = judged(TOPIC, value, first, second)
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("firewall_in", ("b",), True)
@@ -225,7 +226,7 @@ def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
     value = scene()
     first = listened(value)
-    first["a"]["bound"][0].update(state="live")
+    first["a"]["bound"][0].update(state="live", sockets=[71, 72])
     rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
     again = asked(value, *rounds)
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in again.items()} == {"a": ["ps:0"]}
@@ -234,9 +235,9 @@ def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
     return value, [*rounds, answers]
 
 
-def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
-    for state in ("bound", "idle"):
-        value, rounds = live_run(state=state)
+def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_firewall() -> None:
+    for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
+        value, rounds = live_run(**second_look)
         assert judged(TOPIC, value, *rounds) == []
         (said,) = (line for line in TOPIC.tell(value, Heard(rounds)) if isinstance(line, Said))
         assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
@@ -244,6 +245,100 @@ def test_a_run_that_ends_while_it_is_checked_is_no_firewall() -> None:
 
 
 def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
-    value, rounds = live_run(state="live")
+    value, rounds = live_run(state="live", sockets=[72])
     (finding,) = judged(TOPIC, value, *rounds)
     assert (finding.signature.name, finding.seen.hosts) == ("firewall_in", ("a",))
+
+
+def test_a_host_that_is_lost_while_it_is_checked_is_no_firewall() -> None:
+    rounds = played(scene(), lambda source, peer: "timeout" if peer["host"] == "b" else "")
+    assert judged(TOPIC, scene(), *rounds)
+    del rounds[1]["b"]
+    lost = DtctlError("the connection to b was lost")
+    assert judged(TOPIC, scene(), *rounds, errors={"b": lost}) == []
+
+
+def test_ports_that_another_check_tries_are_no_problem() -> None:
+    first = listened(scene())
+    first["b"]["bound"][0].update(state="tried", holder="pid 7 (a dtctl check, for some seconds)")
+    rounds = [first, reaching(asked(scene(), first))]
+    (finding,) = judged(TOPIC, scene(), *rounds)
+    assert told([finding]) == {"tried_by_another": ("b",)}
+    assert not fails(finding)
+    assert "listens on port 2222 of b at this moment" in sentence(finding)
+
+
+def exchanged(value: Scene, rate: Any = lambda source, target: 1e9) -> list[Any]:
+    """All rounds of a deep check."""
+    rounds = played(value)
+    while question := asked(value, *rounds):
+        rounds.append(
+            {
+                host: checked(NetworkFacts, {"measured": [one_measured(rate, host, peer) for peer in each["measure"]]})
+                for host, each in question.items()
+            }
+        )
+    return rounds
+
+
+def one_measured(rate: Any, source: str, peer: Any) -> Measured:
+    speed = rate(source, peer["host"])
+    said = {"problem": "timed out"} if speed is None else {"latency_s": 0.0002, "sent": speed, "received": speed}
+    return made(Measured, whose=peer["whose"], host=peer["host"], **said)
+
+
+def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_different_there() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    rounds = exchanged(value, lambda source, target: 1e8 if "b" in (source, target) else 1e9)
+    for host, facts in rounds[0].items():
+        link = {"mbits": 1000 if host == "b" else 10_000, "mtu": 1500, "queue": "mq"}
+        facts["interfaces"] = checked(NetworkFacts, {"interfaces": [{**facts["interfaces"][0], "link": link}]})[
+            "interfaces"
+        ]
+    (finding,) = judged(TOPIC, value, *rounds)
+    assert told([finding]) == {"host_exchanges_slowly": ("b",)}
+    assert sentence(finding) == (
+        "b is slow to exchange data, whoever its partner is; it sends 100 MB a second, the others 1.0 GB; it receives "
+        "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
+    )
+    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.tell(value, Heard(rounds)), 4))
+    assert "sends a second " in text
+
+
+def test_a_host_that_can_exchange_data_with_nobody_is_told() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    rounds = exchanged(value, lambda source, target: None if "b" in (source, target) else 1e9)
+    (finding,) = judged(TOPIC, value, *rounds)
+    assert (told([finding]), finding.seen.fields["said"]) == ({"exchange_failed": ("b",)}, "timed out")
+    assert judged(TOPIC, value, *rounds, errors={"b": DtctlError("the connection to b was lost")}) == []
+
+
+def test_what_a_host_tells_of_strangers_counts_for_nothing() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    rounds = exchanged(value)
+    for answers in rounds[2:]:
+        for facts in answers.values():
+            facts["measured"] = [made(Measured, whose="ps:0", host="evil", latency_s=1.0, sent=1.0, received=1.0)]
+    assert judged(TOPIC, value, *rounds) == []
+
+
+def test_a_check_that_is_not_deep_lets_nobody_exchange_data() -> None:
+    assert asked(scene(), *played(scene())) == {}
+
+
+def test_hosts_that_are_all_this_machine_exchange_nothing() -> None:
+    here = [Host(name=name, reach=Local()) for name in "abc"]
+    value = scene(cluster(job("worker", ["a", "b", "c"], [2222, 2223, 2224]), hosts=here), deep=True)
+    assert asked(value, *played(value)) == {}
+
+
+def test_beside_a_live_run_nobody_exchanges_data_and_that_is_said() -> None:
+    value = dataclasses.replace(scene(), deep=True)
+    first = listened(value)
+    for facts in first.values():
+        for slot in facts["bound"]:
+            slot.update(state="live", sockets=[7])
+    rounds = [first, reaching(asked(value, first))]
+    assert asked(value, *rounds) == {}
+    assert Said("not_exchanged") in list(TOPIC.tell(value, Heard(rounds)))
+    assert Said("not_exchanged") not in list(TOPIC.tell(value, Heard(exchanged(value))))
