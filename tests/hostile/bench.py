@@ -24,6 +24,7 @@ from dtctl.plan.roster import plan_roster
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 MOST_MEMORY_MB = 400
@@ -264,4 +265,4 @@ def _end(program: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):
             assert stream is not None
             stream.close()
-    program.wait(30)
+    program.wait(PATIENCE_S)

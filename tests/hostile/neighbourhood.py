@@ -22,7 +22,7 @@ from dtctl.agent.link.dialer import Dialer
 from dtctl.agent.link.tls import Identity
 from tests.agent.link.intruder import Intruder
 from tests.desk import CLUSTER, Desk
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("neighbour.py")
@@ -30,7 +30,6 @@ CHECKPOINT = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain"
 SECRET, SETUP = "the-token-of-the-user", "the-setup-of-the-user"
 LEAD, OTHER = "node-1", "node-2"
 QUESTIONS = ("status", "logs -n 5", "checkpoints -o json", "events -n 20")
-PATIENCE_S = 60.0
 
 
 class Deed:

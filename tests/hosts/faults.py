@@ -178,7 +178,7 @@ def full_disk(host: FleetHost, path: str) -> Iterator[None]:
         host.exec("rm", "-f", filling, filling + "2")
 
 
-def out_of_memory(host: FleetHost, pid: int, timeout_s: float = 20.0) -> None:
+def out_of_memory(host: FleetHost, pid: int) -> None:
     """The kernel kills the process for want of memory: it is put where there is none. Needs `memory_cgroups()`."""
     hierarchy = memory_cgroups()
     assert hierarchy is not None, "no memory cgroups"
@@ -189,7 +189,7 @@ def out_of_memory(host: FleetHost, pid: int, timeout_s: float = 20.0) -> None:
         (group / limit).write_text("0")
         outside = seen_from_here(host, pid)
         (group / "cgroup.procs").write_text(str(outside))
-        eventually(lambda: not _lives(outside), timeout_s, "the kernel to kill for want of memory")
+        eventually(lambda: not _lives(outside), what="the kernel to kill for want of memory")
         assert "oom_kill 1" in "".join(path.read_text() for path in group.glob("memory.*o*m*") if _counts(path))
     finally:
         eventually(lambda: _removed(group), what="the end of the cgroup")

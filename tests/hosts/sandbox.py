@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 FIRST_UID = 64100
 NEEDED = ("unshare", "nsenter", "setpriv", "mount")
@@ -135,7 +135,7 @@ class Sandbox:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return int((children.read_text().split() or ["0"])[0])
 
-    def run(self, argv: Sequence[str], user: User | None = None, timeout_s: float = 60.0) -> str:
+    def run(self, argv: Sequence[str], user: User | None = None, timeout_s: float = PATIENCE_S) -> str:
         """Standard output of a command inside, as root or a user, in the home; raises CalledProcessError."""
         become: list[str] = []
         if user is not None:

@@ -19,6 +19,7 @@ from tests.hosts import keys, sandbox
 from tests.hosts.ports import free_port
 from tests.hosts.sandbox import Sandbox, User, make_user
 from tests.hosts.scratch import make_directory
+from tests.waiting import PATIENCE_S
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 HOST_KEY_KINDS = ("ed25519", "ecdsa", "rsa")
@@ -171,15 +172,15 @@ class Sshd:
         self._sandbox = self._process = None
 
 
-def wait_for_banner(address: str, port: int, server: subprocess.Popen[bytes] | None, timeout_s: float = 20.0) -> None:
+def wait_for_banner(address: str, port: int, server: subprocess.Popen[bytes] | None) -> None:
     """Returns when the server greets as SSH servers do; fails when it ends before."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + PATIENCE_S
     while True:
-        with suppress(OSError), socket.create_connection((address, port), timeout=2) as connection:
+        with suppress(OSError), socket.create_connection((address, port), timeout=10) as connection:
             if connection.recv(4) == b"SSH-":
                 return
         assert server is None or server.poll() is None, f"the SSH server ended with {server and server.returncode}"
-        assert time.monotonic() < deadline, f"no SSH server at {address}:{port} after {timeout_s} s"
+        assert time.monotonic() < deadline, f"no SSH server at {address}:{port} after {PATIENCE_S} s"
         time.sleep(0.02)
 
 

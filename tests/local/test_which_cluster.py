@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import CLUSTER, Desk
-from tests.waiting import eventually, read_until
+from tests.waiting import PATIENCE_S, eventually, read_until
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_several_starts_at_the_same_time_take_ports_of_their_own(home: Desk) -> 
     home.write_cluster()
     places = [other_project(home, name, name) for name in ("one", "two", "three")]
     starts = [home.start("up", "--local", "-q", cwd=place) for place in places]
-    said = [start.communicate(timeout=120)[0] for start in starts]
+    said = [start.communicate(timeout=PATIENCE_S)[0] for start in starts]
     assert [start.returncode for start in starts] == [0, 0, 0], said
     for place in places:
         home.dtctl("down", "--yes", cwd=place)
@@ -75,7 +75,7 @@ def test_an_interrupt_before_anything_was_started_says_so_and_leaves_no_trace(ho
     with home.start("up", "--local") as starting:
         read_until(starting.stdout, "begun")
         starting.send_signal(signal.SIGINT)
-        said = starting.communicate(timeout=60)[0]
+        said = starting.communicate(timeout=PATIENCE_S)[0]
     assert starting.returncode == 130
     assert "interrupted: nothing was started" in said
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").glob("*.json"))
@@ -90,7 +90,7 @@ def test_an_interrupted_start_says_that_it_was_taken_back_when_it_was(home: Desk
     with home.start("up", "--local") as starting:
         eventually(lambda: any("sleep 1000" in command for command in home.processes().values()), 60)
         starting.send_signal(signal.SIGINT)
-        said = starting.communicate(timeout=90)[0]
+        said = starting.communicate(timeout=PATIENCE_S)[0]
     assert starting.returncode == 130
     assert "interrupted: what had been started was taken back" in said
     assert home.processes() == {}

@@ -228,7 +228,7 @@ return reading.report(args)
 
 def test_an_agent_process_of_its_own_finds_the_same(agent_python: str) -> None:
     directories = sorted(str(path) for path in DATA.iterdir() if path.is_dir())
-    body = "from dtctl.agent.checkpoints import reading\nreturn reading.report(args)"
+    body = "from dtctl.agent.checkpoints import reading\nreading.LOOK_S = 60.0\nreturn reading.report(args)"
     with agent_process(agent_python, body, *directories) as (session, _):
         assert session.receive(PATIENCE_S)["value"] == reading.report(directories)
 

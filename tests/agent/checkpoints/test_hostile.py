@@ -27,6 +27,9 @@ from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.timeout(120)
 
+LOOK_S, LIMIT_S = reading.LOOK_S, mending.LIMIT_S
+"""As they are; the tests of this folder have others (conftest.py)."""
+
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make what is another user's")
 NOBODY = 65534
 
@@ -137,6 +140,7 @@ def test_many_tensors_are_not_kept_in_memory(tmp_path: Path) -> None:
     body = """
 import resource
 from dtctl.agent.checkpoints import reading
+reading.LOOK_S = 60.0
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 found = reading.report(args)
 return [found[0]["all"][0]["problem"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]
@@ -201,7 +205,7 @@ class Hung:
         """Returns when who waited for it has ended."""
         self._answers.set()
         eventually(lambda: not patience._unanswered, what="the end of all that hung")
-        self._monkeypatch.setattr(reading, "LOOK_S", self.LONGEST_S)
+        self._monkeypatch.setattr(reading, "LOOK_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -332,4 +336,4 @@ def test_nothing_is_moved_into_a_place_that_others_have_made(
 
 def test_the_limits_leave_room_for_large_models_and_for_the_coordinators_connections() -> None:
     assert tensor_bundle.MOST_BYTES >= 16 * 1024 * 1024
-    assert reading.LOOK_S + 2 * reading.LEAST_S + mending.LIMIT_S < keepalive.SILENCE_S
+    assert LOOK_S + 2 * reading.LEAST_S + LIMIT_S < keepalive.SILENCE_S

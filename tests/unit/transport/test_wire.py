@@ -7,6 +7,7 @@ import json
 import os
 import select
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -144,17 +145,23 @@ def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pyte
 
 
 class Clock:
-    """Goes on when it is turned; who sleeps is awake when it has been turned far enough."""
+    """Of one thread that it starts. It goes on when it is turned; who sleeps is awake when that was far enough."""
 
     def __init__(self) -> None:
         self._now, self._over = 100.0, False
         self._wake_at: float | None = None
         self._changed = threading.Condition()
 
+    def start_new_thread(self, work: Callable[[], None], arguments: tuple[()]) -> None:
+        self._thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._thread.start()
+
     def monotonic(self) -> float:
         return self._now
 
     def sleep(self, seconds: float) -> None:
+        if threading.current_thread() is not self._thread:
+            raise ValueError("left by an earlier test")
         with self._changed:
             self._wake_at = self._now + seconds
             self._changed.notify_all()
@@ -162,18 +169,19 @@ class Clock:
         if self._over:
             raise ValueError("the stream was closed")
 
-    def turn(self, seconds: float) -> None:
-        """Once somebody sleeps."""
+    def turn(self, seconds: float, *, over: bool = False) -> None:
+        """Once the thread sleeps. `over`: that was its last sleep."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._wake_at is not None, PATIENCE_S)
             self._now += seconds
+            self._over = over
             if self._wake_at is not None and self._now >= self._wake_at:
                 self._wake_at = None
                 self._changed.notify_all()
 
     def end(self) -> None:
-        self._over = True
-        self.turn(1e6)
+        self.turn(1e6, over=True)
+        self._thread.join(PATIENCE_S)
 
 
 def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited(
@@ -182,6 +190,7 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
     clock, written = Clock(), io.BytesIO()
     for module in (beats, wire):
         monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(beats, "_thread", clock)
     talk = Conversation("", "", Wire(io.BytesIO(), written))
     talk.beats.at("up")
     for _ in range(40):
