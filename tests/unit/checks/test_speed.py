@@ -83,7 +83,7 @@ def test_a_host_that_could_not_be_measured_is_told() -> None:
         ({"flops": 79e9, "copied": 1e9}, "host_computes_slowly"),
     ],
 )
-def test_slow_is_less_than_four_fifths_of_the_middle_of_the_others(own: dict[str, float], name: str | None) -> None:
+def test_slow_is_less_than_four_fifths_of_the_middle_of_the_others(own: dict[str, Any], name: str | None) -> None:
     one = found(a=fast(), b=fast(), c=fast(900e9, 90e9), d=fast(**own))
     assert told(one) == ({name: ("d",)} if name else {})
 
@@ -95,7 +95,7 @@ def fields(own: SpeedFacts, *others: SpeedFacts) -> dict[str, Any]:
     return {name: value for name, value in one.seen.fields.items() if name not in speeds}
 
 
-SLOWLY = {"flops": 1e9}
+SLOWLY: dict[str, Any] = {"flops": 1e9}
 
 
 def test_what_is_the_same_everywhere_explains_nothing() -> None:
@@ -123,7 +123,7 @@ def test_both_speeds_are_told_with_the_middle_of_the_others() -> None:
 
 
 def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> None:
-    none = {"flops": 0.0, "kind": ""}
+    none: dict[str, Any] = {"flops": 0.0, "kind": ""}
     late = fast(**none, problem="late")
     one = found(a=fast(problem="late"), b=late, c=fast(**none), d=late)
     assert [(each.seen.hosts, each.seen.fields["said"]) for each in one] == [
