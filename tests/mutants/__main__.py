@@ -23,15 +23,15 @@ ENOUGH = 0.95
 
 MODULES = (
     *(f"agent/coordinate/{name}" for name in ("beginning", "contacts", "incidents", "peers", "quota", "recovery")),
-    *(f"agent/coordinate/{name}" for name in ("shutdown", "start", "view")),
+    *(f"agent/coordinate/{name}" for name in ("shutdown", "silence", "start", "view")),
     *(f"agent/run/{name}" for name in ("cause", "exits", "goodput", "intents", "limits", "outcome", "policy")),
     *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     "agent/supervise/watchdog",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "roster", "run", "success")),
-    *(f"operations/networking/{name}" for name in ("coverage", "judging", "matrix", "speed")),
-    *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "storage")),
+    *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),
+    *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "speed", "storage")),
     *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts", "joins")),
     "operations/progress",
     "transport/ssh/hostkeys",

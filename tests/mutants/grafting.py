@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -67,7 +68,7 @@ def _graft_function(old: object, new: object) -> None:
 
 def _bare(function: Any) -> object:
     """Without the decorators of functools, contextlib and classes."""
-    function = getattr(function, "__func__", function)
+    function = function.func if isinstance(function, cached_property) else getattr(function, "__func__", function)
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return function

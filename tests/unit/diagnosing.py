@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dtctl.agent.records.kinds import made
@@ -15,6 +15,7 @@ from dtctl.operations.asking.coordination import Condition, Contact, Coordinatio
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Seen
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus
 
@@ -114,3 +115,20 @@ def host(tasks: Mapping[str, TaskVitals] | None = None, **told: Any) -> Diagnose
     """What a host tells that has these tasks."""
     usual = {"run": "demo-1", "time": NOW, "machine": machine(), "tasks": dict(tasks or {})}
     return made(DiagnoseResult, **{**usual, **told})
+
+
+def who(found: Iterable[Seen]) -> list[str]:
+    """The tasks of what was seen."""
+    return [str(task) for seen in found for task in seen.tasks]
+
+
+def of_record(found: Facts, **changed: Any) -> Facts:
+    """The same of a run of which something else is recorded."""
+    record = dataclasses.replace(found.status.record, **changed)
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, record=record))
+
+
+def decided(found: Facts) -> Facts:
+    """The same after the run has failed."""
+    verdict = Verdict(Outcome.FAILED, (fact("task_failed", task="worker:0"),))
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, verdict=verdict))

@@ -15,7 +15,7 @@ from tests.mutants.making import Mutant, mutants_of
 
 SOURCE = '''\
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 LIMIT_S = 3.0
 WORDS = ("a", 2)
@@ -30,6 +30,10 @@ class Box:
     @property
     def room(self) -> int:
         return self.size - 1
+
+    @cached_property
+    def double(self) -> int:
+        return self.size * 2
 
 
 def least(one: int, other: int) -> int:
@@ -109,10 +113,11 @@ def module() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """A module, and what another has imported of it."""
     made = ModuleType("mutants_example")
     made.__file__ = "mutants_example.py"
+    sys.modules["mutants_example"] = made  # a dataclass looks there while it is made
     exec(compile(SOURCE, "mutants_example.py", "exec"), made.__dict__)
     other = ModuleType("mutants_importer")
     other.__dict__.update({name: value for name, value in vars(made).items() if not name.startswith("__")})
-    sys.modules |= {"mutants_example": made, "mutants_importer": other}
+    sys.modules["mutants_importer"] = other
     yield made, vars(other)
     del sys.modules["mutants_example"], sys.modules["mutants_importer"]
 
@@ -125,6 +130,7 @@ def module() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
         ("LIMIT_S = 3.0", "LIMIT_S = 4.0", "least(9, 8)", 3.0, 4.0),
         ("size = 1", "size = 2", "Box().room", 0, 1),
         ("self.size - 1", "self.size + 1", "Box().room", 0, 2),
+        ("self.size * 2", "self.size + 2", "Box().double", 2, 3),
         ("full: bool = False", "full: bool = True", "Box().full", False, True),
         ("number * 2", "number + 2", "doubled(5)", 10, 7),
         ("one <= other", "one > other", "TOPIC.ask(1, 2)", 1, 2),

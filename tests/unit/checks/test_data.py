@@ -75,3 +75,8 @@ def test_directories_are_judged_by_themselves() -> None:
 )
 def test_what_a_host_has_is_told_in_short(told: list[dict[str, Any]], words: str) -> None:
     assert data.summary(storage(data=[{**DATA, **each} for each in told])) == words
+
+
+def test_data_is_looked_for_where_it_is_to_be_already() -> None:
+    value = scene(cluster(dirs={"data": "/data"}))
+    assert [data.places(value, host) for host in "abcd"] == [(), (), ("/data",), ("/data",)]

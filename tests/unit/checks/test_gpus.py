@@ -70,3 +70,12 @@ def test_gpus_are_told_in_short_by_their_kind() -> None:
     told = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
     assert gpus.summary(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
     assert gpus.summary([]) == ""
+
+
+def test_drivers_that_differ_are_told_with_those_that_fewer_hosts_have() -> None:
+    other = gpu(0, driver="535.1")
+    facts = {"a": machine(gpus=[gpu(0), gpu(1)]), "b": machine(gpus=[gpu(0)]), "c": machine(gpus=[other])}
+    (one,) = gpus.judge(scene(), facts)
+    versions = (("535.1", ("c",)), ("550.54", ("a", "b")))
+    assert (one.signature.name, one.seen.hosts, one.seen.fields) == ("drivers_differ", ("c",), {"versions": versions})
+    assert list(gpus.judge(scene(), {"a": facts["a"], "b": facts["b"]})) == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dtctl.agent.records.checks import SpeedFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.operations.checks.speed import TOPIC
-from dtctl.operations.checks.topic import Heard, fails
+from dtctl.operations.checks.topic import Heard, Line, fails
 from tests.unit.checks.scenes import judged, machine, scene, sentence, told
 
 DEEP = scene(deep=True)
@@ -99,3 +101,76 @@ def test_gpus_that_the_framework_does_not_see_are_told() -> None:
     one = found(a=fast(gpus=[gpu(0)]), b=fast(gpu_problem="tensorflow sees none of them"))
     assert told(one) == {"gpus_not_measured": ("b",)}
     assert sentence(one[0]) == "the GPUs of b could not be measured: tensorflow sees none of them"
+
+
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        ({"flops": 80e9}, None),
+        ({"flops": 79e9}, "host_computes_slowly"),
+        ({"copied": 4e9}, None),
+        ({"copied": 3.9e9}, "host_copies_slowly"),
+        ({"flops": 79e9, "copied": 1e9}, "host_computes_slowly"),
+    ],
+)
+def test_slow_is_less_than_four_fifths_of_the_middle_of_the_others(own: dict[str, Any], name: str | None) -> None:
+    one = found(a=fast(), b=fast(), c=fast(900e9, 90e9), d=fast(**own))
+    assert told(one) == ({name: ("d",)} if name else {})
+
+
+def fields(own: SpeedFacts, *others: SpeedFacts) -> dict[str, Any]:
+    """What is told beside its speed."""
+    (one,) = found(**{f"h{n}": other for n, other in enumerate(others or (fast(), fast()))}, d=own)
+    speeds = ("own_flops", "usual_flops", "own_bytes", "usual_bytes")
+    return {name: value for name, value in one.seen.fields.items() if name not in speeds}
+
+
+SLOWLY: dict[str, Any] = {"flops": 1e9}
+
+
+def test_what_is_the_same_everywhere_explains_nothing() -> None:
+    assert fields(fast(**SLOWLY)) == {}
+    assert fields(fast(**SLOWLY, cpus=16)) == {}
+    assert fields(fast(**SLOWLY, stolen=0.049)) == {}
+    assert fields(fast(**SLOWLY, stolen=0.05)) == {"stolen_share": 0.05}
+    assert fields(fast(**SLOWLY, cpus=7)) == {"cpus": 7, "usual_cpus": 8}
+
+
+def test_another_model_explains_it_where_all_others_have_one_and_it_is_known() -> None:
+    atom = fast(**SLOWLY, model="Atom")
+    assert fields(atom) == {"model": "Atom", "usual_model": "EPYC"}
+    assert fields(atom, fast(), fast(model="Xeon")) == {}
+    assert fields(atom, fast(model=""), fast(model="")) == {}
+    assert fields(fast(**SLOWLY, model="")) == {}
+    assert fields(fast(**SLOWLY, governor="powersave")) == {}, "nobody knows that of the others"
+
+
+def test_both_speeds_are_told_with_the_middle_of_the_others() -> None:
+    (one,) = found(a=fast(), b=fast(), d=fast(50e9))
+    assert one.seen.fields == {"own_flops": 50e9, "usual_flops": 100e9}
+    (one,) = found(a=fast(), b=fast(), d=fast(copied=1e9))
+    assert one.seen.fields == {"own_bytes": 1e9, "usual_bytes": 5e9}
+
+
+def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> None:
+    none: dict[str, Any] = {"flops": 0.0, "kind": ""}
+    late = fast(**none, problem="late")
+    one = found(a=fast(problem="late"), b=late, c=fast(**none), d=late)
+    assert [(each.seen.hosts, each.seen.fields["said"]) for each in one] == [
+        (("b", "d"), "late"),
+        (("c",), "it has no Python"),
+    ]
+
+
+def test_before_the_second_round_nothing_is_told_and_after_it_each_figure_by_host() -> None:
+    def lines(*rounds: Any) -> dict[str, Any]:
+        return {one.what: one.values for one in TOPIC.tell(DEEP, Heard(rounds)) if isinstance(one, Line)}
+
+    names = ("processors are", "multiplies at_flops", "copies a second_bytes")
+    assert lines({"a": fast()}) == {name: {} for name in names}
+    assert judged(TOPIC, DEEP, {"a": fast(), "b": fast(1e9)}) == []
+    assert lines({}, {"a": fast(), "b": fast(0.0, 0.0, kind="")}) == {
+        "processors are": {"a": "EPYC", "b": "EPYC"},
+        "multiplies at_flops": {"a": 100e9, "b": None},
+        "copies a second_bytes": {"a": 5e9, "b": None},
+    }

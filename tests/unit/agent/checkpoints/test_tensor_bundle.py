@@ -248,3 +248,11 @@ def test_a_size_is_of_what_lies_there(tmp_path: Path) -> None:
     (tmp_path / "some").write_bytes(b"123")
     assert file_size(str(tmp_path / "some")) == 3
     assert file_size(str(tmp_path / "none")) is None
+
+
+def test_each_tensor_that_lies_in_a_shard_is_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
+    bundle = Bundle(tmp_path, shards=2).tensor("a", 1, shard=1).tensor("b", 2, in_shard=7).tensor("c", 3)
+    bundle.index()
+    told: list[tuple[str, int, int]] = []
+    Index(bundle.prefix, keep=lambda name, entry: told.append((name, entry.shard, entry.size)))
+    assert told == [("a", 1, 8), ("c", 0, 8)]

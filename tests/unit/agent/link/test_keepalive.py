@@ -53,4 +53,4 @@ def test_a_success_begins_the_delays_and_the_minute_anew() -> None:
     for _ in range(10):
         made.next_s(100.0)
     made.reset()
-    assert [made.next_s(1000.0) for _ in range(5)] == [0.125, 0.25, 0.5, 1, 2]
+    assert [made.next_s(1000.0) for _ in range(7)] == [0.125, 0.25, 0.5, 1, 2, 3, 3]

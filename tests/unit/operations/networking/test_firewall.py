@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.operations.networking.firewall import Kind, firewall
+from dtctl.operations.networking.firewall import Kind, Rules, firewall, version
 from dtctl.operations.networking.rules import rules_of
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster, job
@@ -75,6 +75,72 @@ def test_ports_that_hosts_choose_have_no_rules() -> None:
     plan = plan_run(chosen, {"a": "a", "b": "b"}, local_python="python3")
     with pytest.raises(PreflightError, match="no rule can name them"):
         rules_of(plan, "ufw", lambda name: ("10.0.0.1",))
+
+
+FRIENDS = {"a": ["10.0.0.10", "fd00::2"], "b": ["10.0.0.9", "gpu-b"], "c": ["10.0.0.9"]}
+"""An address that two hosts have is named once, and a name not at all; they stand in the order of their numbers."""
+
+
+def test_a_table_of_nftables_is_made_anew_and_lets_in_each_family_by_its_own_word() -> None:
+    assert firewall("demo-1", {"a": [2223, 2222, 2222], "b": []}, FRIENDS, "nftables") == (
+        Rules(
+            ("a",),
+            (2222, 2223),
+            (
+                "table inet dtctl_demo_1",
+                "delete table inet dtctl_demo_1",
+                "table inet dtctl_demo_1 {",
+                "  chain input {",
+                "    type filter hook input priority -10; policy accept;",
+                '    tcp dport { 2222, 2223 } iifname "lo" accept',
+                "    tcp dport { 2222, 2223 } ip saddr { 10.0.0.9, 10.0.0.10 } accept",
+                "    tcp dport { 2222, 2223 } ip6 saddr { fd00::2 } accept",
+                "    tcp dport { 2222, 2223 } drop",
+                "  }",
+                "}",
+            ),
+        ),
+    )
+    (alone,) = firewall("demo", {"a": [1]}, {"a": ["10.0.0.1"]}, "nftables")
+    assert not any("ip6" in line for line in alone.lines)
+
+
+def test_a_chain_of_iptables_is_made_anew_for_each_family() -> None:
+    (rules,) = firewall("demo", {"a": [2222]}, FRIENDS, "iptables")
+
+    def chain(program: str, *friends: str) -> list[str]:
+        rule = "INPUT -p tcp -m multiport --dports 2222 -j DTCTL-demo"
+        return [
+            f"{program} -N DTCTL-demo 2>/dev/null || {program} -F DTCTL-demo",
+            f"{program} -A DTCTL-demo -i lo -j ACCEPT",
+            *(f"{program} -A DTCTL-demo -s {friend} -j ACCEPT" for friend in friends),
+            f"{program} -A DTCTL-demo -j DROP",
+            f"{program} -C {rule} 2>/dev/null || {program} -I {rule}",
+        ]
+
+    assert list(rules.lines) == [*chain("iptables", "10.0.0.9", "10.0.0.10"), *chain("ip6tables", "fd00::2")]
+
+
+def test_ufw_lets_in_before_it_shuts_out_for_each_group_of_ports() -> None:
+    (rules,) = firewall("demo", {"a": range(1, 17)}, {"a": ["10.0.0.1"]}, "ufw")
+    first, rest = ",".join(map(str, range(1, 16))), "16"
+    assert list(rules.lines) == [
+        line
+        for ports in (first, rest)
+        for line in (
+            f"ufw allow proto tcp from 10.0.0.1 to any port {ports} comment 'dtctl demo'",
+            f"ufw deny proto tcp from any to any port {ports} comment 'dtctl demo'",
+        )
+    ]
+
+
+def test_a_long_name_is_cut_to_what_a_chain_may_be_called() -> None:
+    (rules,) = firewall("c" * 40, {"a": [1]}, FRIENDS, "iptables")
+    assert f"iptables -A DTCTL-{'c' * 20} -i lo -j ACCEPT" in rules.lines
+
+
+def test_an_address_is_of_a_family_and_a_name_of_none() -> None:
+    assert [version(address) for address in ("10.0.0.1", "fd00::1", "gpu-a")] == [4, 6, 0]
 
 
 def test_a_name_that_is_not_known_here_is_an_error_that_says_what_to_write() -> None:

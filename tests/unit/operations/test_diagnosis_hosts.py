@@ -1,43 +1,23 @@
-"""Who is slow, behind, silent or has not begun, to the second: each signature asked by itself."""
+"""Who is slow, behind or silent, and what is short on hosts: each signature asked by itself, to the second."""
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.outcome import Outcome, Verdict
-from dtctl.operations.asking.tasks import Exit, TaskStatus
-from dtctl.operations.diagnosis import beginnings, hosts
-from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.diagnosis import hosts
+from dtctl.operations.diagnosis.joins import FULL_BYTES
 from dtctl.operations.diagnosis.signature import Seen
-from tests.unit.diagnosing import NOW, facts, host, machine, running, vitals
+from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 
 
 def workers(*rates: float | None, **told: Any) -> list[TaskStatus]:
     return [running(f"worker:{n}", f"gpu-{n}", rate=rate, step=100, **told) for n, rate in enumerate(rates)]
-
-
-def who(found: Any) -> list[str]:
-    return [str(task) for seen in found for task in seen.tasks]
-
-
-def changed(task: TaskStatus, **told: Any) -> TaskStatus:
-    return dataclasses.replace(task, **told)
-
-
-def with_target(found: Facts, target: int | None) -> Facts:
-    record = dataclasses.replace(found.status.record, target_step=target)
-    return dataclasses.replace(found, status=dataclasses.replace(found.status, record=record))
-
-
-def decided(found: Facts) -> Facts:
-    verdict = Verdict(Outcome.FAILED, (fact("task_failed", task="worker:0"),))
-    return dataclasses.replace(found, status=dataclasses.replace(found.status, verdict=verdict))
 
 
 @pytest.mark.parametrize(
@@ -58,9 +38,9 @@ def test_stragglers_are_far_slower_than_the_middle_of_a_job(rates: tuple[float |
 
 def test_who_does_not_run_or_is_of_another_job_is_no_peer() -> None:
     tasks = workers(10.0, 10.0, 1.0)
-    assert who(hosts.stragglers(facts(*tasks[:2], changed(tasks[2], state=TaskState.BACKOFF)))) == []
+    assert who(hosts.stragglers(facts(*tasks[:2], replace(tasks[2], state=TaskState.BACKOFF)))) == []
     assert who(hosts.stragglers(facts(*tasks[:2], running("chief:0", rate=1.0)))) == []
-    assert who(hosts.stragglers(facts(changed(tasks[0], state=TaskState.FAILED), *tasks[1:]))) == []
+    assert who(hosts.stragglers(facts(replace(tasks[0], state=TaskState.FAILED), *tasks[1:]))) == []
 
 
 def test_a_straggler_is_told_with_its_rate_and_what_is_short_on_its_host() -> None:
@@ -116,8 +96,8 @@ def test_who_is_behind_has_been_silent_for_long_and_its_peers_have_not(
 
 def test_who_does_not_run_is_not_behind_and_makes_nobody_so() -> None:
     first, second = late(1.0, 40.0)
-    assert who(hosts.behind(facts(first, changed(second, state=TaskState.BACKOFF)))) == []
-    assert who(hosts.behind(facts(changed(first, state=TaskState.SUCCEEDED), second))) == []
+    assert who(hosts.behind(facts(first, replace(second, state=TaskState.BACKOFF)))) == []
+    assert who(hosts.behind(facts(replace(first, state=TaskState.SUCCEEDED), second))) == []
     assert who(hosts.behind(facts(running("chief:0", step_time=999.0), second))) == []
 
 
@@ -141,26 +121,26 @@ def test_who_is_behind_is_told_with_the_middle_of_the_others() -> None:
 def test_a_run_is_silent_when_the_last_step_of_anybody_is_half_a_minute_ago(
     ages: tuple[float | None, ...], target: int | None, tells: bool
 ) -> None:
-    found = with_target(facts(*late(*ages)), target)
+    found = of_record(facts(*late(*ages)), target_step=target)
     assert bool(list(hosts.silent(found))) is tells
     assert not list(hosts.silent(decided(found)))
 
 
 def test_a_run_that_has_reached_its_last_step_is_silent_for_good_reason() -> None:
     first, second = late(40.0, 40.0)
-    assert not list(hosts.silent(with_target(facts(first, changed(second, step=5)), 9)))
-    assert list(hosts.silent(with_target(facts(changed(first, step=None)), 1)))
+    assert not list(hosts.silent(of_record(facts(first, replace(second, step=5)), target_step=9)))
+    assert list(hosts.silent(of_record(facts(replace(first, step=None)), target_step=1)))
 
 
 def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
     first, second, third = late(40.0, 50.0, None)
-    tasks = [changed(first, cpu=0.02), changed(second, cpu=0.019), third]
-    (seen,) = hosts.silent(facts(*tasks, changed(third, id=TaskId("worker", 3), state=TaskState.FAILED)))
+    tasks = [replace(first, cpu=0.02), replace(second, cpu=0.019), third]
+    (seen,) = hosts.silent(facts(*tasks, replace(third, id=TaskId("worker", 3), state=TaskState.FAILED)))
     assert seen == Seen((first.id, second.id), (), {"silent_s": 40.0, "idle": (second.id, third.id)})
-    (seen,) = hosts.silent(facts(changed(first, cpu=0.5)))
+    (seen,) = hosts.silent(facts(replace(first, cpu=0.5)))
     assert seen.fields == {"silent_s": 40.0}
-    stopped = changed(first, state=TaskState.STOPPED)
-    assert list(hosts.silent(facts(stopped, changed(second, step_time=NOW)))) == []
+    stopped = replace(first, state=TaskState.STOPPED)
+    assert list(hosts.silent(facts(stopped, replace(second, step_time=NOW)))) == []
 
 
 @pytest.mark.parametrize(
@@ -210,17 +190,17 @@ def test_only_hosts_of_the_run_on_which_somebody_works_count() -> None:
     machines = {"gpu-0": BUSY, "gpu-1": machine(), "gpu-9": BUSY}
     (seen,) = hosts.slow(facts(first, second, machines=machines))
     assert (seen.tasks, seen.hosts, seen.fields["cpu_share"]) == ((first.id,), ("gpu-0",), 0.8)
-    beside = changed(first, id=TaskId("worker", 2), state=TaskState.BACKOFF)
+    beside = replace(first, id=TaskId("worker", 2), state=TaskState.BACKOFF)
     assert list(hosts.slow(facts(first, second, beside, machines=machines)))
     for state, told in ((TaskState.STARTING, 1), (TaskState.BACKOFF, 0), (TaskState.SUCCEEDED, 0)):
-        assert len(list(hosts.slow(facts(changed(first, state=state), second, machines=machines)))) == told
+        assert len(list(hosts.slow(facts(replace(first, state=state), second, machines=machines)))) == told
 
 
 @pytest.mark.parametrize(
     ("free", "size", "files", "full"),
     [
-        (hosts.FULL_BYTES - 1, 1 << 50, 9, True),
-        (hosts.FULL_BYTES, 1 << 50, 9, False),
+        (FULL_BYTES - 1, 1 << 50, 9, True),
+        (FULL_BYTES, 1 << 50, 9, False),
         (9, 1000, 9, True),
         (10, 1000, 9, False),
         (500, 1000, 0, True),
@@ -259,7 +239,7 @@ def test_a_loss_that_is_no_number_is_told_while_its_task_lives(loss: str | None,
     task = running("worker:0", loss=loss, step=None)
     told = [Seen((task.id,), ("gpu-a",), {"loss": loss, "step": 0})] if bad else []
     assert list(hosts.diverged(facts(task))) == told
-    assert list(hosts.diverged(facts(changed(task, state=TaskState.FAILED)))) == []
+    assert list(hosts.diverged(facts(replace(task, state=TaskState.FAILED)))) == []
 
 
 def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
@@ -283,7 +263,7 @@ def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
 def test_a_limit_is_told_where_it_does_not_hold_back_most(shares: tuple[float | None, ...], held: list[str]) -> None:
     tasks = [running(f"worker:{n}", f"gpu-{n}", throttled=share) for n, share in enumerate(shares)]
     assert who(hosts.throttled(facts(*tasks))) == held
-    assert who(hosts.throttled(facts(*(changed(task, state=TaskState.STARTING) for task in tasks)))) == []
+    assert who(hosts.throttled(facts(*(replace(task, state=TaskState.STARTING) for task in tasks)))) == []
 
 
 def test_a_limit_is_told_with_what_its_task_uses() -> None:
@@ -291,145 +271,3 @@ def test_a_limit_is_told_with_what_its_task_uses() -> None:
     assert seen.fields == {"throttled_share": 0.9, "used": "0.12", "pid": 7}
     (seen,) = hosts.throttled(facts(running("worker:0", throttled=0.9), running("worker:1")))
     assert seen.fields["used"] == "0"
-
-
-def started(name: str, age_s: float = 300.0, **told: Any) -> TaskStatus:
-    return running(name, f"on-{name}", since=NOW - age_s, **told)
-
-
-def taught(name: str, took_s: float = 20.0, **told: Any) -> TaskStatus:
-    return running(name, f"on-{name}", **{"step": 9, "step_time": 999.0, "first_step_s": took_s, **told})
-
-
-PEERS = [taught("worker:0"), taught("worker:1", 24.0)]
-
-
-@pytest.mark.parametrize(
-    ("age_s", "peers", "tells"),
-    [
-        (beginnings.PATIENCE_S, PEERS, True),
-        (beginnings.PATIENCE_S - 0.1, PEERS, False),
-        (150.0, [taught("worker:1", 30.0)], True),
-        (149.9, [taught("worker:1", 30.0)], False),
-        (500.0, [taught("worker:1", 30.0), started("worker:2", step=9)], False),
-        (500.0, [taught("worker:1", 30.0), taught("worker:2", 0.0)], False),
-        (500.0, [taught("worker:1", 30.0), taught("worker:2", 30.0), started("worker:3", age_s=1.0)], True),
-        (500.0, [taught("other:1", 30.0)], False),
-        (500.0, [], False),
-    ],
-)
-def test_one_has_not_begun_when_most_of_its_peers_have_told_a_step_in_a_fifth_of_the_time(
-    age_s: float, peers: list[TaskStatus], tells: bool
-) -> None:
-    found = facts(running("chief:0"), started("worker:9", age_s), *peers)
-    assert ("worker:9" in who(beginnings.not_begun(found))) is tells
-
-
-def test_one_that_has_not_begun_is_told_with_the_slowest_of_its_peers() -> None:
-    (seen,) = beginnings.not_begun(facts(running("chief:0"), *PEERS, started("worker:9")))
-    assert seen == Seen((TaskId("worker", 9),), ("on-worker:9",), {"age_s": 300.0, "others_s": 24.0})
-    (seen,) = beginnings.not_begun(facts(running("chief:0"), *PEERS, started("worker:9", idle_since=900.0)))
-    assert seen.fields["idle_s"] == 100.0
-
-
-@pytest.mark.parametrize("told", [{"step": 0}, {"state": TaskState.STARTING}, {"id": TaskId("ps", 9)}])
-def test_who_has_told_a_step_or_does_not_run_or_tells_none_has_not_failed_to_begin(told: dict[str, Any]) -> None:
-    late = changed(started("worker:9"), **told)
-    peers = [changed(one, id=TaskId(late.id.job, one.id.index)) for one in PEERS]
-    assert who(beginnings.not_begun(facts(running("chief:0"), *peers, late))) == []
-
-
-def beside(lead: TaskStatus | None = None, **told: Any) -> list[str]:
-    """The one worker beside a lead that took 20 s for its first step."""
-    worker = started("worker:1", **{"idle_since": NOW - 300.0 + 70.0, **told})
-    return who(beginnings.not_begun(facts(lead or taught("chief:0"), worker)))
-
-
-def test_one_that_was_idle_soon_after_its_start_while_the_lead_trains_has_not_begun() -> None:
-    assert beside() == ["worker:1"]
-    assert beside(idle_since=NOW - 300.0 + 70.1) == []
-    assert beside(idle_since=None) == []
-    assert beside(lead=taught("chief:0", 0.0)) == []
-    assert beside(lead=taught("chief:0", step=None)) == []
-    assert beside(lead=taught("chief:0", 5.0), idle_since=NOW - 299.0) == ["worker:1"]
-
-
-def test_of_one_whose_start_is_not_known_nothing_is_said() -> None:
-    worker = changed(started("worker:1", idle_since=700.0), since=None)
-    assert who(beginnings.not_begun(facts(taught("chief:0"), worker))) == []
-
-
-def test_without_a_lead_that_is_known_here_nothing_is_said() -> None:
-    found = facts(started("worker:0", idle_since=700.0))
-    record = dataclasses.replace(found.status.record, lead=TaskId("chief", 0))
-    found = dataclasses.replace(found, status=dataclasses.replace(found.status, record=record))
-    assert who(beginnings.not_begun(found)) == []
-
-
-def test_the_lead_itself_has_nobody_to_be_compared_with() -> None:
-    lead = started("chief:0", idle_since=700.0)
-    assert who(beginnings.not_begun(facts(lead, taught("worker:0")))) == []
-
-
-def idle(*ages: float | None, jobs: tuple[str, ...] = ("ps:0", "worker:0", "worker:1")) -> Facts:
-    """So long each has been idle; a run that is to make steps."""
-    return facts(
-        *(
-            running(name, f"on-{name}", since=0.0, idle_since=None if age is None else NOW - age)
-            for name, age in zip(jobs, ages, strict=True)
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    ("ages", "tells"),
-    [
-        ((300.0, 120.0, 130.0), True),
-        ((300.0, 119.9, 130.0), False),
-        ((1.0, 120.0, 130.0), True),
-        ((None, 120.0, 130.0), False),
-        ((300.0, None, 130.0), False),
-    ],
-)
-def test_nobody_begins_when_the_last_to_work_has_stopped_for_long(ages: tuple[float | None, ...], tells: bool) -> None:
-    found = idle(*ages)
-    assert bool(list(beginnings.nobody_begins(found))) is tells
-    assert not list(beginnings.nobody_begins(decided(found)))
-
-
-def test_that_nobody_begins_is_told_of_those_who_train_with_the_first_to_stop_where_it_stands_out() -> None:
-    (seen,) = beginnings.nobody_begins(idle(500.0, 150.0, 160.0))
-    first, second = TaskId("worker", 1), TaskId("worker", 0)
-    assert (seen.tasks, seen.hosts) == ((first, second), ("on-worker:1", "on-worker:0"))
-    assert seen.fields == {"task": first, "age_s": 100.0, "idle_s": 150.0, "first": (first,), "first_s": 160.0}
-    (seen,) = beginnings.nobody_begins(idle(500.0, 150.0, 159.9))
-    assert seen.fields == {"task": first, "age_s": 100.0, "idle_s": 150.0}
-    (seen,) = beginnings.nobody_begins(idle(500.0, 150.0, jobs=("ps:0", "worker:0")))
-    assert seen.fields == {"task": second, "age_s": 100.0, "idle_s": 150.0}
-
-
-def test_programs_that_count_no_steps_may_wait_for_anything() -> None:
-    alone = idle(200.0, 200.0, jobs=("worker:0", "worker:1"))
-    assert not list(beginnings.nobody_begins(alone))
-    assert list(beginnings.nobody_begins(with_target(alone, 100)))
-
-
-def test_an_evaluator_and_who_does_not_run_may_do_what_they_like() -> None:
-    evaluated = idle(300.0, 200.0, None, jobs=("ps:0", "worker:0", "evaluator:0"))
-    (seen,) = beginnings.nobody_begins(evaluated)
-    assert seen.tasks == (TaskId("worker", 0),)
-    tasks = [*idle(300.0, 200.0, 200.0).tasks]
-    (seen,) = beginnings.nobody_begins(facts(*tasks[:2], changed(tasks[2], state=TaskState.FAILED)))
-    assert seen.tasks == (TaskId("worker", 0),)
-
-
-def test_a_run_of_ps_tasks_alone_has_nobody_who_might_begin() -> None:
-    assert not list(beginnings.nobody_begins(idle(300.0, jobs=("ps:0",))))
-
-
-def test_a_run_that_has_told_a_step_before_has_begun() -> None:
-    tasks = [*idle(300.0, 200.0, 200.0).tasks]
-    past = Exit(1, 900.0, 960.0, 1, None, asked=False)
-    assert list(beginnings.nobody_begins(facts(*tasks[:2], changed(tasks[2], history=(past,)))))
-    for told in ({"step": 0}, {"history": (past, dataclasses.replace(past, step=0))}):
-        assert not list(beginnings.nobody_begins(facts(*tasks[:2], changed(tasks[2], **told))))
