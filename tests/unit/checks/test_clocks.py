@@ -6,6 +6,7 @@ import pytest
 
 from dtctl.operations.checks import clocks
 from dtctl.operations.checks.clocks import OFF_S, WRONG_S
+from dtctl.operations.diagnosis.signature import Finding
 
 RIGHT = (-0.01, 0.2)
 
@@ -42,9 +43,15 @@ def test_a_clock_is_told_against_this_machines(interval: tuple[float, float], wo
 
 def found(**intervals: tuple[float, float]) -> list[tuple[object, ...]]:
     return [
-        (one.signature.name, one.seen.hosts, *(one.seen.fields[name] for name in ("off_s", "way", "others")))
+        (one.signature.name, one.seen.hosts, one.seen.fields["off_s"], one.seen.fields["way"], others(one))
         for one in clocks.judge(intervals)
     ]
+
+
+def others(one: Finding) -> tuple[str, ...]:
+    """With whom its hosts are compared."""
+    here = one.seen.fields.get("here")
+    return (*one.seen.fields["others"], *([here] if here else []))
 
 
 @pytest.mark.parametrize(("off_s", "name"), [(OFF_S, "clock_off"), (59.0, "clock_off"), (WRONG_S, "clock_wrong")])

@@ -166,11 +166,12 @@ def test_before_the_second_round_nothing_is_told_and_after_it_each_figure_by_hos
     def lines(*rounds: Any) -> dict[str, Any]:
         return {one.what: one.values for one in TOPIC.tell(DEEP, Heard(rounds)) if isinstance(one, Line)}
 
-    names = ("processors are", "multiplies at_flops", "copies a second_bytes")
+    names = ("processors are", "multiplies at_flops", "copies a second_bytes", "its GPUs multiply at_flops")
     assert lines({"a": fast()}) == {name: {} for name in names}
     assert judged(TOPIC, DEEP, {"a": fast(), "b": fast(1e9)}) == []
     assert lines({}, {"a": fast(), "b": fast(0.0, 0.0, kind="")}) == {
         "processors are": {"a": "EPYC", "b": "EPYC"},
         "multiplies at_flops": {"a": 100e9, "b": None},
         "copies a second_bytes": {"a": 5e9, "b": None},
+        "its GPUs multiply at_flops": {"a": None, "b": None},
     }

@@ -71,7 +71,7 @@ def opened(host: str, whose: str, port: int, address: str = "10.0.0.1", seen_fro
 def heard(value: Scene, *found: Dialled, also: dict[str, str] | None = None, doors: int = 4) -> Heard[Any]:
     first = listening(asked(value))
     for host, address in (also or {}).items():
-        first[host]["interfaces"].append({"name": "eth1", "address": address})
+        first[host]["interfaces"].append({"name": "eth1", "address": address, "link": None})
     return Heard([first], dialled=found, tried_doors=doors)
 
 

@@ -99,6 +99,7 @@ def test_a_table_of_nftables_is_made_anew_and_lets_in_each_family_by_its_own_wor
                 "  }",
                 "}",
             ),
+            ("nft delete table inet dtctl_demo_1",),
         ),
     )
     (alone,) = firewall("demo", {"a": [1]}, {"a": ["10.0.0.1"]}, "nftables")
@@ -109,34 +110,36 @@ def test_a_chain_of_iptables_is_made_anew_for_each_family() -> None:
     (rules,) = firewall("demo", {"a": [2222]}, FRIENDS, "iptables")
 
     def chain(program: str, *friends: str) -> list[str]:
-        rule = "INPUT -p tcp -m multiport --dports 2222 -j DTCTL-demo"
+        one, rule = f"{program} -w", "INPUT -p tcp -j DTCTL-demo"
+        ports = "-p tcp -m multiport --dports 2222"
         return [
-            f"{program} -N DTCTL-demo 2>/dev/null || {program} -F DTCTL-demo",
-            f"{program} -A DTCTL-demo -i lo -j ACCEPT",
-            *(f"{program} -A DTCTL-demo -s {friend} -j ACCEPT" for friend in friends),
-            f"{program} -A DTCTL-demo -j DROP",
-            f"{program} -C {rule} 2>/dev/null || {program} -I {rule}",
+            f"{one} -N DTCTL-demo 2>/dev/null || {one} -F DTCTL-demo",
+            f"{one} -A DTCTL-demo {ports} -i lo -j ACCEPT",
+            *(f"{one} -A DTCTL-demo {ports} -s {friend} -j ACCEPT" for friend in friends),
+            f"{one} -A DTCTL-demo {ports} -j DROP",
+            f"{one} -C {rule} 2>/dev/null || {one} -I {rule}",
         ]
 
     assert list(rules.lines) == [*chain("iptables", "10.0.0.9", "10.0.0.10"), *chain("ip6tables", "fd00::2")]
 
 
-def test_ufw_lets_in_before_it_shuts_out_for_each_group_of_ports() -> None:
+def test_ufw_puts_what_it_lets_in_before_what_it_shuts_out_for_each_group_of_ports() -> None:
     (rules,) = firewall("demo", {"a": range(1, 17)}, {"a": ["10.0.0.1"]}, "ufw")
     first, rest = ",".join(map(str, range(1, 16))), "16"
     assert list(rules.lines) == [
         line
         for ports in (first, rest)
         for line in (
-            f"ufw allow proto tcp from 10.0.0.1 to any port {ports} comment 'dtctl demo'",
-            f"ufw deny proto tcp from any to any port {ports} comment 'dtctl demo'",
+            f"ufw prepend deny proto tcp from any to any port {ports} comment 'dtctl demo'",
+            f"ufw prepend allow proto tcp from 10.0.0.1 to any port {ports} comment 'dtctl demo'",
         )
     ]
 
 
 def test_a_long_name_is_cut_to_what_a_chain_may_be_called() -> None:
     (rules,) = firewall("c" * 40, {"a": [1]}, FRIENDS, "iptables")
-    assert f"iptables -A DTCTL-{'c' * 20} -i lo -j ACCEPT" in rules.lines
+    chain = f"DTCTL-{'c' * 20}"
+    assert f"iptables -w -A {chain} -p tcp -m multiport --dports 1 -i lo -j ACCEPT" in rules.lines
 
 
 def test_an_address_is_of_a_family_and_a_name_of_none() -> None:

@@ -129,7 +129,7 @@ def test_hosts_whose_own_names_stand_for_the_same_are_told_together_without_a_na
 
 def test_what_a_name_stands_for_is_not_judged_where_its_host_has_told_no_address() -> None:
     tried = with_names({("gpu-2", "gpu-1"): ("10.9.9.9", "timeout")})
-    silent = dataclasses.replace(tried, interfaces={}, resolved={})
+    silent = dataclasses.replace(tried, of_interfaces={}, resolved={})
     assert [cause.kind for cause in judge(silent)] == ["one_way"]
 
 

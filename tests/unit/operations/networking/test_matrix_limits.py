@@ -58,12 +58,13 @@ def test_where_one_host_alone_was_tried_or_has_tried_it_is_its_fault(
     assert [(cause.kind, cause.hosts) for cause in told] == [(kind, hosts)]
 
 
-def test_a_partition_tells_its_groups_and_the_smallest_of_them_first() -> None:
+def test_of_the_groups_of_a_partition_each_but_the_largest_is_told_the_smallest_first() -> None:
     groups = [{1, 2, 3}, {4, 5}, {6, 7, 8, 9}]
     of = {f"gpu-{number}": index for index, group in enumerate(groups) for number in group}
-    (cause,) = causes(9, lambda source, target, port: "" if of[source] == of[target] else "refused")
-    parts = (("gpu-4", "gpu-5"), ("gpu-1", "gpu-2", "gpu-3"), ("gpu-6", "gpu-7", "gpu-8", "gpu-9"))
-    assert cause == Cause("partition", parts[0], (*parts[1], *parts[2]), {"groups": parts, **REFUSED})
+    told = causes(9, lambda source, target, port: "" if of[source] == of[target] else "refused")
+    parts = (("gpu-4", "gpu-5"), ("gpu-1", "gpu-2", "gpu-3"))
+    rest = [tuple(name for name in names(9) if name not in part) for part in parts]
+    assert told == [Cause("partition", part, other, REFUSED) for part, other in zip(parts, rest, strict=True)]
 
 
 def test_groups_of_which_one_reaches_the_other_are_no_partition() -> None:
