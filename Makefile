@@ -75,7 +75,7 @@ fleet: $(VENV)/.dev
 # dtctl and its peers side by side, into docs/performance.md; NAMES="lines idle" for what dtctl takes by itself.
 NAMES ?=
 HOSTS ?= 30
-ROUNDS ?= 3
+ROUNDS ?= 2
 bench: $(VENV)/.all
 	tests/hosts/install-packages pdsh rsync
 	$(BIN)/python -m benchmarks $(NAMES) --hosts $(HOSTS) --rounds $(ROUNDS) --page docs/performance.md
