@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.records.kinds import made
@@ -123,7 +123,7 @@ def _different(behind: Behind, heard: Heard[Facts]) -> dict[str, Any]:
     return told
 
 
-_SHOWN = {
+_SHOWN: Mapping[str, Callable[[Link], str]] = {
     "mbits": lambda link: f"{link['mbits']:,} Mbit/s" if link["mbits"] else "",
     "duplex": lambda link: "half-duplex" if link["half"] else "full-duplex",
     "mtu": lambda link: str(link["mtu"] or ""),
@@ -140,10 +140,13 @@ def _links(heard: Heard[Facts]) -> dict[str, tuple[str, Link]]:
     }
     links = {}
     for host, facts in heard.first.items():
-        every = [one for one in facts["interfaces"] if one["link"] is not None]
-        used = [one for one in every if (host, one["address"]) in reached]
-        if one := next(iter(used or (every if len({each["name"] for each in every}) == 1 else ())), None):
-            links[host] = (one["name"], one["link"])
+        every = [
+            (one["name"], one["address"], link) for one in facts["interfaces"] if (link := one["link"]) is not None
+        ]
+        used = [one for one in every if (host, one[1]) in reached]
+        if used or len({name for name, _, _ in every}) == 1:
+            name, _, link = (used or every)[0]
+            links[host] = (name, link)
     return links
 
 

@@ -57,9 +57,9 @@ def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
 def test_this_machine_connects_to_no_address_that_a_host_tells() -> None:
     value = dataclasses.replace(scene(), reached_at={"a": "a.example"})
     first = listening(asked(value))
-    first["a"]["interfaces"].append({"name": "eth1", "address": "192.0.2.1"})
+    first["a"]["interfaces"].append({"name": "eth1", "address": "192.0.2.1", "link": None})
     first["a"]["resolved"][0]["addresses"].append("192.0.2.2")
-    first["a"]["bound"].append({"whose": "worker:0", "port": 22, "state": "bound", "holder": ""})
+    first["a"]["bound"].append({"whose": "worker:0", "port": 22, "state": "bound", "holder": "", "sockets": []})
     found = doors(value, Heard([first]))
     assert {(door.name, door.port) for door in found} == {(name, 2222) for name in ("a", "a.example", "b", "c", "d")}
 
