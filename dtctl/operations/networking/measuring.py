@@ -146,10 +146,13 @@ def _links(heard: Heard[Facts]) -> dict[str, tuple[str, Link]]:
     }
     links = {}
     for host, facts in heard.first.items():
-        every = [(one["name"], one["link"], one["address"]) for one in facts["interfaces"] if one["link"] is not None]
-        used = [one for one in every if (host, one[2]) in reached]
-        if one := next(iter(used or (every if len({name for name, *_ in every}) == 1 else ())), None):
-            links[host] = one[:2]
+        every = [
+            (one["name"], one["address"], link) for one in facts["interfaces"] if (link := one["link"]) is not None
+        ]
+        used = [one for one in every if (host, one[1]) in reached]
+        if used or len({name for name, _, _ in every}) == 1:
+            name, _, link = (used or every)[0]
+            links[host] = (name, link)
     return links
 
 

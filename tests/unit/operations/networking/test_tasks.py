@@ -222,7 +222,7 @@ def measured(host: str) -> NetworkFacts:
     return checked(NetworkFacts, {"measured": [one]})
 
 
-def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
+def live_run(second_look: Any) -> tuple[Scene, list[Any]]:
     """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
     value = scene()
     first = listened(value)
@@ -237,7 +237,7 @@ def live_run(**second_look: Any) -> tuple[Scene, list[Any]]:
 
 def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_firewall() -> None:
     for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
-        value, rounds = live_run(**second_look)
+        value, rounds = live_run(second_look)
         assert judged(TOPIC, value, *rounds) == []
         (said,) = (line for line in TOPIC.tell(value, Heard(rounds)) if isinstance(line, Said))
         assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
@@ -245,7 +245,7 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
 
 
 def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
-    value, rounds = live_run(state="live", sockets=[72])
+    value, rounds = live_run({"state": "live", "sockets": [72]})
     (finding,) = judged(TOPIC, value, *rounds)
     assert (finding.signature.name, finding.seen.hosts) == ("firewall_in", ("a",))
 
