@@ -1,6 +1,6 @@
 """Real agents of many hosts on this machine: they start, lose some at random, heal and end.
 
-DTCTL_CROWD says how many hosts (40; 300 take about 6 GB and, on two cores, some minutes). With `-s` what an agent and
+DTCTL_CROWD says how many hosts (40; 300 take about 6 GB). With `-s` what an agent and
 the coordinator take is printed.
 """
 
