@@ -42,5 +42,5 @@ def rows(pytestconfig: pytest.Config) -> Iterator[list[Row]]:
 def _are_some(config: pytest.Config) -> bool:
     """Not every fault is tried: the rows of the others stay."""
     every = FOLDER in (argument.rstrip("/") for argument in config.args)
-    chosen = config.getoption("keyword") or config.getoption("markexpr") or until.ENDS in os.environ
+    chosen = config.getoption("keyword") or config.getoption("markexpr") or until.SECONDS in os.environ
     return bool(chosen) or not every

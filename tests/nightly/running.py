@@ -17,7 +17,7 @@ from tests.nightly import until
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = os.environ.get("JOBS", "6")
 MINUTES = float(os.environ.get("MINUTES") or 0)
-"""After so many no run of pytest begins another test; 0: all have their turn."""
+"""After so many from its first test no run of pytest begins another; 0: all have their turn."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""A pytest plugin that begins no test after a moment: `pytest -p tests.nightly.until`, with NIGHT_ENDS set.
+"""A pytest plugin that begins no test after a while: `pytest -p tests.nightly.until`, with NIGHT_SECONDS set.
+
+They count from the first test, as thousands are collected for longer than a short night lasts.
 
 A test that has begun goes on to its end. As not all have their turn, another test than last time is the first.
 """
@@ -12,13 +14,14 @@ from collections.abc import Generator
 
 import pytest
 
-ENDS, SEED = "NIGHT_ENDS", "NIGHT_SEED"
+SECONDS, SEED = "NIGHT_SECONDS", "NIGHT_SEED"
 NO_TIME = "the time of this part was over"
+_ENDS = pytest.StashKey[float]()
 
 
 def settings(minutes: float) -> dict[str, str]:
-    """For the environment of a run of pytest that begins now."""
-    return {ENDS: str(time.time() + 60 * minutes), SEED: str(random.randrange(1_000_000))}
+    """For the environment of a run of pytest."""
+    return {SECONDS: str(60 * minutes), SEED: str(random.randrange(1_000_000))}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -31,6 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, N
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    if time.time() > float(os.environ[ENDS]):
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    now = time.monotonic()
+    if now > item.config.stash.setdefault(_ENDS, now + float(os.environ[SECONDS])):
         pytest.skip(NO_TIME)
