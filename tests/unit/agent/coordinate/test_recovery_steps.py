@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.coordinate.beginning import NEVER_BEGAN_S
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Failure, Recovery
 from dtctl.agent.coordinate.services import Services
 from dtctl.agent.coordinate.silence import SILENCE_S
@@ -26,7 +27,8 @@ class Run:
         self.view: View = views.running(strategy, **fields)
         self.checkpoint: int | None = 100
         self.told: list[dict[str, Any]] = []
-        services = Services(self._newest, lambda distrust: ["one was damaged"], lambda: 0.0)
+        self.distrusted: list[bool] = []
+        services = Services(self._newest, self._damaged, lambda: 0.0)
         self.recovery = Recovery(self.view, services, self._tell)
         for task in self.view.tasks:
             views.told(self.view, task, step=500)
@@ -34,6 +36,10 @@ class Run:
     def _tell(self, kind: str, why: list[Fact], **fields: Any) -> None:
         assert kind == "decision"
         self.told.append({"why": why, **fields})
+
+    def _damaged(self, distrust: bool) -> list[str]:
+        self.distrusted.append(distrust)
+        return ["one was damaged"]
 
     def _newest(self) -> Checkpoint | None:
         if self.checkpoint is None:
@@ -504,8 +510,8 @@ def test_a_silence_after_a_loss_that_has_a_reason_is_no_hang(why: str) -> None:
     if why == "another is not back":
         run.dies("chief:0")
     count = 2 if why == "another is not back" else 1
-    run.step(110.0)
-    run.step(2000.0)
+    assert run.step(110.0) is None
+    assert run.step(2000.0) is None
     assert len(run.incidents) == count
 
 
@@ -633,3 +639,96 @@ def test_a_recovery_tells_what_it_has_cost(
     views.told(run.view, "chief:0", step=steps[1])
     run.step(103.0, WALL + 0.5)
     assert run.told[-1]["why"] == recovery
+
+
+def test_a_person_who_starts_a_held_task_ends_its_delay() -> None:
+    run = Run()
+    views.told(run.view, "ps:0", restarts=1)
+    run.dies("ps:0")
+    run.dies("worker:0")
+    run.step(100.0)
+    assert run.recovery.due() == 101.0
+    assert run.recovery.hurry("ps:1", 100.2) is False
+    assert run.recovery.hurry("worker:0", 100.2) is False, "its agent starts it"
+    assert run.recovery.due() == 101.0
+    assert run.recovery.hurry("ps:0", 100.2) is True
+    assert run.recovery.due() == 100.2
+
+
+def idle(checkpoint: int | None, **fields: Any) -> Run:
+    """Everybody is there, has told no step, and does nothing."""
+    run = Run("sync-ps", **fields)
+    run.checkpoint = checkpoint
+    views.told(run.view, *run.view.tasks, step=None, idle_since=1000.0)
+    run.step(100.0)
+    return run
+
+
+@pytest.mark.parametrize(("checkpoint", "restarted"), [(100, ALL), (None, ALL - {"ps:0", "ps:1"})])
+def test_a_run_that_never_began_is_restarted_but_for_ps_tasks_that_may_have_what_is_not_saved(
+    checkpoint: int | None, restarted: set[str]
+) -> None:
+    run = idle(checkpoint)
+    run.step(99.0 + NEVER_BEGAN_S)
+    assert run.incidents == []
+    assert run.step(100.0 + NEVER_BEGAN_S) is None
+    [one] = run.incidents
+    assert (run.held, run.recovery.due()) == (restarted, 100.0 + NEVER_BEGAN_S)
+    assert (one["task"], one["attempt"], one["ended"], one["noticed"]) == ("chief:0", 1, WALL, WALL)
+    assert one["why"] == [fact("never_began", seconds=NEVER_BEGAN_S)]
+
+
+def test_a_run_that_never_began_fails_past_the_leads_budget() -> None:
+    run = idle(100, recovery={"max_restarts": 1})
+    views.told(run.view, "chief:0", restarts=1)
+    failure = run.step(100.0 + NEVER_BEGAN_S)
+    assert failure is not None
+    assert failure.task == "chief:0"
+
+
+def test_of_losses_at_the_same_moment_the_first_by_name_is_the_cause() -> None:
+    run = Run("sync-ps")
+    run.dies("ps:1")
+    run.dies("chief:0")
+    run.step()
+    assert [one["task"] for one in run.incidents] == ["chief:0"]
+
+
+def test_a_loss_all_of_whose_tasks_were_stopped_is_over_and_not_before() -> None:
+    run = Run("sync-ps")
+    run.dies("ps:0")
+    run.step(100.0)
+    run.view.wanted(ALL, want="stop")
+    views.told(run.view, *ALL - {"worker:1"}, state="stopped")
+    run.step(100.0)
+    assert run.incidents[0]["closed"] is None
+    views.told(run.view, "worker:1", state="stopped")
+    run.step(100.0)
+    assert run.incidents[0]["closed"] is not None
+
+
+def test_a_silence_is_counted_anew_when_a_host_was_away() -> None:
+    run = hung()
+    run.view.hosts["a"]["connected"] = False
+    run.step(150.0)
+    run.view.hosts["a"]["connected"] = True
+    run.step(200.0)
+    run.step(199.0 + SILENCE_S)
+    assert len(run.incidents) == 1
+    run.step(200.0 + SILENCE_S)
+    assert len(run.incidents) == 2
+
+
+@pytest.mark.parametrize(("unreadable", "distrusted"), [("ps:0", True), ("chief:0", True), ("", False)])
+def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_restore_one(
+    unreadable: str, distrusted: bool
+) -> None:
+    run = Run("sync-ps", recovery={"allow_scratch": True})
+    if unreadable:
+        views.told(run.view, unreadable, **because([fact("cause", text="DataLossError: Checksum does not match")]))
+    run.dies("ps:0", ended=1008.0)
+    run.dies("chief:0", ended=1009.0)
+    run.step(100.0)
+    run.cleared(*ALL)
+    run.step(101.0)
+    assert run.distrusted == [distrusted]
