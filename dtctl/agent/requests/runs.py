@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ..records.requests import Request
     from ..records.run_state import AgentProcess, IntentFile, State
 
-BIRTH_LIMIT_S = 20.0
+BIRTH_LIMIT_S = 90.0
+"""How long one may take to be at work on a host that is very busy. That it has died is seen at once."""
+
 SUPERVISOR_END_LIMIT_S = 10.0
 REMOVAL_LIMIT_S = 2.0
 """How long a supervisor whose tasks have ended may take to end: it may be waiting for others in vain."""
