@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
 from dtctl.places import read_regular
-from dtctl.reach import SshSettings
 
 if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict
+
+    from dtctl.reach import SshSettings
+from dtctl.transport.ssh.opening import import_paramiko
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 INCLUDE_DEPTH = 16
@@ -83,7 +85,8 @@ class ConfigFiles:
         return self._text
 
     def parsed(self, user: str | None = None, port: int | None = None) -> SSHConfig:
-        """For paramiko and Fabric. Given settings win, also where %r and %p stand for them. Raises TransportError."""
+        """For paramiko. Given settings win, also where %r and %p stand for them. Raises TransportError."""
+        import_paramiko(self.text())
         from paramiko.config import SSHConfig
         from paramiko.ssh_exception import ConfigParseError
 
@@ -116,9 +119,9 @@ class ConfigFiles:
 
 
 def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfigDict]:
-    """For us and for Fabric: nothing but a plain name gets into a ProxyCommand or to `Match exec`.
+    """Nothing but a plain name gets into a ProxyCommand or to `Match exec`.
 
-    Kept, because both ask several times about each host, and every time paramiko looks up who the user is.
+    Kept, because each host is asked about several times, and every time paramiko looks up who the user is.
     """
 
     @functools.cache
