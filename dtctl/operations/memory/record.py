@@ -10,15 +10,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
+from dtctl.plan.values import Roster, SuccessRule
 from dtctl.reach import Local, Other, Reach, SshSettings
-
-if TYPE_CHECKING:
-    from dtctl.agent.records.spec import Inventory
-    from dtctl.plan.values import Roster, SuccessRule
 
 RECORD_VERSION = 1
 
