@@ -34,8 +34,8 @@ def run(rounds: int | None = None) -> None:
         (directory / "code" / "train.py").write_text("print('trained')\n")
         servers.write_cluster(TRAINER)
         dtctl = functools.partial(_dtctl, servers)
-        for words in (("push", "-q"), ("up", "-q"), ("down", "-y")):  # the hosts have code and agent from here on
-            dtctl(words)
+        for first in (("push", "-q"), ("up", "-q"), ("down", "-y")):  # the hosts have code and agent from here on
+            dtctl(first)
         seen: dict[str, list[tuple[Cost, float]]] = {}
         for _ in range(rounds):
             bare = functools.partial(measure, paramiko(servers, BARE), env=servers.env)
