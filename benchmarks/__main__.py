@@ -5,12 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import coordinator, event_files, first_step, hosts, idle, lines, looking, overhead, push, startup, ways
+from benchmarks import (
+    coordinator,
+    event_files,
+    first_step,
+    hosts,
+    idle,
+    lines,
+    looking,
+    overhead,
+    push,
+    starting,
+    startup,
+    ways,
+)
 from benchmarks.measuring import CannotRun
 
 BENCHMARKS = {
     "startup": startup.run,
     "hosts": hosts.run,
+    "starting": starting.run,
     "push": push.run,
     "first_step": first_step.run,
     "overhead": overhead.run,

@@ -15,7 +15,7 @@ from benchmarks.machine import Group, counted
 from benchmarks.measuring import DTCTL, ROOT, Cost, heading, measure, show
 from benchmarks.servers import Servers, loopback_servers
 
-HOSTS = int(__import__("os").environ.get("HOSTS", "100"))
+HOSTS = 100
 ROUNDS = 3
 TRAINER = 'trainer: {code: code, command: [sleep, "3600"], dialect: none}'
 COMMANDS = (("up", "-q"), ("status",), ("stop",), ("down", "-y"))

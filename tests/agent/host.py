@@ -62,7 +62,9 @@ class Conversation:
                 raise Ended(self.noise)
             self.noise += byte
         self.greeting = self.receive()
-        if self.greeting["type"] == "lacking":
+        self.lacked = self.greeting["type"] == "lacking"
+        """Whether the program had to be sent."""
+        if self.lacked:
             self.write(whole())
             self.greeting = self.receive()
 
