@@ -80,7 +80,7 @@ class Dtctl(Group):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands()
+        self.commands: Any = Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)

@@ -59,7 +59,7 @@ def test_a_program_that_was_cut_short_is_mended(host: AgentHost) -> None:
 def test_the_program_is_sent_only_where_it_lacks_or_was_touched(host: AgentHost) -> None:
     def lacked() -> bool:
         with host.open() as talk:
-            return talk.lacked
+            return bool(talk.lacked)
 
     kept = kept_program(host)
     assert [lacked(), lacked()] == [True, False]
