@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.measuring import Cost, alternate, client_environment, heading, measure, show
 
 ROUNDS = 15
-FORBIDDEN = ("invoke", "paramiko", "tensorflow")
+FORBIDDEN = ("fabric", "paramiko", "tensorflow")
 """What commands that reach no host must not import."""
 
 HELLO = """\
@@ -56,7 +56,7 @@ def run(rounds: int | None = None) -> None:
             value = f"{ours_s * 1000:.0f} ms, {peers_s * 1000:.0f} ms"
             show(f"dtctl {what}, hello-world's", value, ours_s / peers_s, "hello-world", "1.3")
             slow = _forbidden(dtctl, asked, complete)
-            show("  of invoke, paramiko, tensorflow", f"imports {', '.join(slow) or 'none'}", goal="none")
+            show("  of fabric, paramiko, tensorflow", f"imports {', '.join(slow) or 'none'}", goal="none")
 
 
 def _call(script: Path, words: Sequence[str], complete: bool) -> functools.partial[Cost]:

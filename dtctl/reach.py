@@ -18,7 +18,7 @@ class TransportKind:
 
 
 TRANSPORTS: dict[str, TransportKind] = {
-    "ssh": TransportKind("dtctl.transport.ssh.opening:open_transport"),
+    "ssh": TransportKind("dtctl.transport.ssh.transport:SshTransport.of"),
     "local": TransportKind("dtctl.transport.local:LocalTransport.of"),
 }
 """By the names in a cluster file. The settings of `ssh` are a section of their own."""

@@ -1,6 +1,6 @@
 """Commands from a process that has imported all of dtctl already: each is forked from it, as most tests type many.
 
-Started afresh a command costs half a second of a core, or more with paramiko, and nine tenths of that is imports.
+Started afresh a command costs half a second of a core, or a whole one with Fabric, and nine tenths of that is imports.
 What a start itself imports is measured and tested elsewhere (test_structure.py, benchmarks/startup.py).
 """
 
@@ -143,7 +143,7 @@ def import_everything() -> None:
     for module in pkgutil.walk_packages(dtctl.__path__, "dtctl."):
         if module.name != "dtctl.__main__" and not module.name.startswith(("dtctl.agent.bootstrap", "dtctl.trainer")):
             importlib.import_module(module.name)
-    for name in ("paramiko", "pathspec", "yaml", "rich.table", "rich.live", "rich.progress"):
+    for name in ("fabric", "paramiko", "pathspec", "yaml", "rich.table", "rich.live", "rich.progress"):
         importlib.import_module(name)
 
 

@@ -18,7 +18,7 @@ def main() -> None:
 
 def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
-    from dtctl.cli.app import Commands, app
+    from dtctl.cli.app import app
     from dtctl.cli.bash import whole_words
     from dtctl.cli.machine import in_json, wants_json
     from dtctl.cli.shells import mended
@@ -39,9 +39,6 @@ def _main() -> None:
         with whole_words(os.environ), mended(os.environ):
             if wants_json(sys.argv[1:]):
                 in_json(app)
-            plain = None if "_DTCTL_COMPLETE" in os.environ else Commands().plain(sys.argv[1:])
-            if plain is not None:
-                plain(args=[], prog_name=f"dtctl {plain.name}")
             app(prog_name="dtctl")
     except DtctlError as error:
         from dtctl.render.errors import show_error

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import pkgutil
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -42,28 +40,12 @@ class Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
+            module = import_module(self._modules[name])
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            alone.command(name, cls=Command, context_settings=SETTINGS.get(name))(self._function(name))
+            command = alone.command(name, cls=Command, context_settings=SETTINGS.get(name))
+            command(getattr(module, module.__name__.rpartition(".")[2]))
             self._built[name] = typer.main.get_command(alone)
         return self._built[name]
-
-    def plain(self, words: Sequence[str]) -> Command | None:
-        """The command whose name is all that was typed, without a parser; None where there is something to parse.
-
-        To make its options Typer imports pydantic, which takes as long as all that `status` does.
-        """
-        if len(words) != 1 or words[0] not in self._modules:
-            return None
-        function = self._function(words[0])
-        usual = {name: one.default for name, one in inspect.signature(function).parameters.items()}
-        if inspect.Parameter.empty in usual.values():
-            return None
-        return Command(words[0], callback=functools.partial(function, **usual), add_help_option=False)
-
-    def _function(self, name: str) -> Callable[..., None]:
-        module = import_module(self._modules[name])
-        function: Callable[..., None] = getattr(module, module.__name__.rpartition(".")[2])
-        return function
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)

@@ -21,7 +21,7 @@ pytestmark = [
 
 OWN = [".dtctl", ".local/state/dtctl"]
 IMPORTED = [
-    *("yaml", "typer", "rich", "invoke", "paramiko", "json", "site", "sitecustomize", "usercustomize"),
+    *("yaml", "typer", "rich", "fabric", "paramiko", "json", "site", "sitecustomize", "usercustomize"),
     *("dtctl", "dtctl_agent", "socket", "ssl", "encodings"),
 ]
 """Modules that some part of dtctl imports, or Python itself at its start."""

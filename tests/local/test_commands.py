@@ -417,7 +417,7 @@ def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> Non
             "import sys; sys.argv = ['dtctl']\n"
             "from dtctl.cli import main\n"
             "try: main()\n"
-            "finally: assert not {'paramiko', 'yaml', 'rich.console'} & set(sys.modules)\n"
+            "finally: assert not {'fabric', 'paramiko', 'yaml', 'rich.console'} & set(sys.modules)\n"
         )
         done = subprocess.run(
             [sys.executable, "-c", script], env=home.env, cwd=home.home, capture_output=True, text=True, check=False

@@ -212,6 +212,16 @@ def test_a_host_that_accepts_no_keys_says_what_it_does_accept() -> None:
     assert "the host accepts password" in error.detail
 
 
+def test_connections_leave_the_configuration_that_they_share_as_it_is(sshd: Sshd) -> None:
+    transport = SshTransport()
+    host = direct(sshd)
+    assert isinstance(host.reach, SshSettings)
+    login = transport.logins.log_in(host.name, host.reach)
+    shared = login.connection.config
+    assert shared._modifications == {}
+    login.close()
+
+
 def test_nothing_hangs_when_all_hosts_refuse(sshd: Sshd) -> None:
     host = direct(sshd, identity_file=str(stranger()))
     transport = SshTransport()

@@ -206,12 +206,12 @@ def test_no_folder_has_more_files_than_a_person_looks_over(folder: Path) -> None
     assert len([path for path in folder.iterdir() if path.suffix == ".py"]) <= LARGEST_ROOM + 1
 
 
-def test_only_the_ssh_modules_import_paramiko() -> None:
+def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     users = {
         path.relative_to(PACKAGE).parts[0]
         for path in modules()
         for name in imports_of(path)
-        if name.split(".")[0] in ("paramiko", "invoke")
+        if name.split(".")[0] in ("fabric", "paramiko", "invoke")
     }
     assert users == {"transport"}
 
@@ -224,7 +224,7 @@ def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
         f"sys.argv = ['dtctl', *{words!r}]\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "slow = {'paramiko', 'invoke', 'tensorflow', 'yaml', 'pathspec', 'cryptography'} & set(sys.modules)\n"
+        "slow = {'fabric', 'paramiko', 'invoke', 'tensorflow', 'yaml', 'pathspec', 'cryptography'} & set(sys.modules)\n"
         "print('slow:', slow, file=sys.stderr)\n"
         "sys.exit(bool(slow))\n"
     )

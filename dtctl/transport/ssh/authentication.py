@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -39,18 +38,18 @@ class LoginRefused(Exception):
 
 
 class KeyAuthentication:
-    """One login to one host. `identity`: the key file that the settings name; `options` are ssh_config's.
+    """What Fabric calls an authentication strategy: one login to one host.
 
     Keys that need no passphrase come first: those that were named (in an agent, or in their files), then the others
     of the agent; then those that need one.
     """
 
-    def __init__(self, keyring: Keyring, options: Mapping[str, Any], identity: str | None) -> None:
+    def __init__(self, ssh_config: Mapping[str, Any], fabric_config: Any, username: str, *, keyring: Keyring) -> None:
         self._keyring = keyring
-        self._named = [*([identity] if identity else []), *options.get("identityfile", [])]
-        self._only_named = str(options.get("identitiesonly", "no")).lower() == "yes"
-        self._agent = _agent_path(options.get("identityagent"))
-        self._story = LoginRefused(str(options.get("user") or getpass.getuser()))
+        self._named = [*fabric_config.authentication.identities, *ssh_config.get("identityfile", [])]
+        self._only_named = str(ssh_config.get("identitiesonly", "no")).lower() == "yes"
+        self._agent = _agent_path(ssh_config.get("identityagent"))
+        self._story = LoginRefused(username)
 
     def authenticate(self, transport: Transport) -> list[str]:
         """Returns when the login is complete. Raises LoginRefused."""

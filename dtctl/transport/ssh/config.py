@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict
 
     from dtctl.reach import SshSettings
-from dtctl.transport.ssh.opening import import_paramiko
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 INCLUDE_DEPTH = 16
@@ -85,8 +84,7 @@ class ConfigFiles:
         return self._text
 
     def parsed(self, user: str | None = None, port: int | None = None) -> SSHConfig:
-        """For paramiko. Given settings win, also where %r and %p stand for them. Raises TransportError."""
-        import_paramiko(self.text())
+        """For paramiko and Fabric. Given settings win, also where %r and %p stand for them. Raises TransportError."""
         from paramiko.config import SSHConfig
         from paramiko.ssh_exception import ConfigParseError
 
@@ -119,9 +117,9 @@ class ConfigFiles:
 
 
 def _checked(lookup: Callable[[str], SSHConfigDict]) -> Callable[[str], SSHConfigDict]:
-    """Nothing but a plain name gets into a ProxyCommand or to `Match exec`.
+    """For us and for Fabric: nothing but a plain name gets into a ProxyCommand or to `Match exec`.
 
-    Kept, because each host is asked about several times, and every time paramiko looks up who the user is.
+    Kept, because both ask several times about each host, and every time paramiko looks up who the user is.
     """
 
     @functools.cache

@@ -1,7 +1,8 @@
-"""One attempt to reach a host and log in there, strict about keys, and what it may rely on.
+"""Fabric's Connection, made strict and told what it may rely on.
 
-The first socket is ours, a ProxyCommand is a child with a socket of its own (paramiko's would be polled through pipes),
-and everything about host keys is judged here.
+Fabric itself accepts any host key, makes gateways that do so too (`Connection.get_gateway` knows only its own class,
+and visits the hops of ProxyJump in reverse), and runs a ProxyCommand through pipes that paramiko polls. So gateways are
+always given to it, the first socket is ours, and everything about keys goes through a policy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fabric import Config, Connection
+from paramiko.client import MissingHostKeyPolicy
+
 from dtctl.errors import TransportError
 from dtctl.transport.child import Child
 from dtctl.transport.ssh import errors, known_hosts_file
@@ -23,9 +27,8 @@ from dtctl.transport.ssh.hostkeys import HostKey, Pinned
 from dtctl.transport.ssh.protocol import DEAD_AFTER_S, SshProtocol
 
 if TYPE_CHECKING:
-    from paramiko.channel import Channel
+    from paramiko.pkey import PKey
 
-    from dtctl.transport.ssh.authentication import KeyAuthentication
     from dtctl.transport.ssh.errors import Destination
     from dtctl.transport.ssh.known_hosts import KnownHosts
 
@@ -96,66 +99,90 @@ class HostKeys:
         raise errors.changed_key(self.destination, self.name, key, nearest)
 
 
-class StrictConnection:
-    """`open` raises whatever paramiko raises, and HostKeyError and LoginRefused."""
+class Policy(MissingHostKeyPolicy):
+    """Asked about every key, because paramiko is given no known_hosts of its own."""
+
+    def __init__(self, keys: HostKeys) -> None:
+        self._keys = keys
+
+    def missing_host_key(self, client: Any, hostname: str, key: PKey) -> None:
+        self._keys.check(HostKey(key.get_name(), key.asbytes()), client.get_transport())
+
+
+class StrictConnection(Connection):  # type: ignore[misc]
+    """One attempt to log in to one host. `open` raises whatever paramiko raises, and HostKeyError and LoginRefused."""
+
+    # What the class does not have Fabric takes for a setting and writes into its configuration, which is shared by all
+    # threads here; inline_ssh_env is its own.
+    inline_ssh_env: bool | None = None
+    host_keys: HostKeys | None = None
+    protocol: SshProtocol | None = None
+    proxy: ProxyCommand | None = None
+    socket: Any = None
+    timeout_s = 0.0
+    opened_at = 0.0
 
     def __init__(
-        self,
-        host_keys: HostKeys,
-        authentication: KeyAuthentication,
-        gateway: StrictConnection | str | None,
-        timeout_s: float,
+        self, host: str, host_keys: HostKeys, gateway: Connection | str | None, timeout_s: float, config: Config
     ) -> None:
-        self.to = host_keys.destination
-        self.gateway = gateway
+        super().__init__(
+            host,
+            config=config,
+            gateway=gateway or False,
+            forward_agent=False,
+            connect_timeout=max(1, round(timeout_s)),
+            connect_kwargs={
+                "transport_factory": self._make_protocol,
+                "banner_timeout": timeout_s,
+                "auth_timeout": timeout_s,
+                "channel_timeout": timeout_s,
+            },
+        )
+        self.host_keys = host_keys
         self.timeout_s = timeout_s
-        self.opened_at = 0.0
-        self.protocol: SshProtocol | None = None
-        self.proxy: ProxyCommand | None = None
-        self._host_keys = host_keys
-        self._authentication = authentication
-        self._socket: Any = None
+        self.client.set_missing_host_key_policy(Policy(host_keys))
 
-    @property
-    def is_connected(self) -> bool:
-        return self.protocol is not None and self.protocol.is_active()
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(type(self), name):  # faster than Fabric's look at all names, for each of thirty attributes
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
-    def open(self) -> None:
+    def _make_protocol(self, sock: Any, **options: Any) -> SshProtocol:
+        assert self.host_keys is not None
+        self.protocol = SshProtocol(sock, self.host_keys.types(), **options)
+        self.protocol.handshake_timeout = self.timeout_s
+        return self.protocol
+
+    def open(self) -> Any:
+        if self.is_connected:
+            return None
         self.opened_at = time.monotonic()
         try:
-            self._socket = self._dial()
-            protocol = self.protocol = SshProtocol(self._socket, self._host_keys.types(), self.timeout_s)
-            protocol.start_client(timeout=max(1, round(self.timeout_s)))
-            key = protocol.get_remote_server_key()
-            self._host_keys.check(HostKey(key.get_name(), key.asbytes()), protocol)
-            self._authentication.authenticate(protocol)
-            protocol.settle()
+            if not self.gateway:
+                self.socket = self.connect_kwargs["sock"] = dial(self.host, self.port, self.timeout_s)
+            result = super().open()
+            assert self.protocol is not None
+            self.protocol.settle()
         except BaseException:
             self.close()
             raise
-
-    def _dial(self) -> Any:
-        if isinstance(self.gateway, str):
-            self.proxy = ProxyCommand(self.gateway)
-            return self.proxy.connection
-        if self.gateway is not None:
-            assert self.gateway.protocol is not None
-            return self.gateway.protocol.open_channel("direct-tcpip", (self.to.address, self.to.port), ("", 0))
-        return dial(self.to.address, self.to.port, self.timeout_s)
+        return result
 
     def is_late(self) -> bool:
         """Whether an attempt has taken all of its time."""
         return time.monotonic() - self.opened_at >= self.timeout_s
 
-    def create_session(self) -> Channel:
-        assert self.protocol is not None
-        return self.protocol.open_session()
+    def open_gateway(self) -> Any:
+        if isinstance(self.gateway, str):
+            self.proxy = ProxyCommand(self.gateway)
+            return self.proxy.connection
+        return super().open_gateway()
 
     def close(self) -> None:
-        if self.protocol is not None:
-            self.protocol.close()
-        if self._socket is not None:
-            self._socket.close()
+        self.client.close()
+        if self.socket is not None:
+            self.socket.close()
         if self.proxy is not None:
             self.proxy.close()
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fabric import Config
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from dtctl.errors import DtctlError, TransportError
@@ -40,6 +43,8 @@ class Logins:
         self.known_hosts = KnownHosts()
         self._keyring = Keyring(passphrase)
         self._gateways = Gateways(self._log_in_to_gateway)
+        self._configs: dict[tuple[Any, ...], Config] = {}
+        self._lock = threading.Lock()
 
     def log_in(self, name: str, settings: SshSettings) -> Login:
         """`name` is the host's in the inventory. Raises TransportError."""
@@ -120,13 +125,11 @@ class Logins:
         self, settings: SshSettings, host_keys: HostKeys, via: StrictConnection | str | None
     ) -> StrictConnection:
         settings = split_target(settings)
-        options = self.files.lookup(settings)
-        timeout_s = _timeout_s(settings, options)
+        timeout_s = _timeout_s(settings, self.files.lookup(settings))
         deadline = time.monotonic() + timeout_s
         for attempt in itertools.count(1):
             remaining = max(1.0, deadline - time.monotonic())
-            authentication = KeyAuthentication(self._keyring, options, settings.identity_file)
-            connection = StrictConnection(host_keys, authentication, via, remaining)
+            connection = StrictConnection(settings.target, host_keys, via, remaining, self._config(settings))
             try:
                 connection.open()
                 return connection
@@ -140,6 +143,22 @@ class Logins:
             time.sleep(pause)
         raise AssertionError("the deadline ends the loop")
 
+    def _config(self, settings: SshSettings) -> Config:
+        """Fabric's configuration: one for all hosts with the same overrides. No fabric.yaml is read."""
+        key = (settings.user, settings.port, settings.identity_file)
+        with self._lock:
+            if key not in self._configs:
+                authentication = {
+                    "strategy_class": functools.partial(KeyAuthentication, keyring=self._keyring),
+                    "identities": [settings.identity_file] if settings.identity_file else [],
+                }
+                self._configs[key] = Config(
+                    overrides={"authentication": authentication},
+                    ssh_config=self.files.parsed(settings.user, settings.port),
+                    lazy=True,
+                )
+            return self._configs[key]
+
 
 def explain(connection: StrictConnection, to: Destination, error: BaseException, timeout_s: float) -> DtctlError | None:
     """What a failed attempt means; None: the server was too busy, and it is worth trying again."""
@@ -149,7 +168,7 @@ def explain(connection: StrictConnection, to: Destination, error: BaseException,
     if protocol is None:
         if isinstance(connection.gateway, StrictConnection):
             reason = error.text if isinstance(error, ChannelException) else str(error)
-            return errors.gateway_refuses(to, connection.gateway.to.name, reason)
+            return errors.gateway_refuses(to, connection.gateway.original_host, reason)
         assert isinstance(error, OSError)
         return errors.cannot_connect(to, error, timeout_s)
     if not protocol.remote_version:

@@ -84,10 +84,8 @@ class SshProtocol(Transport):
     _send_user_message: Callable[[Message], None]
     _channel_handler_table: Mapping[int, Callable[[Channel, Message], None]]
 
-    def __init__(self, sock: Any, host_key_types: Iterable[str], timeout_s: float) -> None:
-        """`timeout_s` is for each step: the handshake, the login, a channel."""
-        super().__init__(sock, packetizer_class=WatchedPacketizer)
-        self.banner_timeout = self.handshake_timeout = self.auth_timeout = self.channel_timeout = timeout_s
+    def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
+        super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
         self._channel_handler_table = {**self._channel_handler_table, **_FEEDS}
         security = self.get_security_options()
         # AES-GCM is one call into OpenSSL for each packet, where the others need a MAC as well.

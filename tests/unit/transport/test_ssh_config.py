@@ -65,23 +65,10 @@ def test_without_a_host_name_in_the_files_nothing_is_imported(home: Path) -> Non
     write(home, "Host gpu-a\n  User train\n")
     script = (
         "import sys; from dtctl.reach import SshSettings; from dtctl.transport.connect import Transports\n"
-        "print(Transports().hostname(SshSettings('gpu-a')), {'paramiko'} & set(sys.modules))"
+        "print(Transports().hostname(SshSettings('gpu-a')), {'paramiko', 'fabric'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["gpu-a", "set()"]
-
-
-def test_invoke_is_imported_for_match_exec_alone(home: Path) -> None:
-    script = (
-        "import sys; from dtctl.reach import SshSettings; from dtctl.transport.ssh.config import ConfigFiles\n"
-        "print(ConfigFiles().lookup(SshSettings('gpu-a')).get('user'), 'invoke' in sys.modules)"
-    )
-    told = []
-    for text in ("Host gpu-a\n  User train\n", 'Match exec "test %h = gpu-a"\n  User other\n'):
-        write(home, text)
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        told.append(done.stdout.split())
-    assert told == [["train", "False"], ["other", "True"]]
 
 
 def test_settings_win_and_stand_for_their_tokens(home: Path) -> None:
