@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.run.policy import FINAL
 from dtctl.errors import UsageError
-from dtctl.hooks import Hook
 from dtctl.reach import Local, Reach
+
+if TYPE_CHECKING:
+    from dtctl.hooks import Hook
 
 CHOSEN_PORT = 0
 """In place of a port that its host is still to choose."""

@@ -9,35 +9,35 @@ import json
 import os
 import stat
 import sys
-import zlib
+
+STAMP = "kept"
+"""Beside the program: its files, and by what a later session sees that nobody has touched them."""
+STAMP_BYTES = 1 << 20
+
+
+def say(frame: dict) -> None:  # type: ignore[type-arg]
+    sys.stdout.buffer.write(json.dumps(frame).encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def fail(code: str, summary: str, detail: str, hint: str) -> None:
-    frame = {"type": "error", "code": code, "summary": summary, "detail": detail, "hint": hint}
-    sys.stdout.buffer.write(b"\x1e" + json.dumps(frame).encode("utf-8") + b"\n")
-    sys.stdout.buffer.flush()
+    say({"type": "error", "code": code, "summary": summary, "detail": detail, "hint": hint})
     sys.stdin.buffer.read()  # the controller may still be sending; a broken pipe would hide the frame from it
     os._exit(1)
 
 
-def has(path: str, content: bytes) -> bool:
+def content(path: str, most: int):  # type: ignore[no-untyped-def]
+    """What is in a regular file of at most so many bytes; None for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except EnvironmentError:
-        return False
-    try:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        return stat.S_ISREG(found.st_mode) and found.st_size == len(content) and read(descriptor) == content
-    finally:
-        os.close(descriptor)
+        return file.read() if stat.S_ISREG(found.st_mode) and found.st_size <= most else None
 
 
-def read(descriptor: int) -> bytes:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        return file.read()
-
-
-def refuse_unsafe(root: str, program: str, files: dict) -> None:  # type: ignore[type-arg]
+def refuse_unsafe(root: str, program: str, files: list) -> None:  # type: ignore[type-arg]
     """Fails where another user may put something into the directories that are there already, or has made them.
 
     What is run and kept there would be that user's. A link is followed when it is this user's own.
@@ -60,24 +60,25 @@ def refuse_unsafe(root: str, program: str, files: dict) -> None:  # type: ignore
 
 def unsafe(path: str, owners: list) -> tuple:  # type: ignore[type-arg]
     """Why a directory must not be used: summary, detail and hint; empty when it may be, or is not there."""
-    import shlex
-
     try:
         link = os.lstat(path)
         found = os.stat(path)
     except EnvironmentError:
         return ()
+    writable = stat.S_ISDIR(found.st_mode) and found.st_mode & 0o022
+    if not writable and link.st_uid in owners and found.st_uid in owners:
+        return ()
+    import shlex
+
     detail = "its owner is user %d and its mode %04o; this is user %d" % (
         found.st_uid,
         stat.S_IMODE(found.st_mode),
         os.geteuid(),
     )
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o022:
+    if writable:
         return ("others may write to %s on this host" % path, detail, "chmod go-w %s" % shlex.quote(path))
-    if link.st_uid not in owners or found.st_uid not in owners:
-        hint = "log in as its owner, or move it away: mv %s %s" % (shlex.quote(path), shlex.quote(path + ".old"))
-        return ("%s on this host belongs to another user" % path, detail, hint)
-    return ()
+    hint = "log in as its owner, or move it away: mv %s %s" % (shlex.quote(path), shlex.quote(path + ".old"))
+    return ("%s on this host belongs to another user" % path, detail, hint)
 
 
 def maps_owners(directory: str, owner: int) -> bool:
@@ -105,15 +106,15 @@ def make_directory(path: str) -> None:
             raise
 
 
-def keep(path: str, content: bytes) -> None:
-    """Leaves `content` at `path`, also when another session does the same at the same time."""
-    if has(path, content):
+def keep(path: str, wanted: bytes) -> None:
+    """Leaves `wanted` at `path`, also when another session does the same at the same time."""
+    if content(path, len(wanted)) == wanted:
         return
     make_directory(os.path.dirname(path))
     temporary = "%s.%d.new" % (path, os.getpid())
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
+            file.write(wanted)
         os.rename(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
@@ -139,6 +140,8 @@ def keep_or_fail(program: str, files: dict) -> None:  # type: ignore[type-arg]
             keep(os.path.join(program, name), files[name].encode("utf-8"))
         for directory in sorted({os.path.dirname(os.path.join(program, name)) for name in files}):
             make_directory(os.path.join(directory, "__pycache__"))  # Python's own would be open to others
+        marks = {name: mark(os.path.join(program, name)) for name in files}
+        keep(os.path.join(program, STAMP), json.dumps(marks, sort_keys=True).encode("utf-8"))
     except EnvironmentError:
         error = sys.exc_info()[1]
         assert isinstance(error, EnvironmentError)
@@ -146,21 +149,52 @@ def keep_or_fail(program: str, files: dict) -> None:  # type: ignore[type-arg]
         fail(code, "cannot keep the agent on this host: %s" % what, str(error), hint)
 
 
+def mark(path: str) -> list:  # type: ignore[type-arg]
+    found = os.lstat(path)
+    return [found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def kept(program: str) -> list:  # type: ignore[type-arg]
+    """The names of the program's files; none if they are not what was kept here. Reads the stamp alone."""
+    try:
+        os.utime(program, None)  # in use again: `gc` must not take it for abandoned
+        marks = json.loads((content(os.path.join(program, STAMP), STAMP_BYTES) or b"{}").decode("utf-8"))
+        return list(marks) if all(mark(os.path.join(program, name)) == marks[name] for name in marks) else []
+    except (EnvironmentError, ValueError, TypeError):
+        return []
+
+
+def received(reader, size: int) -> dict:  # type: ignore[no-untyped-def,type-arg]
+    """The program's files, as they are sent."""
+    import zlib
+
+    packed = reader.read(max(size, 0))
+    if len(packed) != size:
+        os._exit(0)  # the controller is gone
+    return dict(json.loads(zlib.decompress(packed).decode("utf-8")))
+
+
 def enter() -> None:
     reader = sys.stdin.buffer
+    sys.stdout.buffer.write(b"\x1e")
     if sys.version_info < (3, 8):
         version = ".".join([str(number) for number in sys.version_info[:3]])
         summary = "python3 on this host is %s, and 3.8 is the oldest that works" % version
         fail("python_too_old", summary, sys.executable, "install a newer python3 and have it first in PATH")
     size, digest = reader.readline().split()
-    packed = reader.read(int(size))
-    if len(packed) != int(size):
-        os._exit(0)  # the controller is gone
-    files = json.loads(zlib.decompress(packed).decode("utf-8"))
     root = os.path.abspath(os.environ.get("DTCTL_ROOT") or os.path.join(os.path.expanduser("~"), ".dtctl"))
     program = os.path.join(root, "agent", digest.decode("ascii"))
-    refuse_unsafe(root, program, files)
-    keep_or_fail(program, files)
+    refuse_unsafe(root, program, ["__main__.py"])
+    names = [] if int(size) else kept(program)
+    if names:
+        refuse_unsafe(root, program, names)
+    else:
+        if not int(size):
+            say({"type": "lacking"})
+            size = reader.readline() or b"-1"
+        files = received(reader, int(size))
+        refuse_unsafe(root, program, list(files))
+        keep_or_fail(program, files)
     sys.path.insert(0, program)
     from importlib import import_module
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 import platform
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +25,52 @@ ORDER = (
 
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
+
+class Commands(Mapping[str, Any]):
+    """Each is imported and built when it is asked for: one is run, and there are thirty.
+
+    A module of `commands` has a function of its own name, which is the command.
+    """
+
+    def __init__(self) -> None:
+        modules = pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")
+        found = {module.name.rpartition(".")[2]: module.name for module in modules if not module.ispkg}
+        self._modules = {NAMES.get(name, name): found[name] for name in [*ORDER, *sorted(found.keys() - set(ORDER))]}
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            module = import_module(self._modules[name])
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            command = alone.command(name, cls=Command, context_settings=SETTINGS.get(name))
+            command(getattr(module, module.__name__.rpartition(".")[2]))
+            self._built[name] = typer.main.get_command(alone)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+
+class Dtctl(Group):
+    """The command `dtctl` itself."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
 app = typer.Typer(
     name="dtctl",
-    cls=Group,
+    cls=Dtctl,
     help="Distributed training on plain SSH machines: close the laptop and go home.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,15 +102,3 @@ def _options(
     from dtctl.render.terminal.console import choose_color
 
     choose_color(color)  # type: ignore[arg-type]
-
-
-def _add_commands() -> None:
-    """Each module of `commands` has a function of its own name, which is the command."""
-    modules = pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")
-    found = {module.name.rpartition(".")[2]: module.name for module in modules if not module.ispkg}
-    for name in [*ORDER, *sorted(found.keys() - set(ORDER))]:
-        command = app.command(NAMES.get(name), cls=Command, context_settings=SETTINGS.get(name))
-        command(getattr(import_module(found[name]), name))
-
-
-_add_commands()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.options import Scope
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from dtctl.agent.run.telling import Happened
+    from dtctl.cli.options import Scope
     from dtctl.hooks import Hook
     from dtctl.model import TaskId
     from dtctl.operations.logs import LogRequest

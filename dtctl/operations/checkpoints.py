@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records import answers
+if TYPE_CHECKING:
+    from dtctl.agent.records import answers
 
 
 @dataclass(frozen=True)

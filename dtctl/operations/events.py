@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
-from dtctl.model import Host
 from dtctl.operations.asking.conversation import ANSWER_BYTES, about, final, request, said
 from dtctl.operations.asking.coordinator import CoordinatorAway, away
 from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import status_of_hosts
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.seam import Session, Transport
 from dtctl.transport.silence import PATIENCE_S
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.25
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.tasks import TaskStatus
+
+if TYPE_CHECKING:
+    from dtctl.operations.asking.tasks import TaskStatus
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.vitals import Machine
-from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.agreement import agreed, dissenters
 from dtctl.operations.asking.conversation import Request, ask, knows_no_run
@@ -20,10 +19,14 @@ from dtctl.operations.asking.outcome import Outcome, Verdict, judge
 from dtctl.operations.asking.plausible import check_status
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.progress import Progress, progress_of
 from dtctl.reach import SshSettings
-from dtctl.transport.seam import Transport
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import Machine
+    from dtctl.errors import DtctlError
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.transport.seam import Transport
 
 _LOST_CONNECT_S = 3.0
 _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)

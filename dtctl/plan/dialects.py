@@ -7,11 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from dtctl.config.fields import FIELD, SPACE
 from dtctl.errors import PreflightError
-from dtctl.model import Launch, TaskId, TfConfig
 from dtctl.ways import EVALUATOR, PS
+
+if TYPE_CHECKING:
+    from dtctl.model import Launch, TaskId, TfConfig
 
 ClusterSpec = Mapping[str, Sequence[str]]
 """Job name -> addresses in task order, as tf.train.ClusterSpec takes it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.marks import HOME
-from dtctl.model import Cluster, Host
 from dtctl.ways import KVSTORE_JOBS, PS
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, Host
 
 Directories = Mapping[str, str]
 """data, output, work, log: paths on one host, with marks."""

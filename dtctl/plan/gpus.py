@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Host, Job, TaskId
 from dtctl.ways import gpus_wanted
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, Host, Job, TaskId
 
 
 def visible_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dtctl.config.placement import FIRST_PORT
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster
 from dtctl.reach import Local
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster
 
 LOOPBACK = "127.0.0.1"
 _LAST_PORT = 32767

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.model import Cluster, TaskId
-from dtctl.plan.dialects import ClusterSpec
 from dtctl.ways import EVALUATOR, PS, SCHEDULER, SERVER, trainers
+
+if TYPE_CHECKING:
+    from dtctl.plan.dialects import ClusterSpec
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
 
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, TaskId
 from dtctl.ways import circle, parties, waits
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, TaskId
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from dtctl.model import Launch
+if TYPE_CHECKING:
+    from dtctl.model import Launch
 
 
 def platform_words(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dtctl.plan.values import Part, Roster
+from typing import TYPE_CHECKING
+
 from dtctl.ways import Way
+
+if TYPE_CHECKING:
+    from dtctl.plan.values import Part, Roster
 
 
 def restoring_hosts(roster: Roster) -> tuple[str, ...]:

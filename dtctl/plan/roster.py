@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dtctl.model import Cluster, TaskId
+from typing import TYPE_CHECKING
+
 from dtctl.plan.success import decides, success_rule
 from dtctl.plan.values import Part, Roster, SuccessRule
 from dtctl.ways import Way, role_of, scope_of, serves, way_of
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, TaskId
 
 
 def plan_roster(cluster: Cluster) -> Roster:

@@ -6,12 +6,14 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec, comes_back_alone
-from dtctl.model import Cluster
 from dtctl.plan.directories import brought_along
-from dtctl.plan.values import RunPlan, TaskPlan
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster
+    from dtctl.plan.values import RunPlan, TaskPlan
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import TYPE_CHECKING
 
 from dtctl.model import LEAD_JOBS, Cluster, TaskId
-from dtctl.plan.values import SuccessRule
 from dtctl.ways import PS, WORKER
+
+if TYPE_CHECKING:
+    from dtctl.plan.values import SuccessRule
 
 _STEP_FLAG = re.compile(r"--?(?:train_steps|max_steps|target_step)(?:=(?P<value>.*))?")
 

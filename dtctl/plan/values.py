@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from dtctl.model import Cluster, TaskId
-from dtctl.plan.directories import Directories
-from dtctl.plan.order import Stage
-from dtctl.ways import Role, Scope, Way
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, TaskId
+    from dtctl.plan.directories import Directories
+    from dtctl.plan.order import Stage
+    from dtctl.ways import Role, Scope, Way
 
 SuccessRule = Literal["lead", "all-workers"]
 

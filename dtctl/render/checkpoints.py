@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dtctl.operations.checkpointing.finding import Found
-from dtctl.operations.checkpointing.pruning import Pruning
-from dtctl.operations.checkpointing.pulling import Pulled
-from dtctl.operations.checkpointing.pushing import Pushed
-from dtctl.operations.checkpointing.verifying import Verification
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.status import RunStatus
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size
+
+if TYPE_CHECKING:
+    from dtctl.operations.checkpointing.finding import Found
+    from dtctl.operations.checkpointing.pruning import Pruning
+    from dtctl.operations.checkpointing.pulling import Pulled
+    from dtctl.operations.checkpointing.pushing import Pushed
+    from dtctl.operations.checkpointing.verifying import Verification
+    from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+    from dtctl.operations.status import RunStatus
 
 
 def checkpoint_lines(status: RunStatus) -> list[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dtctl.model import TaskId
-from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.saving import SavedLog
 from dtctl.render.errors import note
 from dtctl.render.machine import document
 from dtctl.render.machine import logs as machine_logs
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, local_time, size
+
+if TYPE_CHECKING:
+    from dtctl.model import TaskId
+    from dtctl.operations.logs import LogLines
+    from dtctl.operations.logs.saving import SavedLog
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """ANSI foregrounds, told apart on dark and on light."""

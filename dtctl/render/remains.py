@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dtctl.operations.asking.written import Written
-from dtctl.operations.gc import GcResult, Remains
+from typing import TYPE_CHECKING
+
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import one_line
 from dtctl.render.words import count, fold, size
+
+if TYPE_CHECKING:
+    from dtctl.operations.asking.written import Written
+    from dtctl.operations.gc import GcResult, Remains
 
 _SHOWN_COMMAND = 60
 

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.written import Written
-from dtctl.operations.events import Story
-from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.replace import Replacement
-from dtctl.operations.restart import RestartResult
-from dtctl.operations.starting.earlier import Unseen
-from dtctl.operations.status import RunStatus
-from dtctl.operations.stop import StopResult
-from dtctl.operations.up import UpResult
-from dtctl.plan.values import RunPlan
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
 from dtctl.render.health.findings import advice_lines, fold_tasks
 from dtctl.render.health.roster import left_behind
-from dtctl.render.logs import LogPrinter
 from dtctl.render.remains import written_line
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold
+
+if TYPE_CHECKING:
+    from dtctl.operations.asking.written import Written
+    from dtctl.operations.events import Story
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.replace import Replacement
+    from dtctl.operations.restart import RestartResult
+    from dtctl.operations.starting.earlier import Unseen
+    from dtctl.operations.status import RunStatus
+    from dtctl.operations.stop import StopResult
+    from dtctl.operations.up import UpResult
+    from dtctl.plan.values import RunPlan
+    from dtctl.render.logs import LogPrinter
 
 T = TypeVar("T")
 

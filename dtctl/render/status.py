@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
-from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.health.findings import problem_lines
 from dtctl.render.health.roster import rows_of, tasks_table
@@ -20,6 +19,8 @@ from dtctl.render.words import count, duration, fold
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+    from dtctl.operations.status import RunStatus
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",

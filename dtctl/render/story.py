@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence
-from dtctl.operations.asking.coordination import Coordination, Incident
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.events import Happening
 from dtctl.operations.telling.attempts import Attempted
 from dtctl.render.words import duration, local_time
+
+if TYPE_CHECKING:
+    from dtctl.operations.asking.coordination import Coordination, Incident
+    from dtctl.operations.events import Happening
 
 
 def happening_line(happening: Happening) -> str:

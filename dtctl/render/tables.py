@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from dtctl.operations.runs import KnownRun
 from dtctl.render.terminal import console
 from dtctl.render.words import fold, local_time
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+    from dtctl.operations.runs import KnownRun
 
 _NUMBERS = (
     *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),

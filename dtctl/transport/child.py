@@ -12,10 +12,12 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from dtctl.transport.silence import Silence
 from dtctl.transport.stream import RemoteExit
+
+if TYPE_CHECKING:
+    from dtctl.transport.silence import Silence
 
 STDERR_BYTES = 4096
 READ_BYTES = 256 * 1024

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
 from dtctl.reach import TRANSPORTS, SshSettings
 from dtctl.transport.means import Means
-from dtctl.transport.seam import Session, Transport
 from dtctl.transport.silence import Waiting, untold
 from dtctl.transport.ssh.config import ConfigFiles
 
 if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.seam import Session, Transport
     from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.ssh.trust import Trust
 

@@ -6,15 +6,18 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
 from dtctl.transport import payload
 from dtctl.transport.child import Child, ChildStream
-from dtctl.transport.means import Means
-from dtctl.transport.seam import Session
 from dtctl.transport.silence import Waiting, untold
 from dtctl.transport.stream import converse
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.means import Means
+    from dtctl.transport.seam import Session
 
 
 class LocalTransport:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
+from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
 
 from dtctl.agent.records.answers import FRAMES
-from dtctl.model import Host
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
 
 R = TypeVar("R")
 

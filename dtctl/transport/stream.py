@@ -9,16 +9,18 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dtctl.agent.records.answers import Greeting, Refused
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.model import Host
 from dtctl.transport import payload as program
 from dtctl.transport import wire
 from dtctl.transport.frames import checked_frame, untrue
-from dtctl.transport.seam import Message
 from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.seam import Message
 
 log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never their contents."""
@@ -92,13 +94,21 @@ class StreamSession:
         return dict(self._facts)
 
     def greet(self, opening: bytes) -> None:
-        """Sends the agent and waits for its greeting. Raises TransportError or, when the agent refuses, AgentError."""
+        """Sends the agent, as far as the host lacks it, and waits for its greeting.
+
+        Raises TransportError or, when the agent refuses, AgentError.
+        """
         name, timeout_s = self._host.name, GREETING_TIMEOUT_S
         silence = self._silence(timeout_s)
         try:
             with suppress(OSError):  # what it said instead of reading is the better explanation
                 self._stream.write(opening, silence)
             greeting = self._receive(time.monotonic() + timeout_s, silence)
+            if greeting.type == "lacking":
+                log.debug("%s: lacks the agent", name)
+                with suppress(OSError):
+                    self._stream.write(program.whole(), silence)
+                greeting = self._receive(time.monotonic() + timeout_s, silence)
         except TimeoutError:
             raise TransportError(
                 f"the agent on {name} did not answer within {timeout_s:g} s",
@@ -115,8 +125,8 @@ class StreamSession:
             raise untrue(name, f"begins with a `{greeting.type}`")
         self._facts = greeting.of(Greeting)
         log.debug(
-            "%s: agent of %d bytes answers after %.2f s, Python %s",
-            *(name, len(opening), time.monotonic() - self._begun, self._facts["python"]),
+            "%s: the agent answers after %.2f s, Python %s",
+            *(name, time.monotonic() - self._begun, self._facts["python"]),
         )
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:

@@ -25,7 +25,7 @@ from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.starting.credentials import Authority
-from dtctl.transport.payload import LOADER, agent_program, opening
+from dtctl.transport.payload import LOADER, agent_program, opening, whole
 from tests.hosts.scratch import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
@@ -62,6 +62,11 @@ class Conversation:
                 raise Ended(self.noise)
             self.noise += byte
         self.greeting = self.receive()
+        self.lacked = self.greeting["type"] == "lacking"
+        """Whether the program had to be sent."""
+        if self.lacked:
+            self.write(whole())
+            self.greeting = self.receive()
 
     def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
         fields["type"] = type_

@@ -76,6 +76,10 @@ class Greeting(Record):
     memory_bytes: Usual[Count, 0]
 
 
+class Lacking(Record):
+    """In place of the greeting: the host has no such program, or it is not as it was kept. It is to be sent."""
+
+
 class Refused(Record):
     """The frame `error`, after which the conversation is over."""
 
@@ -423,6 +427,7 @@ class GcResult(Record):
 
 FRAMES = {
     "greeting": Greeting,
+    "lacking": Lacking,
     "error": Refused,
     "beat": Alive,
     "progress": Progress,

@@ -13,7 +13,7 @@ from ..host.errors import Refused, damaged, from_os_error, other_version
 from ..protocol.conversation import Aborted, Conversation, held
 from ..protocol.wire import Gone, Wire
 from ..records.answers import EXCHANGES
-from ..records.requests import PROTOCOL, START
+from ..records.requests import PROTOCOL
 from ..run.runfiles import RunRemoved
 
 TYPE_CHECKING = False
@@ -34,7 +34,6 @@ def main(root: str, program: str) -> None:
     programs.hold()
     wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
     try:
-        sys.stdout.buffer.write(START)
         talk = Conversation(root, program, wire)
         try:
             converse(talk)

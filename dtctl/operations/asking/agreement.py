@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.answers import StatusResult
-from dtctl.agent.records.spec import Inventory
-from dtctl.errors import DtctlError
-from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.frames import untrue
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.answers import StatusResult
+    from dtctl.agent.records.spec import Inventory
+    from dtctl.errors import DtctlError
+    from dtctl.operations.memory.record import RunRecord
 
 
 def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:

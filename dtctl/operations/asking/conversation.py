@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import AgentError, DtctlError, TransportError
-from dtctl.model import Host
-from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.frames import checked_result, untrue
-from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.silence import PATIENCE_S
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.transport.seam import Message, Session, Transport
 
 R = TypeVar("R")
 

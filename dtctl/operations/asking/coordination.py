@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records import whole_run as records
-from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.reasons import Fact, fact, why_of
-from dtctl.agent.records.vitals import Machine
 from dtctl.agent.run.telling import Happened, happened
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Verdict
 from dtctl.operations.asking.tasks import TaskStatus
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.goodput import Account
+    from dtctl.agent.records.vitals import Machine
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
-from dtctl.operations.asking.conversation import Request
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Session, Transport
+
+if TYPE_CHECKING:
+    from dtctl.operations.asking.conversation import Request
 
 Answer = StatusResult | StopResult | RestartResult
 R = TypeVar("R", StatusResult, StopResult, RestartResult)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtctl.model import TaskId
 from dtctl.operations.asking.coordinator import CoordinatorAway, First, why_alone
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import request_of_status, told_by_coordinator
-from dtctl.transport.seam import Session
+
+if TYPE_CHECKING:
+    from dtctl.model import TaskId
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.transport.seam import Session
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import ConnectionLost, DtctlError, TransportError
-from dtctl.model import Host
-from dtctl.transport.seam import Message, Session, Transport
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.seam import Message, Session, Transport
 
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)
 """After so long a host that could not be reached is tried again, and so on at the last of them."""

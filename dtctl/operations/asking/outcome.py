@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.run_state import Entry, Intent
-from dtctl.agent.records.spec import Inventory
 from dtctl.agent.run import outcome
 from dtctl.model import TaskId
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.answers import StatusResult
+    from dtctl.agent.records.run_state import Entry, Intent
+    from dtctl.agent.records.spec import Inventory
 
 
 class Outcome(str, Enum):

@@ -6,15 +6,18 @@ That a record has its form was checked before (transport/frames.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
-from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.kinds import Wrong
-from dtctl.agent.records.run_state import State
-from dtctl.agent.records.spec import Inventory
-from dtctl.agent.records.whole_run import RunView
-from dtctl.model import Host
-from dtctl.operations.memory.record import RunRecord
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
+    from dtctl.agent.records.goodput import Account
+    from dtctl.agent.records.run_state import State
+    from dtctl.agent.records.spec import Inventory
+    from dtctl.agent.records.whole_run import RunView
+    from dtctl.model import Host
+    from dtctl.operations.memory.record import RunRecord
 
 
 def wrong(field: str, expected: str, found: object) -> Wrong:

@@ -6,10 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.errors import AgentError, DtctlError, TransportError
-from dtctl.model import Host
 from dtctl.transport.seam import Session, Transport
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
 
 QUEUED_BYTES = 64 << 20
 """The most bytes that are kept unread: a host that sends more has to wait."""

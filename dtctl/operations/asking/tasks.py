@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, why_of
-from dtctl.agent.records.run_state import Entry
-from dtctl.agent.records.vitals import Complaint
 from dtctl.model import TaskId, TaskState
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.run_state import Entry
+    from dtctl.agent.records.vitals import Complaint
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records import answers as records
+if TYPE_CHECKING:
+    from dtctl.agent.records import answers as records
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.vitals import DiagnoseResult
-from dtctl.errors import DtctlError
-from dtctl.model import Host
 from dtctl.operations.asking.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.asking.plausible import check_run, check_tasks
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
-from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus, request_of_status, status_of_hosts, told_by_coordinator
-from dtctl.transport.seam import Transport
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.answers import StatusResult
+    from dtctl.errors import DtctlError
+    from dtctl.model import Host
+    from dtctl.operations.diagnosis.signature import Finding
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.transport.seam import Transport
 
 
 @dataclass(frozen=True)

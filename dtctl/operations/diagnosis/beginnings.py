@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dtctl.model import TaskState
-from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
+
+if TYPE_CHECKING:
+    from dtctl.operations.asking.tasks import TaskStatus
+    from dtctl.operations.diagnosis.facts import Facts
 
 PATIENCE_S = 120.0
 """So long a start may take, or everybody may do nothing, without a word."""

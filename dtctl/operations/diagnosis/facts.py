@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import Fact
-from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
 from dtctl.agent.run.policy import gist
 from dtctl.agent.run.telling import HUNG
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.tasks import Exit, TaskStatus
-from dtctl.operations.status import RunStatus
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.reasons import Fact
+    from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
+    from dtctl.operations.asking.tasks import Exit, TaskStatus
+    from dtctl.operations.status import RunStatus
 
 PYTHON = "PYTHON"
 """In commands, for the Python of a task that nobody has told; `dtctl plan` shows it."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from dtctl.model import TaskId
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import ENDED, End, Facts
 from dtctl.operations.diagnosis.signature import Finding, Level, Seen, Signature
 from dtctl.operations.diagnosis.table import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
+
+if TYPE_CHECKING:
+    from dtctl.model import TaskId
+    from dtctl.operations.asking.tasks import TaskStatus
 
 _LOG_LINES = 60
 """Of the end of a log, where its cause tells nothing known."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskState
-from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import ENDED, Facts
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
 from dtctl.operations.diagnosis.signature import Seen
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import Machine
+    from dtctl.operations.asking.tasks import TaskStatus
 
 SLOW_SHARE = 0.6
 """Of its peers' usual rate."""

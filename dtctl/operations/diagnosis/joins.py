@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.vitals import Disk
-from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Fields, Join
 from dtctl.operations.starting.imports import PACKAGES
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import Disk
+    from dtctl.operations.asking.tasks import TaskStatus
+    from dtctl.operations.diagnosis.facts import Facts
+    from dtctl.operations.diagnosis.signature import Fields, Join
 
 FULL_SHARE = 0.01
 FULL_BYTES = 100 << 20

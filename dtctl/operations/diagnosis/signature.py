@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.model import TaskId
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import End, Facts
+
+if TYPE_CHECKING:
+    from dtctl.model import TaskId
 
 Fields = Mapping[str, Any]
 """What sentences and commands are filled with. The names say what they are: `_s` seconds, `_at` epoch seconds,

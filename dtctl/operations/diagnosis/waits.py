@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.vitals import Unreached
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.diagnosis.facts import ENDED, Facts
 from dtctl.operations.diagnosis.signature import Find, Seen, Wait
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import Unreached
+    from dtctl.operations.asking.tasks import TaskStatus
 
 PATIENCE_S = 20.0
 """So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""

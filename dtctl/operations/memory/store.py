@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.memory.files import (
@@ -21,8 +21,10 @@ from dtctl.operations.memory.files import (
     replace_text,
     write_record,
 )
-from dtctl.operations.memory.record import RunRecord
 from dtctl.places import check_private, make_private, read_regular, state_directory
+
+if TYPE_CHECKING:
+    from dtctl.operations.memory.record import RunRecord
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
 """The form of the names that hosts give to runs' directories (dtctl/agent/host/paths.py)."""

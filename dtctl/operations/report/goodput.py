@@ -10,18 +10,21 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.reasons import headline
 from dtctl.agent.run import goodput as rules
-from dtctl.model import TaskId
-from dtctl.operations.asking.coordination import Incident
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.checkpoints import Checkpoint
 from dtctl.operations.report.unlogged import with_points
 from dtctl.operations.report.values import Gain, Goodput, Span
-from dtctl.operations.scalars.reading import Point
-from dtctl.operations.status import RunStatus
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.goodput import Account
+    from dtctl.model import TaskId
+    from dtctl.operations.asking.coordination import Incident
+    from dtctl.operations.checkpoints import Checkpoint
+    from dtctl.operations.scalars.reading import Point
+    from dtctl.operations.status import RunStatus
 
 LEAST_GAIN = 0.005
 """A smaller share of the elapsed time is not worth a line."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import TYPE_CHECKING
 
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.report.values import Span
-from dtctl.operations.scalars.reading import Point, Series
+
+if TYPE_CHECKING:
+    from dtctl.operations.scalars.reading import Point, Series
 
 
 def points_of(series: Iterable[Series]) -> list[Point]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtctl.model import TaskId
+if TYPE_CHECKING:
+    from dtctl.model import TaskId
 
 
 @dataclass(frozen=True)

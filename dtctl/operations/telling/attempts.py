@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import Fact
-from dtctl.operations.events import Happening
+if TYPE_CHECKING:
+    from dtctl.agent.records.reasons import Fact
+    from dtctl.operations.events import Happening
 
 _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
 

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.telling import Happened, payload
 from dtctl.errors import DtctlError
-from dtctl.hooks import Hook
+
+if TYPE_CHECKING:
+    from dtctl.hooks import Hook
 
 MOST_WAITING = 100
 """Of one hook; what comes on top of them is left out."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence, signal_name
 from dtctl.model import TaskId
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
-from dtctl.operations.diagnosis.facts import End
-from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
-from dtctl.operations.status import RunStatus
 from dtctl.render.story import clock
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size
+
+if TYPE_CHECKING:
+    from dtctl.operations.diagnosis.facts import End
+    from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
+    from dtctl.operations.status import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")

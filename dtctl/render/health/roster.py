@@ -13,13 +13,14 @@ from dtctl.model import TaskState
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
-from dtctl.operations.status import RunStatus
 from dtctl.render.tables import fits, styled, table
 from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+    from dtctl.operations.status import RunStatus
 
 STATE_STYLE = {
     TaskState.RUNNING: "green",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.operations.checkpointing.finding import every, missing_elsewhere
-from dtctl.operations.checkpointing.pruning import Pruning
-from dtctl.operations.checkpointing.pulling import Pulled
-from dtctl.operations.checkpointing.pushing import Pushed
-from dtctl.operations.checkpointing.verifying import Verification
-from dtctl.operations.checkpoints import Checkpoints
 from dtctl.render.machine import document
+
+if TYPE_CHECKING:
+    from dtctl.operations.checkpointing.pruning import Pruning
+    from dtctl.operations.checkpointing.pulling import Pulled
+    from dtctl.operations.checkpointing.pushing import Pushed
+    from dtctl.operations.checkpointing.verifying import Verification
+    from dtctl.operations.checkpoints import Checkpoints
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.topic import Line, Said, fails
-from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.up import UpResult
 from dtctl.render.health.findings import filled, remedies, words
 from dtctl.render.machine.document import errors
+
+if TYPE_CHECKING:
+    from dtctl.operations.checks.checking import Checked
+    from dtctl.operations.diagnosis.signature import Finding
+    from dtctl.operations.up import UpResult
 
 
 def checked(told: Checked) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.diagnosis.asking import Diagnosis
-from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.health.findings import filled, happened, remedies, words
 from dtctl.render.machine.document import errors
 from dtctl.render.words import iso_utc
+
+if TYPE_CHECKING:
+    from dtctl.operations.diagnosis.asking import Diagnosis
+    from dtctl.operations.diagnosis.signature import Finding
 
 
 def diagnosis(found: Diagnosis) -> dict[str, Any]:

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.bundle import Bundle
-from dtctl.errors import DtctlError, Problem
-from dtctl.model import TaskId
-from dtctl.operations.asking.written import Written
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.events import Happening
-from dtctl.operations.gc import GcResult
-from dtctl.operations.runs import KnownRun, KnownRuns
-from dtctl.operations.starting.earlier import Unseen
-from dtctl.operations.stop import StopResult
-from dtctl.operations.up import UpResult
 from dtctl.plan.marks import shown
-from dtctl.plan.values import RunPlan
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+    from dtctl.errors import DtctlError, Problem
+    from dtctl.model import TaskId
+    from dtctl.operations.asking.written import Written
+    from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+    from dtctl.operations.events import Happening
+    from dtctl.operations.gc import GcResult
+    from dtctl.operations.runs import KnownRun, KnownRuns
+    from dtctl.operations.starting.earlier import Unseen
+    from dtctl.operations.stop import StopResult
+    from dtctl.operations.up import UpResult
+    from dtctl.plan.values import RunPlan
 
 API_VERSION = "dtctl/v1"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.saving import SavedLog
 from dtctl.render.words import iso_utc
+
+if TYPE_CHECKING:
+    from dtctl.operations.logs import LogLines
+    from dtctl.operations.logs.saving import SavedLog
 
 
 def logs(lines: LogLines) -> Iterator[dict[str, Any]]:

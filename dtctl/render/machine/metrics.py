@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.scalars.reading import Metrics, Point, Series
-from dtctl.operations.status import RunStatus
 from dtctl.render.machine import document
 from dtctl.render.words import iso_utc
+
+if TYPE_CHECKING:
+    from dtctl.operations.scalars.reading import Metrics, Point, Series
+    from dtctl.operations.status import RunStatus
 
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:

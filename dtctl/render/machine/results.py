@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.bundle import Bundle
-from dtctl.operations.execute import ExecuteResult
-from dtctl.operations.push import PushResult
-from dtctl.operations.replace import Replacement
-from dtctl.operations.restart import RestartResult
-from dtctl.operations.stop import DownResult
-from dtctl.operations.trust import Look, NewKeys
-from dtctl.operations.up import UpResult
 from dtctl.render.machine import document, status
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+    from dtctl.operations.execute import ExecuteResult
+    from dtctl.operations.push import PushResult
+    from dtctl.operations.replace import Replacement
+    from dtctl.operations.restart import RestartResult
+    from dtctl.operations.stop import DownResult
+    from dtctl.operations.trust import Look, NewKeys
+    from dtctl.operations.up import UpResult
 
 MOST_OUTPUT = 1 << 20
 """Bytes of each stream of a place that `exec` keeps: the last ones."""

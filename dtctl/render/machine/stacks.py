@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.stacks import ProcessDump
-from dtctl.operations.live.dump import Dumps
+if TYPE_CHECKING:
+    from dtctl.agent.records.stacks import ProcessDump
+    from dtctl.operations.live.dump import Dumps
 
 
 def dumps(found: Dumps) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import told_in_short
-from dtctl.operations.report.tree import Report
-from dtctl.operations.report.values import Gain, Goodput
 from dtctl.render.words import duration
+
+if TYPE_CHECKING:
+    from dtctl.operations.report.tree import Report
+    from dtctl.operations.report.values import Gain, Goodput
 
 PARTS = {
     "kept": "steps that were kept",

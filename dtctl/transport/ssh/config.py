@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
 from dtctl.places import read_regular
-from dtctl.reach import SshSettings
 
 if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict
+
+    from dtctl.reach import SshSettings
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 INCLUDE_DEPTH = 16

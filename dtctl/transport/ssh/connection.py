@@ -15,20 +15,23 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric import Config, Connection
 from paramiko.client import MissingHostKeyPolicy
-from paramiko.pkey import PKey
 
 from dtctl.errors import TransportError
 from dtctl.transport.child import Child
 from dtctl.transport.fanout import idle
 from dtctl.transport.ssh import errors, known_hosts_file
-from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.hostkeys import HostKey, Pinned
-from dtctl.transport.ssh.known_hosts import KnownHosts
 from dtctl.transport.ssh.protocol import DEAD_AFTER_S, SshProtocol
+
+if TYPE_CHECKING:
+    from paramiko.pkey import PKey
+
+    from dtctl.transport.ssh.errors import Destination
+    from dtctl.transport.ssh.known_hosts import KnownHosts
 
 PROXY_END_S = 1.0
 

@@ -7,10 +7,13 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.errors import HostKeyError, TransportError
-from dtctl.transport.ssh.authentication import LoginRefused
-from dtctl.transport.ssh.hostkeys import HostKey, Pinned
+
+if TYPE_CHECKING:
+    from dtctl.transport.ssh.authentication import LoginRefused
+    from dtctl.transport.ssh.hostkeys import HostKey, Pinned
 
 
 @dataclass(frozen=True)

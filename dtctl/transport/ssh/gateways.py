@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dtctl.reach import SshSettings
-from dtctl.transport.ssh.connection import StrictConnection
-from dtctl.transport.ssh.errors import Destination
+if TYPE_CHECKING:
+    from dtctl.reach import SshSettings
+    from dtctl.transport.ssh.connection import StrictConnection
+    from dtctl.transport.ssh.errors import Destination
 
 FAILURE_KEPT_S = 5.0
 """So that a hundred hosts do not try, one after the other, a gateway that times out or bans who fails too often."""

@@ -7,12 +7,15 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl.errors import UsageError
-from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.ssh import known_hosts_file
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
 
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:

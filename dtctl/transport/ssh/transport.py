@@ -6,24 +6,26 @@ import errno
 import os
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paramiko.channel import Channel
 from paramiko.ssh_exception import ChannelException, SSHException
 
-from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport import payload
 from dtctl.transport.child import STDERR_BYTES
-from dtctl.transport.means import Means
-from dtctl.transport.seam import Session
 from dtctl.transport.silence import Silence, Waiting, untold
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles
-from dtctl.transport.ssh.gateways import Login
-from dtctl.transport.ssh.keyring import Passphrase
 from dtctl.transport.ssh.login import Logins
 from dtctl.transport.stream import RemoteExit, converse
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.means import Means
+    from dtctl.transport.seam import Session
+    from dtctl.transport.ssh.gateways import Login
+    from dtctl.transport.ssh.keyring import Passphrase
 
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64

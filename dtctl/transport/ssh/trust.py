@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.ssh.connection import HostKeys
-from dtctl.transport.ssh.hostkeys import HostKey
-from dtctl.transport.ssh.login import Logins
-from dtctl.transport.ssh.protocol import SshProtocol
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.ssh.hostkeys import HostKey
+    from dtctl.transport.ssh.login import Logins
+    from dtctl.transport.ssh.protocol import SshProtocol
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,22 @@ def test_a_program_that_was_cut_short_is_mended(host: AgentHost) -> None:
     assert (session.parent / "stop.py").exists()
 
 
+def test_the_program_is_sent_only_where_it_lacks_or_was_touched(host: AgentHost) -> None:
+    def lacked() -> bool:
+        with host.open() as talk:
+            return bool(talk.lacked)
+
+    kept = kept_program(host)
+    assert [lacked(), lacked()] == [True, False]
+    os.utime(kept / "dtctl_agent" / "main.py")
+    assert [lacked(), lacked()] == [True, False]
+    (kept / "kept").write_text("[1]")
+    assert [lacked(), lacked()] == [True, False]
+    (kept / "kept").unlink()
+    os.mkfifo(kept / "kept")
+    assert [lacked(), lacked()] == [True, False]
+
+
 def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:
     noisy = f"echo 'Welcome to gpu-b!'; {LOADER}"
     process = subprocess.Popen(

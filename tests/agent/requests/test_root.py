@@ -81,7 +81,7 @@ def test_owners_that_a_file_server_maps_are_told_by_a_trial(tmp_path: Path) -> N
 def test_a_root_on_a_file_server_that_maps_owners_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)  # what is made here is not of the user that we are
     tmp_path.chmod(0o700)
-    bootstrap.refuse_unsafe(str(tmp_path), str(tmp_path / "agent" / "x"), {"__main__.py": ""})
+    bootstrap.refuse_unsafe(str(tmp_path), str(tmp_path / "agent" / "x"), ["__main__.py"])
 
 
 @pytest.mark.parametrize("make", [paths.make_directory, bootstrap.make_directory])

@@ -7,7 +7,7 @@ import io
 import shlex
 import zlib
 
-from dtctl.transport.payload import LOADER, agent_program, opening
+from dtctl.transport.payload import LOADER, agent_program, opening, whole
 
 
 def test_the_program_is_the_same_every_time() -> None:
@@ -24,13 +24,18 @@ def test_the_program_holds_the_agent_and_can_be_run() -> None:
     assert "dtctl_agent/bootstrap.py" not in names
 
 
-def test_the_opening_is_the_bootstrap_and_then_the_program() -> None:
+def test_the_opening_is_the_bootstrap_and_the_name_of_the_program_alone() -> None:
     stream = io.BytesIO(opening())
     bootstrap = stream.read(int(stream.readline()))
     ast.parse(bootstrap)
-    size, digest = stream.readline().split()
-    assert zlib.decompress(stream.read(int(size))) == agent_program().content
-    assert digest.decode() == agent_program().sha256
+    assert stream.read() == b"0 %b\n" % agent_program().sha256.encode()
+    assert len(opening()) < 32_000  # one window of TCP
+
+
+def test_the_whole_is_the_program() -> None:
+    stream = io.BytesIO(whole())
+    size = int(stream.readline())
+    assert zlib.decompress(stream.read(size)) == agent_program().content
     assert stream.read() == b""
 
 
