@@ -57,6 +57,7 @@ NOT_TYPED_PAGES = {
     "docs/how-to-use-scripts.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/report.md": "tests/local/test_report.py writes reports, tests/local/test_dashboard.py opens dashboards",
     "docs/faults.md": "targets of the Makefile that take hours",
+    "docs/performance.md": "the target of the Makefile that measures for minutes",
     "docs/nightly.md": "targets of the Makefile that take hours",
     "docs/commands.md": "written from the commands themselves",
     "docs/agent.md": "what dtctl itself runs on a host",

@@ -249,16 +249,26 @@ VALUES: list[Row] = [
 ]
 """What options are given, and questions that nobody can answer."""
 
+ALONE = (
+    *("restart worker:1", "events", "wait", "logs -f", "events -f"),
+    *("logs @node-1 -n 3", "trust node-1", "status -o json"),
+)
+"""Commands that ask one host, or tell of each by itself."""
+
 AWAY: list[Row] = [
-    (words, 4, "(127.0.0.1:1) refuses connections", "does sshd run there, and is 1 its port?")
+    (
+        words,
+        4,
+        "(127.0.0.1:1) refuses connections" if words in ALONE else ": connections are refused",
+        "does sshd run there, and is 1 its port?",
+    )
     for words in (
+        *ALONE,
         "up -q",
         "status",
         "logs",
         "stop",
-        "restart worker:1",
         "runs",
-        "events",
         "checkpoints",
         "push -q",
         "exec -- true",
@@ -266,13 +276,7 @@ AWAY: list[Row] = [
         "gc --dry-run",
         "report",
         "dashboard",
-        "wait",
-        "logs -f",
-        "events -f",
-        "status -o json",
         "stop --run demo-20260101-000000-aaaa",
-        "logs @node-1 -n 3",
-        "trust node-1",
         "replace node-2 -y",
         "diagnose",
         "dump",

@@ -160,12 +160,12 @@ class Starting:
         return hosts
 
     def _go_without(self, doing: str, errors: Mapping[str, DtctlError]) -> None:
-        missing = left_out(self.launch.plan, self.launch.allow_missing, doing, errors, self.absent)
-        for host in missing:
+        lacked = left_out(self.launch.plan, self.launch.allow_missing, doing, errors, self.absent)
+        for host in lacked:
             if (session := self._sessions.pop(host, None)) is not None:
                 session.close()
-        self.absent.update(missing)
-        self._hosts = tuple(host for host in self._hosts if host.name not in missing)
+        self.absent.update(lacked)
+        self._hosts = tuple(host for host in self._hosts if host.name not in lacked)
 
     def choose_ports(self) -> None:
         """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""

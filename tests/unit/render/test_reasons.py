@@ -163,6 +163,9 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("asked_of", {"tasks": ["ps:0", "ps:1"]}, "stop ps:0, ps:1"),
     ("away", {"host": "gpu-b", "text": "no word for 10 s"}, "gpu-b is away: no word for 10 s"),
     ("not_back", {"host": "gpu-b"}, "gpu-b is away: it has not called the coordinator since that restarted"),
+    ("begins_without", {"text": "gpu-b, gpu-c"}, "the run begins without gpu-b, gpu-c"),
+    ("joined", {"host": "gpu-b"}, "gpu-b has joined the run, which had begun without it"),
+    ("join_undone", {"host": "gpu-b"}, "gpu-b is out of the run again: its `up` was given up"),
     ("back", {"host": "gpu-b", "seconds": 61.4}, "gpu-b is back after 61 s"),
     (
         "not_believed",
@@ -212,6 +215,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         "cluster.json is damaged; it was put aside as cluster.json.damaged-1, and rebuilt from what the agents tell",
     ),
     ("no_part", {}, "its host has no part in the run"),
+    ("absent", {}, "the run was started without its host"),
     ("not_heard", {}, "its host has not been heard yet"),
     ("task_unknown", {}, "its host knows no such task"),
     ("run_unknown", {}, "its host knows no such run"),
