@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,8 +167,6 @@ def command(job: dict[str, Any]) -> None:
     except SystemExit as ending:
         code = ending.code
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         code = 1
     sys.stdout.flush()
@@ -222,6 +221,8 @@ class Commander:
         if not pid:
             try:
                 command(job)
+            except BaseException:
+                os.write(2, traceback.format_exc().encode())
             finally:
                 os._exit(99)
         self._running[pid] = Running(job, time.monotonic())
