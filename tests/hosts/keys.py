@@ -66,7 +66,7 @@ def ssh_agent(*keys: Path) -> Iterator[Path]:
         socket = Path(directory) / "socket"
         agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
         try:
-            eventually(socket.exists, what="the socket of ssh-agent")
+            eventually(lambda: _answers(socket), what="ssh-agent")
             for key in keys:
                 add_to_agent(socket, key)
             yield socket
@@ -76,5 +76,14 @@ def ssh_agent(*keys: Path) -> Iterator[Path]:
 
 
 def add_to_agent(socket: Path, key: Path) -> None:
-    environment = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
-    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=environment, stdin=subprocess.DEVNULL)
+    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=_with(socket), stdin=subprocess.DEVNULL)
+
+
+def _answers(socket: Path) -> bool:
+    """The socket is there before anybody listens on it; ssh-add(1) ends with 2 where no agent can be reached."""
+    asked = subprocess.run(["ssh-add", "-l"], check=False, env=_with(socket), capture_output=True)
+    return asked.returncode != 2
+
+
+def _with(socket: Path) -> dict[str, str]:
+    return {**os.environ, "SSH_AUTH_SOCK": str(socket)}

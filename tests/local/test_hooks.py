@@ -29,7 +29,7 @@ hooks:
 
 def test_a_run_tells_its_hooks_and_is_held_up_by_none_of_them(home: Desk) -> None:
     with receiver() as server:
-        prepare(home, server)
+        prepare(home, server, seconds=8)  # after its restart it has to be seen at work before it ends
         done = home.run("up", "--local", "-f")
         assert done.returncode == 0, done.stderr
         assert (home.project / "told").read_text().splitlines() == ["restarting worker:0", "succeeded "]
