@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+
+R = TypeVar("R")
 
 LOADER = 'python3 -ISc \'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"dtctl","exec"))\''
 """The remote command line: constant, so that it needs no quoting and shows nothing in `ps`."""
@@ -33,7 +36,19 @@ class Program:
     sha256: str
 
 
-@cache
+def _once(work: Callable[[], R]) -> Callable[[], R]:
+    """As `cache`, but the threads of a fan-out, which all ask at the same moment, wait for the first of them."""
+    lock, kept = threading.Lock(), cache(work)
+
+    @wraps(work)
+    def done() -> R:
+        with lock:
+            return kept()
+
+    return done
+
+
+@_once
 def agent_program() -> Program:
     modules = {f"{_PACKAGE}/{name}": source for name, source in _sources().items() if name != _BOOTSTRAP}
     files = {"__main__.py": _MAIN, **modules}
@@ -41,21 +56,21 @@ def agent_program() -> Program:
     return Program(files, content, hashlib.sha256(content).hexdigest())
 
 
-@cache
+@_once
 def opening() -> bytes:
     """What is sent first: a host that has been here before needs no more."""
     bootstrap = _sources()[_BOOTSTRAP].encode()
     return b"%d\n%b0 %b\n" % (len(bootstrap), bootstrap, agent_program().sha256.encode())
 
 
-@cache
+@_once
 def whole() -> bytes:
     """What is sent to a host that says that it is `lacking`."""
     packed = zlib.compress(agent_program().content, PACKING)
     return b"%d\n%b" % (len(packed), packed)
 
 
-@cache
+@_once
 def _sources() -> dict[str, str]:
     """Python files of the agent, by their paths in it, in order."""
     return dict(sorted(_below(resources.files("dtctl.agent"), "")))

@@ -9,6 +9,8 @@ from dtctl.operations.networking.view import Place
 
 MOST = 4000
 """Connections of one check, over all hosts."""
+MOST_IN_PASSING = 16
+"""Of each host while a run starts: enough to notice a host that nobody reaches, or that reaches nobody."""
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,13 @@ def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
 def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterator[Finding]:
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
     tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
+    ports: dict[str, set[int]] = {}
+    for place in _task_places(scene, heard):
+        ports.setdefault(place.host, set()).add(place.port)
     for host, facts in heard.first.items():
-        routed = [address for address in addresses_of(facts) if is_public(address)]
-        ports = tuple(sorted({place.port for place in _task_places(scene, heard) if place.host == host}))
-        if host not in known and ports and (untried := [address for address in routed if address not in tried]):
-            yield found(PUBLIC, (host,), address=untried[0], ports=ports)
+        untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
+        if untried and host in ports and host not in known:
+            yield found(PUBLIC, (host,), address=untried[0], ports=tuple(sorted(ports[host])))
 
 
 def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:

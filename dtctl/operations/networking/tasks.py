@@ -17,7 +17,7 @@ from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking import exposure, measuring, of_exchange, of_tasks, proxies
 from dtctl.operations.networking.causes import Cause
-from dtctl.operations.networking.coverage import Coverage, spread
+from dtctl.operations.networking.coverage import MOST, MOST_IN_PASSING, Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
 from dtctl.operations.networking.view import (
     COORDINATOR,
@@ -124,7 +124,8 @@ def _open_places(scene: Scene, heard: Heard[Facts]) -> dict[Place, bool]:
 def _coverage(scene: Scene, heard: Heard[Facts]) -> Coverage:
     places = list(_open_places(scene, heard))
     vital = [place for place in places if place.whose == COORDINATOR or place.whose.partition(":")[0] == PS]
-    return spread([host for host in scene.hosts if host in heard.first], places, vital)
+    hosts = [host for host in scene.hosts if host in heard.first]
+    return spread(hosts, places, vital, min(MOST, MOST_IN_PASSING * len(hosts)) if scene.brief else MOST)
 
 
 def _view(scene: Scene, heard: Heard[Facts]) -> View:
