@@ -59,6 +59,8 @@ def lasting_fleet() -> Iterator[Fleet]:
     if reason := missing():
         pytest.skip(f"no fleet: {reason}")
     with Fleet(5, visible=(*Fleet.visible, environments.root())) as made:
+        for host in made.hosts:
+            host.settle()
         yield made
 
 

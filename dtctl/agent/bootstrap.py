@@ -13,6 +13,8 @@ import sys
 STAMP = "kept"
 """Beside the program: its files, and by what a later session sees that nobody has touched them."""
 STAMP_BYTES = 1 << 20
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+BOOT_BYTES = 64
 
 
 def say(frame: dict) -> None:  # type: ignore[type-arg]
@@ -142,6 +144,7 @@ def keep_or_fail(program: str, files: dict) -> None:  # type: ignore[type-arg]
             make_directory(os.path.join(directory, "__pycache__"))  # Python's own would be open to others
         marks = {name: mark(os.path.join(program, name)) for name in files}
         keep(os.path.join(program, STAMP), json.dumps(marks, sort_keys=True).encode("utf-8"))
+        keep(boot_path(program), boot_id())
     except EnvironmentError:
         error = sys.exc_info()[1]
         assert isinstance(error, EnvironmentError)
@@ -154,8 +157,28 @@ def mark(path: str) -> list:  # type: ignore[type-arg]
     return [found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
+def boot_id() -> bytes:
+    """Another one after each restart of the machine; empty where there is none."""
+    try:
+        with open(BOOT_ID, "rb") as file:
+            return file.read(BOOT_BYTES)
+    except EnvironmentError:
+        return b""
+
+
+def boot_path(program: str) -> str:
+    """Says in which life of this machine the files were compared: a loss of power may leave them torn, times and all.
+
+    One file a machine, because several may share the directory.
+    """
+    return os.path.join(program, "boot-%s" % os.uname()[1].replace("/", "-"))
+
+
 def kept(program: str) -> list:  # type: ignore[type-arg]
     """The names of the program's files; none if they are not what was kept here. Reads the stamp alone."""
+    booted = boot_id()
+    if not booted or content(boot_path(program), BOOT_BYTES) != booted:
+        return []
     try:
         os.utime(program, None)  # in use again: `gc` must not take it for abandoned
         marks = json.loads((content(os.path.join(program, STAMP), STAMP_BYTES) or b"{}").decode("utf-8"))
@@ -198,6 +221,7 @@ def enter() -> None:
     sys.path.insert(0, program)
     from importlib import import_module
 
+    import_module("dtctl_agent.host.compiled").mend_damaged()
     import_module("dtctl_agent.requests.session").main(root, program)
 
 

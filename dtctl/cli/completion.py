@@ -71,7 +71,7 @@ def _scope(options: Mapping[str, Any]) -> Scope:
 
     said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
     if "config" in said:
-        said["config"] = Path(said["config"])  # still text here with Typer 0.19
+        said["config"] = Path(said["config"])  # still text here with Typer 0.21
     return Scope("status", **said)  # nothing is changed by words that are offered
 
 

@@ -31,7 +31,7 @@ def mended(environ: MutableMapping[str, str]) -> Iterator[None]:
 def begun(line: str) -> str:
     """`--run=` where that is how the last word of a line begins, else nothing."""
     option, equals, _ = line.rpartition(" ")[2].partition("=")
-    return option + equals if option.startswith("--") else ""
+    return option + equals if equals and option.startswith("--") else ""
 
 
 def for_zsh(text: str, option: str) -> str:

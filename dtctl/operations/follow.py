@@ -10,13 +10,13 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import about, final, request, said
 from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import CoordinatorAway, away, why_alone
+from dtctl.operations.asking.coordinator import away, why_alone
 from dtctl.operations.asking.plausible import check_run, check_view
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.logs.stream import LogStream, Reading, Through
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.status import RunStatus, request_of_status, status, told_by_coordinator
+from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.25
@@ -101,15 +101,10 @@ class _Following:
             self._unread.add(told.host)
 
     def _look_elsewhere(self, error: DtctlError) -> None:
-        """The coordinator's host knows nothing, or is away from the start: every host is asked, once."""
-        if not isinstance(error, CoordinatorAway):
-            raise error
         self._seen = True
-        found = status(self._record, self._transport)
+        found = status_elsewhere(error, self._record, self._transport)
         if found.coordination is not None:
             self._record, self.restarted = found.record, True
-        elif error.elsewhere or not found.time:
-            raise error.cause
         elif found.verdict.outcome.decided and not found.going_on_after_the_end:
             self.ended = Ended(found)
 

@@ -145,6 +145,19 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     )
 
 
+def status_elsewhere(error: DtctlError, record: RunRecord, transport: Transport) -> RunStatus:
+    """For those who watch a run, in place of its coordinator's host, which knows nothing or is away: all hosts, once.
+
+    Raises what is wrong with that host where the others cannot say how the run stands.
+    """
+    if not isinstance(error, CoordinatorAway):
+        raise error
+    found = status(record, transport)
+    if found.coordination is None and (error.elsewhere or not found.time):
+        raise error.cause
+    return found
+
+
 def status_of_hosts(
     record: RunRecord,
     transport: Transport,

@@ -46,6 +46,8 @@ class Alike:
     @property
     def detail(self) -> str:
         """Of several hosts, that of the first."""
+        if self.says_all and self.first.detail in self.summary:
+            return ""
         if self.alone or not self.first.detail or self.same_detail:
             return self.first.detail
         return "" if self.says_all else f"on {self.hosts[0]}:\n{self.first.detail}"

@@ -21,7 +21,15 @@ LOADER = 'python3 -ISc \'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i
 """The remote command line: constant, so that it needs no quoting and shows nothing in `ps`."""
 
 _PACKAGE = "dtctl_agent"
-_MAIN = "from dtctl_agent.main import main_words\n\nmain_words()\n"
+_MAIN = """\
+from dtctl_agent.host import compiled
+
+compiled.mend_damaged()
+
+from dtctl_agent.main import main_words
+
+main_words()
+"""
 _BOOTSTRAP = "bootstrap.py"
 PACKING = 6
 """Of zlib; 9 takes twice as long for two parts in a hundred."""

@@ -42,6 +42,18 @@ def test_bash_completes_with_the_script_alone(tmp_path: Path) -> None:
     assert done.stdout.strip() == "trainer.command"
 
 
+@pytest.mark.skipif(not shutil.which("fish"), reason="there is no such shell here")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("dtctl up --rep", "--replace"), ("dtctl status --output=j", "--output=json"), ("dtctl diagn", "diagnose")],
+)
+def test_fish_completes_with_the_script_alone(tmp_path: Path, typed: str, offered: str) -> None:
+    script = f"source {SHARE}/fish/vendor_completions.d/dtctl.fish; complete -C'{typed}'"
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(["fish", "--no-config", "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == [offered]
+
+
 @pytest.mark.parametrize(
     ("shell", "script"),
     [
@@ -56,5 +68,6 @@ def test_a_shell_understands_its_script(shell: str, script: str) -> None:
     subprocess.run([shell, "-n", str(SHARE / script)], check=True)
 
 
-def test_the_wheel_takes_share_along() -> None:
+def test_the_wheel_takes_share_along_and_says_that_it_has_types() -> None:
+    assert (ROOT / "dtctl" / "py.typed").exists(), "for those who import dtctl.trainer"
     assert '[tool.hatch.build.targets.wheel.shared-data]\nshare = "share"' in (ROOT / "pyproject.toml").read_text()

@@ -5,6 +5,7 @@ Without root each host is an sshd on loopback with a home of its own (see loopba
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import uuid
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dtctl.transport.payload import agent_program
 from tests.hosts import keys, network, sandbox
 from tests.hosts.network import Network
 from tests.hosts.sandbox import Sandbox, User, make_user
@@ -73,6 +75,16 @@ class FleetHost:
         _empty(self.home, keep=".dtctl")
         _empty(self.home / ".dtctl", keep="agent")
         (self.home / ".dtctl" / "agent" / "current").unlink(missing_ok=True)
+
+    def settle(self) -> None:
+        """As after an earlier `up`: else a process has the agent's program written to the disk, while it pleases it."""
+        program = self.home / ".dtctl" / "agent" / agent_program().sha256
+        program.mkdir(parents=True)
+        (program / "settled").touch()
+        os.utime(program / "settled", (2**32, 2**32))  # later than all that will be kept there
+        for path in (program / "settled", program, program.parent, program.parent.parent):
+            path.chmod(0o600 if path.is_file() else 0o700)
+            os.chown(path, self.login.uid, self.login.uid)
 
     def known_hosts_text(self, *names: str) -> str:
         where = ",".join(names or (self.address,))

@@ -23,7 +23,7 @@ SEQUENCES_ON_HOSTS = "tests/faults/test_sequences.py"
 
 WITHOUT_TENSORFLOW = ("tests/unit", "tests/local", "tests/ssh")
 OF_THEIR_TIME = ("click<8.5",)
-"""What the oldest dependencies depend on in turn. Typer 0.19 uses what click 8.5 warns of, and warnings are errors."""
+"""What the oldest dependencies depend on in turn. Typer 0.21 uses what click 8.5 warns of, and warnings are errors."""
 
 BESIDE = ("-n", JOBS, "--dist", "loadgroup")
 PATIENT = "--timeout=7200"

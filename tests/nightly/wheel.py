@@ -55,6 +55,7 @@ class User:
             "fish/vendor_completions.d/dtctl.fish",
         ):
             assert "_DTCTL_COMPLETE" in (share / script).read_text()
+        assert [*share.parent.glob("lib/python*/site-packages/dtctl/py.typed")]
 
     def stops_a_trainer_of_their_own(self) -> None:
         project = self.home / "second"

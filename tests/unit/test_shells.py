@@ -18,6 +18,8 @@ OFFERED = """_arguments '*: :(("json":"the run''s words"\n"text"))'"""
         ("dtctl status --run=", "--run="),
         ("dtctl status --run=di", "--run="),
         ("dtctl status --run di", ""),
+        ("dtctl status --ru", ""),
+        ("dtctl status --", ""),
         ("dtctl up --set a=b", ""),
         ("dtctl status --run=x ", ""),
         ("", ""),

@@ -16,11 +16,12 @@ from ..records.reasons import because, explain, fact, headline, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
 from ..run import intents, outcome
 from ..run.outcome import Judgement
-from . import incidents, peers, start
+from . import incidents, start
 from .accounting import Accounting
 from .contacts import Contacts
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
+from .told import Told
 from .view import View
 
 TYPE_CHECKING = False
@@ -61,11 +62,7 @@ class Coordinator:
         self._now = self._began = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
-        self._acknowledged: Dict[str, Dict[str, int]] = {}
-        self._sent: Dict[str, Dict[str, int]] = {}
-        self._told_over: Set[str] = set()
-        self._told_mending: Dict[str, bool] = {}
-        self._told_first_steps: Dict[str, Dict[str, float]] = {}
+        self._told = Told(self.view)
         self._contacts = Contacts(self.view, self._tell)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
@@ -96,7 +93,7 @@ class Coordinator:
         self._wall = wall
         known = self.view.hosts[host]
         if message["type"] == "gone":
-            is_done = host in self._told_over and self._is_done(host)
+            is_done = self._told.that_all_is_over(host) and self._is_done(host)
             self._contacts.lose(host, message["heard"], message["reason"], is_done)
             if not is_done and self._has_taken_its_join_back(host):
                 self._forget(host)
@@ -106,7 +103,7 @@ class Coordinator:
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
             self._contacts.greet(host, now)
-            self._forget_told(host)
+            self._told.forget(host)
         known["state"] = message["state"]
         if before is None and self._rebuilt:
             self._recovery.pass_over(self.view.tasks_on(host))
@@ -242,31 +239,8 @@ class Coordinator:
 
     def orders(self) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
-        found: List[Tuple[str, Orders]] = []
         mending = not self.decided and (self._recovery.mending or bool(self._contacts.away))
-        for host, known in self.view.hosts.items():
-            if not known["connected"]:
-                continue
-            sent = self._sent.setdefault(host, {})
-            wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
-            news = {task: intent.copy() for task, intent in wanted.items() if intent["version"] > sent.get(task, 0)}
-            over = self._may_go(host)
-            first_steps = peers.first_steps(self.view, host)
-            before = (self._told_mending.get(host, False), self._told_first_steps.get(host, {}))
-            if news or (over and host not in self._told_over) or (mending, first_steps) != before:
-                orders: Orders = {
-                    "type": "orders",
-                    "intents": news,
-                    "mending": mending,
-                    "first_steps": first_steps,
-                    "over": over,
-                }
-                found.append((host, orders))
-                self._told_mending[host], self._told_first_steps[host] = mending, first_steps
-                sent.update(_versions(news))
-                if over:
-                    self._told_over.add(host)
-        return found
+        return self._told.news(mending=mending, may_go=self._may_go)
 
     def _may_go(self, host: str) -> bool:
         return self.over if host == self.view.own_host else self._is_done(host)
@@ -275,26 +249,17 @@ class Coordinator:
         """Nothing is left there, and its agent has said that it knows that nothing more will be asked."""
         if self._shutdown is None or not self._shutdown.host_is_done(host):
             return False
-        known = self._acknowledged.get(host, {})
-        return all(known.get(task, 0) >= self.view.intents[task]["version"] for task in self.view.tasks_on(host))
+        return self._told.is_confirmed(host)
 
     def _nothing_is_left(self) -> bool:
         return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
-
-    def _forget_told(self, host: str) -> None:
-        self._sent[host] = {}
-        self._told_over.discard(host)
-        self._told_mending.pop(host, None)
-        self._told_first_steps.pop(host, None)
 
     def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
         """A session on that host may have been asked directly, while nobody could reach this one.
 
         That the run is to end holds whatever the version: nobody who knew of it would have asked for anything else.
         """
-        self._acknowledged[host] = _versions(offered)
-        sent = self._sent.setdefault(host, {})
-        sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
+        self._told.confirm(host, offered)
         for task in intents.contradicted(self.view.intents, offered):
             if offered[task]["by"] not in ("coordinator", ""):  # what a person wants comes first
                 self.view.intents[task] = offered[task].copy()
@@ -398,10 +363,6 @@ class Coordinator:
 
     def _tell(self, kind: str, why: List[Fact], **fields: Any) -> None:
         self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
-
-
-def _versions(intents: Mapping[str, Intent]) -> Dict[str, int]:
-    return {task: intent["version"] for task, intent in intents.items()}
 
 
 def _gist(state: State) -> List[object]:

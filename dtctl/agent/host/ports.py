@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _FIRST_CHOSEN = 10_000
 _LISTENS = "0A"
 """TCP_LISTEN in the `st` column of /proc/net/tcp."""
+_SESSION = '"dtctl","exec"'
+"""In the command line of each session (transport/payload.py: LOADER)."""
 
 
 def taken(port: int) -> bool:
@@ -105,30 +107,29 @@ def _binds(family: int, address: str, port: int) -> bool:
 
 
 def holder(port: int) -> str:
-    """Who listens there, in words. /proc does not show which process of another user it is."""
+    return holding(port)[0]
+
+
+def holding(port: int) -> Tuple[str, bool]:
+    """Who listens there, in words, and whether that is a conversation with dtctl, which tries the port and leaves it.
+
+    /proc does not show which process of another user it is.
+    """
     owners = listening(port)
     pid = _pid(owners)
-    if pid is not None:
-        command = "a dtctl check, for some seconds" if _is_session(pid) else processes.command(pid)
-        return "pid %d (%s)%s" % (pid, command, _of_another(owners))
-    return ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
-
-
-def is_tried(port: int) -> bool:
-    """Who listens there is a conversation with dtctl, which tries the port and will leave it."""
-    pid = _pid(listening(port))
-    return pid is not None and _is_session(pid)
+    if pid is None:
+        unknown = ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
+        return unknown, False
+    command = processes.command(pid)
+    tries = _SESSION in command
+    shown = "a dtctl check, for some seconds" if tries else command
+    return "pid %d (%s)%s" % (pid, shown, _of_another(owners)), tries
 
 
 def _pid(owners: Container[str]) -> Optional[int]:
     """None where it is another user's, or nobody has them."""
     found = (int(name) for name in sorted(os.listdir("/proc")) if name.isdigit() and holds(name, owners))
     return next(found, None) if owners else None
-
-
-def _is_session(pid: int) -> bool:
-    """By its command line, which is the same for all (transport/payload.py: LOADER)."""
-    return '"dtctl","exec"' in processes.command(pid)
 
 
 def _of_another(owners: Dict[str, int]) -> str:

@@ -240,8 +240,8 @@ def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int
     try:
         listener.bind(port)
     except OSError:
-        state = "tried" if ports.is_tried(port) else "taken"
-        return {**told, "state": state, "holder": ports.holder(port)[:4096]}  # type: ignore[typeddict-item]
+        holder, tries = ports.holding(port)
+        return {**told, "state": "tried" if tries else "taken", "holder": holder[:4096]}
     return {**told, "port": port}
 
 

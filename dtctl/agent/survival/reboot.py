@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from ..host import daemon, locks, machine, paths, programs
 from ..host.machine import Lacking
 from ..run.runfiles import RunFiles
-from . import cron, revival, user_unit
+from . import cron, revival, settling, user_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
             kind, new = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
     except (Lacking, OSError) as error:  # the run is kept all the same
         return None, str(error), False
+    settling.settle_later()
     return kind, "", new
 
 

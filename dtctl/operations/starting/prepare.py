@@ -17,10 +17,10 @@ from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.absence import check_may_go_without
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interpreter import local_python
+from dtctl.operations.starting.launch import Start
 from dtctl.operations.starting.local_ports import LocalPorts
 from dtctl.operations.starting.needs import check_needs
 from dtctl.operations.starting.secrets import find_hooks, find_secrets
-from dtctl.operations.starting.start import Start
 from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest

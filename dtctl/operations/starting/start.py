@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
-from dtctl.agent.records.hooks import Post
-from dtctl.bundle import Bundle, Sender
+from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
 from dtctl.operations.asking.conversation import Progress, Report, about, final, request
 from dtctl.operations.asking.ending import Before
-from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.asking.plausible import check_run
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
-from dtctl.operations.checks.topic import Scene
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.absence import explained, is_dispensable, left_out
-from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Left
+from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
 from dtctl.operations.starting.ports import ports_request, with_chosen
 from dtctl.operations.starting.readying import converse
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.stopping import OnStopping
-from dtctl.plan.directories import output_directories
-from dtctl.plan.spec import host_spec
-from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
 
@@ -46,37 +38,6 @@ _ROLLBACK_S = 60.0
 _NEWS_S = 1.0
 _UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
 """What an agent may also say when it could not take back all."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """What one `up` is to start."""
-
-    plan: RunPlan
-    record: RunRecord
-    bundle: Bundle
-    digest: str
-    controller: str
-    """user@host, for those who find the run later."""
-    secrets: Mapping[str, str]
-    authority: Authority | None
-    """By which the run's agents know each other; None where there is only one."""
-    replace: bool
-    replan: Callable[[Cluster], RunPlan] | None = None
-    """Makes the plan when the hosts have chosen ports; None: they choose none."""
-    adopt_output: bool = False
-    """Output directories are taken over from other clusters."""
-    hooks: tuple[Post, ...] = field(default=(), repr=False)
-    """Those that the coordinator tells."""
-    scene: Scene | None = None
-    """What the hosts are asked of themselves by the way."""
-    allow_missing: int | None = None
-    """So many hosts may be done without; None where that is no choice of the command's."""
-
-    @property
-    def expects_revival(self) -> bool:
-        """Hosts are to bring the agents back by themselves when they have been restarted."""
-        return not self.record.is_local and self.plan.cluster.recovery.reboot == "auto"
 
 
 class Starting:
@@ -335,62 +296,6 @@ def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:
         return outcomes
     results = {**outcomes.results, **dict.fromkeys(given_up, _NOTHING_STARTED)}
     return Outcomes(results, {host: error for host, error in outcomes.errors.items() if host not in given_up})
-
-
-def check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
-    """Raises Wrong. A run that is replaced, or continues, must be one of this cluster."""
-    check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
-    for name in (answer["current"], answer["replaces"]):
-        if name is not None:
-            check_run(record.cluster, None, name, "replaces")
-
-
-def check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
-    """Raises Wrong. The answer must have each task of the host, and no other."""
-    own = record.names_on(host)
-    check_run(record.cluster, run, answer["run"])
-    check_tasks("tasks", answer["tasks"], own)
-    for task in own:
-        if task not in answer["tasks"]:
-            raise wrong(f"tasks.{task}", "a task of this name", None)
-
-
-def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:
-    """`absent`: of a run that goes on already."""
-    record = launch.record
-    assert record.run is not None
-    hooks = launch.plan.cluster.hooks.values()
-    spec = host_spec(
-        launch.plan,
-        host.name,
-        run=record.run,
-        digest=launch.digest,
-        bundle=launch.bundle.id,
-        created=record.created,
-        controller=launch.controller,
-        replaced=record.replaced,
-        absent=absent,
-    )
-    return {
-        **request(record, host, "up"),
-        "spec": spec,
-        "bundle": launch.bundle.id,
-        "secrets": launch.secrets,
-        "credentials": _credentials(launch, host),
-        "hooks": list(launch.hooks) if host.name == record.coordinator else [],
-        "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
-        "replace": launch.replace,
-        "file": os.path.realpath(launch.plan.cluster.file),
-        "outputs": list(output_directories(launch.plan.dirs[host.name], launch.plan.checkpoint_dirs[host.name])),
-    }
-
-
-def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
-    """Of a run on one host nobody dials anybody."""
-    if launch.authority is None:
-        return None
-    coordinates = launch.record.coordinator == host.name
-    return dataclasses.asdict(launch.authority.issue(host.name, coordinates=coordinates))
 
 
 def statuses(roster: Mapping[TaskId, str], started: Mapping[str, answers.Started]) -> dict[TaskId, TaskStatus]:

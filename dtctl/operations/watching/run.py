@@ -17,7 +17,7 @@ from dtctl.operations.asking.coordinator import CoordinatorAway, away, why_alone
 from dtctl.operations.asking.plausible import check_run, check_state, check_view, wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.status import RunStatus, request_of_status, status, status_of_hosts, told_by_coordinator
+from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, status_of_hosts, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.1
@@ -110,14 +110,9 @@ class _Watching:
             self._ask_each(told)
 
     def _look_elsewhere(self, error: DtctlError) -> Iterator[RunStatus]:
-        """The coordinator's host knows nothing, or is away from the start: every host is asked, once."""
-        if not isinstance(error, CoordinatorAway):
-            raise error
-        found = status(self._record, self._transport)
+        found = status_elsewhere(error, self._record, self._transport)
         if found.coordination is not None:
             self._record, self.moved = found.record, True
-        elif error.elsewhere or not found.time:
-            raise error.cause
         self._heard = True
         yield found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
+from dtctl.agent.run.goodput import PARTS as ORDER
 from dtctl.agent.run.goodput import told_in_short
 from dtctl.render.words import duration
 
@@ -38,6 +39,15 @@ def goodput_line(goodput: Goodput) -> str:
     """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
     told = sentence(told_in_short(goodput.seconds))  # type: ignore[arg-type]
     return "; ".join([told, *map(gain_words, goodput.gains[:1])])
+
+
+def rows(goodput: Goodput) -> dict[str, list[str]]:
+    """Of each part that took any time, in order: its name, share, time, and what it is."""
+    return {
+        what: [PARTS[what], percent(goodput.share_of(what)), duration(goodput.seconds[what]), MEANINGS[what]]
+        for what in ORDER
+        if goodput.seconds.get(what)
+    }
 
 
 def of_what(report: Report) -> str:

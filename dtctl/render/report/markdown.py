@@ -7,17 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.agent.run.goodput import PARTS as ORDER
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
-from dtctl.render.report.sections import MOST_INCIDENTS, facts, hardware
+from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, hardware
 from dtctl.render.scalars.plot import sparkline
 from dtctl.render.status import restarts_lines
 from dtctl.render.story import happening_line
 from dtctl.render.terminal.safe import lines_of, one_line
-from dtctl.render.words import count, duration, local_time, size
+from dtctl.render.words import count
 
 CURVE_WIDTH = 24
 MOST_LINES = 100
@@ -72,12 +71,7 @@ def _goodput(report: Report) -> Iterator[str]:
         return
     yield f"**{words.percent(found.share)}**{words.of_what(report)}"
     yield ""
-    rows = [
-        [words.PARTS[what], words.percent(found.share_of(what)), duration(found.seconds[what]), words.MEANINGS[what]]
-        for what in ORDER
-        if found.seconds.get(what)
-    ]
-    yield from _table(["part", "share", "time", "what it is"], rows)
+    yield from _table(["part", "share", "time", "what it is"], list(words.rows(found).values()))
     if found.gains:
         yield from ("", *(f"- {_text(words.gain_words(one))}" for one in found.gains))
 
@@ -106,22 +100,14 @@ def _curves(report: Report) -> Iterator[str]:
 
 
 def _checkpoints(report: Report) -> Iterator[str]:
-    rows = [
-        [
-            one.prefix,
-            "" if one.step is None else str(one.step),
-            local_time(one.time),
-            size(one.size_bytes),
-            "complete" if one.complete else f"incomplete: {one.problem}",
-            f"{found.host}:{found.directory}",
-        ]
-        for found in report.status.checkpoints
-        for one in found.all
-    ]
+    rows = checkpoint_rows(report)
     if rows:
         yield from _table(["checkpoint", "step", "written", "size", "state", "where"], rows)
     else:
         yield "None was found."
+    problems = checkpoint_problems(report)
+    if problems:
+        yield from ("", *(f"- {_text(text)}" for text in problems))
 
 
 def _story(report: Report) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.agent.run.goodput import PARTS as ORDER
 from dtctl.operations.events import Happening
 from dtctl.operations.report.tree import HostFacts, Report
 from dtctl.render.report import curves, timeline
@@ -111,16 +110,7 @@ def _goodput(report: Report) -> Html:
         (one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s, _span(one.what, one.seconds))
         for one in found.spans
     ]
-    rows = [
-        [
-            tag("span", key(what), " ", words.PARTS[what]),
-            words.percent(found.share_of(what)),
-            duration(found.seconds[what]),
-            words.MEANINGS[what],
-        ]
-        for what in ORDER
-        if found.seconds.get(what)
-    ]
+    rows = [[tag("span", key(what), " ", name), *others] for what, (name, *others) in words.rows(found).items()]
     columns: list[Column | str] = [
         "part",
         Column("share", "number"),
@@ -153,22 +143,8 @@ def _no_curves(report: Report) -> Html:
 
 
 def _checkpoints(report: Report) -> Html:
-    rows = []
-    for found in report.status.checkpoints:
-        for one in found.all:
-            rows.append(
-                [
-                    one.prefix,
-                    "" if one.step is None else str(one.step),
-                    local_time(one.time),
-                    size(one.size_bytes),
-                    "complete" if one.complete else f"incomplete: {one.problem}",
-                    f"{found.host}:{found.directory}",
-                ]
-            )
-    problems = [
-        tag("p", f"{one.host}:{one.directory}: {one.problem}") for one in report.status.checkpoints if one.problem
-    ]
+    rows = checkpoint_rows(report)
+    problems = [tag("p", text) for text in checkpoint_problems(report)]
     if not rows:
         return joined(tag("p", "None was found."), problems)
     columns: list[Column | str] = [
@@ -180,6 +156,26 @@ def _checkpoints(report: Report) -> Html:
         Column("where", "wide"),
     ]
     return joined(scrolled("Checkpoints, as found in the files", columns, rows), problems)
+
+
+def checkpoint_rows(report: Report) -> list[list[str]]:
+    return [
+        [
+            one.prefix,
+            "" if one.step is None else str(one.step),
+            local_time(one.time),
+            size(one.size_bytes),
+            "complete" if one.complete else f"incomplete: {one.problem}",
+            f"{found.host}:{found.directory}",
+        ]
+        for found in report.status.checkpoints
+        for one in found.all
+    ]
+
+
+def checkpoint_problems(report: Report) -> list[str]:
+    """Directories where there may be more than were found, and why."""
+    return [f"{one.host}:{one.directory}: {one.problem}" for one in report.status.checkpoints if one.problem]
 
 
 def _story(report: Report) -> Html:

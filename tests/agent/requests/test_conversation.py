@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent import bootstrap
 from dtctl.agent.records.requests import PROTOCOL
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.agent.host import AgentHost, AgentRefused, Conversation, task
@@ -70,6 +71,50 @@ def test_the_program_is_sent_only_where_it_lacks_or_was_touched(host: AgentHost)
     (kept / "kept").unlink()
     os.mkfifo(kept / "kept")
     assert [lacked(), lacked()] == [True, False]
+
+
+def test_after_a_restart_of_the_machine_files_that_look_untouched_are_compared_again(host: AgentHost) -> None:
+    host.open().close()
+    kept = kept_program(host)
+    source = kept / "dtctl_agent" / "main.py"
+    times = source.stat().st_atime_ns, source.stat().st_mtime_ns
+    source.write_bytes(bytes(source.stat().st_size))
+    os.utime(source, ns=times)
+    marks = {**json.loads((kept / "kept").read_text()), "dtctl_agent/main.py": bootstrap.mark(str(source))}
+    (kept / "kept").write_text(json.dumps(marks))
+    with host.open() as talk:
+        assert not talk.lacked, "in the same life of the machine nobody would see it"
+    [boot] = kept.glob("boot-*")
+    assert boot.name == f"boot-{os.uname().nodename}"
+    boot.write_text("of an earlier life\n")
+    with host.open() as talk:
+        assert talk.lacked
+    assert source.read_text() == agent_program().files["dtctl_agent/main.py"]
+    with host.open() as talk:
+        assert not talk.lacked
+
+
+@pytest.mark.parametrize("module", ["requests/session", "requests/runs", "host/paths"])
+def test_what_was_compiled_and_cut_short_is_compiled_again(host: AgentHost, module: str) -> None:
+    host.ask("runs", cluster=None)
+    [compiled] = (kept_program(host) / "dtctl_agent").glob(f"{module.replace('/', '/__pycache__/')}.*.pyc")
+    whole = compiled.read_bytes()
+    for size in (16, 100, len(whole) - 1):
+        compiled.write_bytes(whole[:size])
+        assert host.ask("runs", cluster=None)["runs"] == []
+        assert compiled.read_bytes() == whole
+
+
+def test_so_is_what_the_processes_that_stay_import(host: AgentHost) -> None:
+    host.open().close()
+    kept = kept_program(host)
+    words = [str(host.directory / "bin" / "python3"), "-IS", str(kept), "revive"]
+    subprocess.run(words, check=True, env=host.env)
+    [compiled] = (kept / "dtctl_agent" / "survival" / "__pycache__").glob("revival.*.pyc")
+    whole = compiled.read_bytes()
+    compiled.write_bytes(whole[:-1])
+    subprocess.run(words, check=True, env=host.env)
+    assert compiled.read_bytes() == whole
 
 
 def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:

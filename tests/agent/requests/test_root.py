@@ -108,3 +108,31 @@ def test_a_program_file_that_was_replaced_is_kept_anew(host: AgentHost) -> None:
         pass
     assert main.is_file()
     assert main.read_bytes() == content
+
+
+def test_without_a_boot_id_nothing_is_taken_for_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bootstrap.keep_or_fail(str(tmp_path), {"a.py": "", "b/c.py": "pass\n"})
+    assert sorted(bootstrap.kept(str(tmp_path))) == ["a.py", "b/c.py"]
+    monkeypatch.setattr(bootstrap, "BOOT_ID", str(tmp_path / "no such file"))
+    assert bootstrap.kept(str(tmp_path)) == []
+    bootstrap.keep_or_fail(str(tmp_path), {"a.py": "", "b/c.py": "pass\n"})
+    assert bootstrap.kept(str(tmp_path)) == []
+
+
+def test_machines_that_share_a_directory_know_each_its_own_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boot_id").write_text("first\n")
+    monkeypatch.setattr(bootstrap, "BOOT_ID", str(tmp_path / "boot_id"))
+    program = str(tmp_path / "program")
+    bootstrap.keep_or_fail(program, {"a.py": ""})
+    (tmp_path / "boot_id").write_text("second\n")
+    monkeypatch.setattr(os, "uname", lambda: ("Linux", "../gpu-2"))
+    assert bootstrap.kept(program) == []
+    bootstrap.keep_or_fail(program, {"a.py": ""})
+    assert bootstrap.kept(program) == ["a.py"]
+    monkeypatch.undo()
+    monkeypatch.setattr(bootstrap, "BOOT_ID", str(tmp_path / "boot_id"))
+    assert bootstrap.kept(program) == []
+    (tmp_path / "boot_id").write_text("first\n")
+    assert bootstrap.kept(program) == ["a.py"]

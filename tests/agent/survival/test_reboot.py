@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.host import machine, processes, programs
+from dtctl.agent import bootstrap
+from dtctl.agent.host import daemon, machine, processes, programs
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.agent.survival import cron, reboot, user_unit
+from dtctl.agent.survival import cron, reboot, settling, user_unit
 from tests.unit.agent.supervise import supervised
 
 SYSTEMCTL = """\
@@ -298,6 +300,31 @@ def test_the_path_in_the_entry_stays_while_the_program_changes(account: Account)
     path = programs.set_current(str(account.root))
     assert Path(path) == account.root / "agent" / "current"
     assert Path(path).readlink().name == Path(programs.directory()).name
+
+
+def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "agent" / "a"
+    written: list[str] = []
+    bootstrap.keep_or_fail(str(program), {"__main__.py": "", "dtctl_agent/main.py": "pass"})
+    monkeypatch.setattr(programs, "directory", lambda: str(program))
+    monkeypatch.setattr(os, "fsync", lambda opened: written.append(str(Path(f"/proc/self/fd/{opened}").readlink())))
+    asked: list[object] = []
+    monkeypatch.setattr(daemon, "detached", asked.append)
+    settling.settle_later()
+    assert len(asked) == 1
+    settling.settle(str(program))
+    assert {str(path) for path in (program.parent, program, *program.rglob("*"))} - set(written) == {
+        str(program / "settled")
+    }
+    for name in ("kept", "settled"):
+        os.utime(program / name, ns=(1, 1))
+    settling.settle_later()
+    assert len(asked) == 1
+    bootstrap.keep_or_fail(str(program), {"__main__.py": "", "dtctl_agent/main.py": "another"})
+    settling.settle_later()
+    assert len(asked) == 2
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on this machine")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
 
-from dtctl.agent.host import ports
+from dtctl.agent.host import ports, processes
 from dtctl.agent.requests.starting import most_ports
+from dtctl.transport.payload import LOADER
 
 
 def test_a_chosen_port_is_kept_until_it_is_let_go_and_is_no_ephemeral_one() -> None:
@@ -55,6 +57,29 @@ def test_the_user_of_a_process_that_cannot_be_seen_is_told(monkeypatch: pytest.M
     monkeypatch.setattr(ports, "holds", lambda name, inodes: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert ports.holder(2222) == "a process of root"
+
+
+@pytest.mark.parametrize(
+    ("command", "holding"),
+    [
+        ("python3 serve.py", ("pid 7 (python3 serve.py)", False)),
+        (LOADER, ("pid 7 (a dtctl check, for some seconds)", True)),
+    ],
+)
+def test_another_check_that_tries_a_port_is_known_at_one_look(
+    command: str, holding: tuple[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def listening(port: int) -> dict[str, int]:
+        looks.append(port)
+        return {"1": os.geteuid()}
+
+    monkeypatch.setattr(ports, "listening", listening)
+    monkeypatch.setattr(ports, "_pid", lambda owners: 7)
+    monkeypatch.setattr(processes, "command", lambda pid: command)
+    assert ports.holding(2222) == holding
+    assert looks == [2222]
 
 
 def test_as_many_ports_are_wanted_as_the_busiest_machine_needs() -> None:

@@ -22,7 +22,7 @@ from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Interrupted
-from dtctl.operations.starting.start import Start
+from dtctl.operations.starting.launch import Start
 from dtctl.operations.up import UpResult, up
 from dtctl.plan.run import plan_run
 from dtctl.reach import Local

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -208,3 +209,12 @@ def test_markdown_tells_the_same_and_neither_tags_nor_marks_of_hosts_hold_in_it(
         5
     }
     assert "Not shown" in text
+
+
+def test_both_say_which_checkpoints_could_not_be_looked_for() -> None:
+    whole = report(Path("/nowhere/cluster.yaml"))
+    (first, *others) = whole.status.checkpoints
+    closed = replace(first, directory="/nfs/out", problem="Permission denied")
+    there = replace(whole, status=replace(whole.status, checkpoints=(closed, *others)))
+    assert f"- {closed.host}:/nfs/out: Permission denied" in markdown(there).split("\n")
+    assert f"<p>{closed.host}:/nfs/out: Permission denied</p>" in page(there)

@@ -106,3 +106,12 @@ def test_one_host_of_one_is_its_own_error() -> None:
     with pytest.raises(TransportError) as raised:
         Outcomes[int]({}, {"gpu-1": error}).or_raise("push")
     assert raised.value is error
+
+
+def test_what_the_first_line_says_is_not_said_again_below_it() -> None:
+    failed: dict[str, DtctlError] = {
+        f"gpu-{n}": errors.cannot_connect(to(n), OSError(113, "No route to host"), 10.0) for n in (1, 2)
+    }
+    (told,) = alike(failed)
+    assert told.summary == "gpu-[1-2]: cannot be reached: No route to host"
+    assert told.detail == ""
