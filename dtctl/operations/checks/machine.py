@@ -64,7 +64,8 @@ def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
                 rows_of[key] = row
                 alike.setdefault(key, []).append(host)
     for key, hosts in alike.items():
-        yield found(rows_of[key], hosts, **dict(key))
+        fields: dict[str, Any] = dict(key)
+        yield found(rows_of[key], hosts, **fields)
     for place in dict.fromkeys(place for told in facts.values() for place in told["silent"]):
         yield found(rows.DISK_SILENT, [host for host, told in facts.items() if place in told["silent"]], where=place)
 

@@ -69,7 +69,7 @@ def test_ps_that_save_their_parts_need_one_directory(uses: list[str], signature:
 
 
 @pytest.mark.parametrize(("said", "setting"), [({}, "dirs.output"), ({"checkpoint_dir": "/saved"}, "checkpoint.dir")])
-def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(said: dict[str, str], setting: str) -> None:
+def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(said: dict[str, Any], setting: str) -> None:
     value = scene(cluster(dirs={"output": "/saved"}, **said), uses=["saves_sharded"])
     (found,) = judged(TOPIC, value, WROTE, looked("a", "b", sees=("a",)))
     assert remedies(found)[0].startswith(f"{setting} in cluster.yaml: a directory that all of them share")
