@@ -110,8 +110,14 @@ def holder(port: int) -> str:
     pid = _pid(owners)
     if pid is not None:
         command = "a dtctl check, for some seconds" if _is_session(pid) else processes.command(pid)
-        return "pid %d (%s)%s" % (pid, command, _of_another(owners))
+        return "pid %d%s (%s)%s" % (pid, _of_run(pid), command, _of_another(owners))
     return ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
+
+
+def _of_run(pid: int) -> str:
+    """Whose trainer it is, by what it was started with; an environment of another user's cannot be read."""
+    run = processes.environment(pid).get("DTCTL_RUN", "")[:200]
+    return " of the run %s" % run if run and run.isascii() and run.isprintable() else ""
 
 
 def is_tried(port: int) -> bool:
