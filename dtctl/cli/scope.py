@@ -88,10 +88,14 @@ class Scope:
             return self._of_name(self.named).file or Path()
         return find_cluster_file(given, os.environ, Path.cwd())
 
-    def cluster(self, argument: Path | None = None, overrides: list[str] | None = None) -> Cluster:
+    def cluster(
+        self, argument: Path | None = None, overrides: list[str] | None = None, *, needs_files: bool = False
+    ) -> Cluster:
+        """`needs_files`: its code and its secrets are to be sent, and so have to be here."""
         from dtctl.config import load_cluster
 
-        return self._with_reach(load_cluster(self.file(argument), overrides=overrides or []))
+        file = self.file(argument)
+        return self._with_reach(load_cluster(file, overrides=overrides or [], needs_files=needs_files))
 
     def checked(self, argument: Path | None = None, overrides: list[str] | None = None) -> Checked:
         """The same for one who is about to start it: the findings are still to be raised."""
@@ -217,7 +221,7 @@ class Scope:
         from dtctl.config import load_cluster
         from dtctl.operations.memory.following import follow_file
 
-        followed = follow_file(record, load_cluster)
+        followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         now = followed.record
         if followed.problem is not None:
             from dtctl.render.errors import note

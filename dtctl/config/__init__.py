@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["check_cluster", "cluster_schema", "find_cluster_file", "load_cluster", "reference_markdown"]
 
 
-def load_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Cluster:
-    """The cluster that `file` describes, with `--set path=value` overrides. Raises ConfigError with every problem."""
+def load_cluster(file: Path, *, overrides: Sequence[str] = (), needs_files: bool = True) -> Cluster:
+    """The cluster that `file` describes, with `--set path=value` overrides. Raises ConfigError with every problem.
+
+    `needs_files`: the code and the env_file have to be on this machine.
+    """
     from dtctl.config.load import load
 
-    return load(file, overrides)
+    return load(file, overrides, needs_files=needs_files)
 
 
 def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:

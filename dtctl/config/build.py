@@ -22,6 +22,7 @@ from dtctl.model import Cluster, Job, TfConfig, Trainer
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included.
 
+    Files that are lacking are left to whoever needs them: `findings` has them.
     `content` has the scheduler that MXNet needs.
     """
     home = file.parent
@@ -126,5 +127,5 @@ def _existing(
         problem = "" if error.errno in _ABSENT else f"{place} cannot be looked at: {error.strerror}"
     if not found:
         words = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
-        findings.add(path, words, "" if problem else "a relative path begins at this file")
+        findings.lack(path, words, "" if problem else "a relative path begins at this file")
     return place

@@ -16,6 +16,7 @@ from dtctl.config.build import build
 from dtctl.config.launching import with_scheduler
 from dtctl.config.sections import ClusterFile
 from dtctl.config.workable import check_workable
+from dtctl.config.workable.devices import check_gpus
 from dtctl.config.yaml.document import Findings, in_words
 from dtctl.config.yaml.overrides import apply_overrides
 from dtctl.config.yaml.reading import read_sections
@@ -38,18 +39,42 @@ class Checked:
     findings: Findings
 
 
-def load(file: Path, overrides: Sequence[str]) -> Cluster:
-    return _built(file, overrides)[0]
+def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
+    said = _said(file, overrides)
+    cluster = said.built()
+    if needs_files:
+        said.findings.or_raise_all()
+    return cluster
 
 
 def check(file: Path, overrides: Sequence[str]) -> Checked:
     """The same with a closer look: at what can be read, and still cannot work or is hardly meant."""
-    cluster, content, findings = _built(file, overrides)
-    check_workable(content, cluster, findings)
-    return Checked(cluster, findings)
+    said = _said(file, overrides)
+    try:
+        cluster = said.built()
+    except ConfigError:
+        check_workable(said.sections, said.findings)
+        said.findings.or_raise()
+        raise
+    check_workable(said.sections, said.findings)
+    check_gpus(said.sections, cluster, said.findings)
+    return Checked(cluster, said.findings)
 
 
-def _built(file: Path, overrides: Sequence[str]) -> tuple[Cluster, ClusterFile, Findings]:
+@dataclass(frozen=True)
+class _Said:
+    """What a file says, less its mistakes."""
+
+    file: Path
+    sha256: str
+    sections: ClusterFile
+    findings: Findings
+
+    def built(self) -> Cluster:
+        return dataclasses.replace(build(self.sections, self.file.absolute(), self.findings), file_sha256=self.sha256)
+
+
+def _said(file: Path, overrides: Sequence[str]) -> _Said:
     name = _shown(file)
     content = _read(file, name)
     document = parse(_text(content, name), name)
@@ -61,8 +86,7 @@ def _built(file: Path, overrides: Sequence[str]) -> tuple[Cluster, ClusterFile, 
     apply_overrides(document, overrides)
     findings = Findings(document)
     sections = with_scheduler(read_sections(document, findings))
-    cluster = build(sections, file.absolute(), findings)
-    return dataclasses.replace(cluster, file_sha256=hashlib.sha256(content).hexdigest()), sections, findings
+    return _Said(file, hashlib.sha256(content).hexdigest(), sections, findings)
 
 
 def _read(file: Path, name: str) -> bytes:

@@ -8,7 +8,7 @@ import time
 import zlib
 
 from ..host import files, locks
-from ..host.errors import Refused
+from ..host.errors import NO_ROOM, Refused
 from ..protocol.conversation import Aborted, word
 from .manifest import MOST_BYTES, Manifest, by_hash
 from .tree import read_blocks
@@ -172,5 +172,5 @@ def _disk_full(tree: Tree, lacking: List[int]) -> Refused:
         "disk_full",
         "the disk is too full for the pushed code",
         detail=f"{needed} bytes are needed below {tree.base}, and {free} are free",
-        hint="free some space on this host",
+        hint=NO_ROOM,
     )

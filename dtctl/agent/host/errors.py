@@ -18,6 +18,9 @@ class Refused(Exception):
         self.hint = hint
 
 
+NO_ROOM = "dtctl gc    removes old runs and old code; other files on this disk are yours to remove"
+
+
 def damaged(problem: str) -> Refused:
     """`problem`: which file of a run is damaged, and what is wrong with it."""
     hint = "dtctl down    ends what is left of the run, and removes its files"
@@ -37,7 +40,7 @@ def from_os_error(error: OSError, doing: str) -> Refused:
     place = "%s: " % error.filename if error.filename else ""
     detail = "%s%s" % (place, error.strerror or error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Refused("disk_full", "cannot %s: the disk is full" % doing, detail, "free some space on this host")
+        return Refused("disk_full", "cannot %s: the disk is full" % doing, detail, NO_ROOM)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Refused("permission_denied", "cannot %s: permission denied" % doing, detail)
     if error.errno in (errno.ENOTDIR, errno.EEXIST):

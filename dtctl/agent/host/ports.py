@@ -123,7 +123,13 @@ def holding(port: int) -> Tuple[str, bool]:
     command = processes.command(pid)
     tries = _SESSION in command
     shown = "a dtctl check, for some seconds" if tries else command
-    return "pid %d (%s)%s" % (pid, shown, _of_another(owners)), tries
+    return "pid %d%s (%s)%s" % (pid, _of_run(pid), shown, _of_another(owners)), tries
+
+
+def _of_run(pid: int) -> str:
+    """Whose trainer it is, by what it was started with; an environment of another user's cannot be read."""
+    run = processes.environment(pid).get("DTCTL_RUN", "")[:200]
+    return " of the run %s" % run if run and run.isascii() and run.isprintable() else ""
 
 
 def _pid(owners: Container[str]) -> Optional[int]:

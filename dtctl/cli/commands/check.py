@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 import typer
 
 from dtctl.cli.exits import exit_for
-from dtctl.cli.options import ClusterFile, Local, OutputOption, Overrides, Quiet, Scope, on_cluster
+from dtctl.cli.options import (
+    ClusterFile,
+    Local,
+    OutputOption,
+    Overrides,
+    PortsFrom,
+    Quiet,
+    Scope,
+    on_cluster,
+    with_ports_from,
+)
 from dtctl.errors import ExitCode
 
 FirewallKind = Literal["nftables", "iptables", "ufw"]
@@ -19,6 +29,7 @@ def check(
     cluster_file: ClusterFile = None,
     overrides: Overrides = None,
     local: Local = False,
+    ports_from: PortsFrom = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also what takes seconds and loads the hosts: imports, multiplications.")
     ] = False,
@@ -43,7 +54,7 @@ def check(
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
-    cluster = scope.cluster(cluster_file, overrides)
+    cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
     hostname = scope.transport.hostname
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     if print_firewall is not None:

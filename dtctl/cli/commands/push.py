@@ -27,7 +27,7 @@ def push(
     from dtctl.render.terminal import console
     from dtctl.render.words import count, fold, size
 
-    cluster = scope.cluster(cluster_file, overrides)
+    cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = record_of(plan_roster(make_local(cluster) if local else cluster))
     bundle = scan_code(cluster)
     show_left_out(bundle)

@@ -46,7 +46,7 @@ def replace(
     from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
 
-    cluster = scope.cluster(None, overrides)
+    cluster = scope.cluster(None, overrides, needs_files=True)
     exchange = plan_replacement(cluster, host, new)
     found = status(scope.record(), scope.transport)
     if not found.time:

@@ -64,7 +64,7 @@ def up(
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
     from dtctl.operations.starting.interrupts import Interrupted
-    from dtctl.operations.starting.prepare import prepare_launch, scan_code
+    from dtctl.operations.starting.prepare import prepare_launch
     from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.telling.hooks import hooks_here
@@ -77,13 +77,13 @@ def up(
     from dtctl.render.progress import UpProgress
 
     checked = scope.checked(cluster_file, overrides)
-    cluster, bundle = checked.cluster, scan_code(checked.cluster)
-    errors.show_doubts(review(checked, bundle, os.environ, local=local))
+    cluster, reviewed = checked.cluster, review(checked, os.environ, local=local)
+    errors.show_doubts(reviewed.doubts)
     launch = prepare_launch(
         cluster,
         scope.transport.hostname,
         os.environ,
-        bundle,
+        reviewed.bundle,
         local=local,
         replace=replace,
         adopt_output=adopt_output,

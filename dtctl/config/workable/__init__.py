@@ -6,17 +6,17 @@ Commands about a run that is there already do not ask: a file that no run can be
 from __future__ import annotations
 
 from dtctl.config.sections import ClusterFile
-from dtctl.config.workable.devices import check_gpus
 from dtctl.config.workable.hooks import doubt_hooks
 from dtctl.config.workable.lead import check_lead
 from dtctl.config.workable.placeholders import check_placeholders
 from dtctl.config.yaml.document import Findings
-from dtctl.model import Cluster
 
 
-def check_workable(content: ClusterFile, cluster: Cluster, findings: Findings) -> None:
-    """Adds to the findings, and raises nothing but what they raise when there are too many."""
+def check_workable(content: ClusterFile, findings: Findings) -> None:
+    """Adds to the findings, and raises nothing but what they raise when there are too many.
+
+    `content` may have other mistakes, and what they leave out is not missed here.
+    """
     check_lead(content, findings)
     check_placeholders(content, findings)
-    check_gpus(content, cluster, findings)
     doubt_hooks(content, findings)

@@ -20,6 +20,8 @@ _NEAR = 0.75
 def check_lead(content: ClusterFile, findings: Findings) -> None:
     """A run ends with its lead: what never ends cannot lead it."""
     jobs = list(content.jobs)
+    if not jobs or findings.lacks_keys_of("jobs"):
+        return
     lead = lead_among(jobs)
     if lead.job in _LEADING:
         for job, meant in _slips(jobs, _KNOWN):

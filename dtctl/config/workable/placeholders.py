@@ -17,6 +17,7 @@ _NEAR = 0.8
 
 def check_placeholders(content: ClusterFile, findings: Findings) -> None:
     known = field_names(list(content.jobs))
+    jobs_are_known, dirs_are_known = not findings.lacks_keys_of("jobs"), not findings.has("dirs")
     for path, text in _filled(content):
         for field, joiner in dict.fromkeys(FIELD.findall(text)):
             if joiner:
@@ -26,10 +27,10 @@ def check_placeholders(content: ClusterFile, findings: Findings) -> None:
                     )
                     findings.doubt(path, summary, f"write {{{field}}} here, or use `template`")
             elif field not in known:
-                if (meant := closest(field, known, _NEAR)) is not None:
+                if jobs_are_known and (meant := closest(field, known, _NEAR)) is not None:
                     summary = f"{findings.name(*path)}: {{{field}}} is no field, and stays as it is"
                     findings.doubt(path, summary, f"did you mean '{{{meant}}}'?")
-            elif field.endswith("_dir") and not directory_is_set(field, content):
+            elif field.endswith("_dir") and dirs_are_known and not directory_is_set(field, content):
                 lacks_directory(path, f"{{{field}}}", findings)
 
 

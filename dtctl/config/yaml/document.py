@@ -87,6 +87,7 @@ class Findings:
     def __init__(self, document: Document) -> None:
         self.document = document
         self._problems = list(document.problems)
+        self._lacks: list[Problem] = []
         self._doubts: list[Problem] = []
         self._spoiled: set[Path] = set()
 
@@ -95,6 +96,11 @@ class Findings:
         self._spoiled.add(path)
         if len(self._problems) >= MOST_PROBLEMS:
             self.or_raise()
+
+    def lack(self, path: Path, summary: str, hint: str = "") -> None:
+        """A file that this machine does not have. Without it the cluster can be built, and the rest looked at."""
+        self._lacks.append(Problem(self._place(path, False), summary, hint))
+        self._spoiled.add(path)
 
     def doubt(self, path: Path, summary: str, hint: str = "", *, at_key: bool = False) -> None:
         """Something that can be meant as it stands, but is more likely a slip."""
@@ -129,8 +135,14 @@ class Findings:
         return dotted(self.document.find(path))
 
     def or_raise(self) -> None:
+        """Raises ConfigError where no cluster can be built; then it has what is lacking as well."""
         if self._problems:
-            raise ConfigError(list(dict.fromkeys(self._problems)), self.doubts)
+            raise ConfigError(list(dict.fromkeys([*self._problems, *self._lacks])), self.doubts)
+
+    def or_raise_all(self) -> None:
+        """Also where nothing but a file is lacking."""
+        self._problems += self._lacks
+        self.or_raise()
 
 
 def in_words(data: Any) -> str:

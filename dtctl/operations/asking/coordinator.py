@@ -20,7 +20,7 @@ _NOT_THERE = {
     "no_run": "has no run",
     "not_coordinator": "does not coordinate the run",
     "internal": "cannot revive its agent",
-    "not_answering": "does not answer",
+    "not_answering": "has no coordinator that answers",
     "damaged": "has damaged files of the run",
     "other_version": "has the run of another version of dtctl",
 }

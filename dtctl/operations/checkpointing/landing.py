@@ -9,10 +9,12 @@ A host names nothing here. It is told which checkpoint is wanted, and files of a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -149,4 +151,8 @@ def _sha256(path: Path) -> str:
 def not_written(directory: Path, error: OSError) -> DtctlError:
     """Why a file cannot be written here."""
     why = str(error.strerror or error).lower()
-    return DtctlError(f"{directory} cannot be written: {why}", hint="what has arrived is kept; name another directory")
+    hint = "what has arrived is kept; name another directory"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = f"df -h {shlex.quote(str(directory))}    shows the disk; what has arrived is kept, and the same command "
+        hint += "brings the rest when there is room; or name another directory"
+    return DtctlError(f"{directory} cannot be written: {why}", hint=hint)

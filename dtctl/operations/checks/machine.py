@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.marks import HOME
 from dtctl.agent.records.vitals import Disk
 from dtctl.operations.checks import clocks, gpus
 from dtctl.operations.checks import of_machine as rows
-from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
+from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
 from dtctl.operations.diagnosis.signature import Finding, Signature
 from dtctl.plan.directories import output_directories
@@ -42,26 +44,44 @@ def places(scene: Scene, host: str) -> list[str]:
 
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    yield from _disks(heard.first)
+    yield from _disks(scene, heard.first)
     yield from _memory(scene, heard.first)
     yield from gpus.judge(scene, heard.first)
     yield from clocks.judge(heard.clocks)
     yield from _limits(heard.first)
 
 
-def _disks(facts: Mapping[str, Facts]) -> Iterator[Finding]:
+def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """One finding for all hosts that tell the same of a path, which they share as a rule."""
-    alike: dict[tuple[str, int, int, int | None], list[str]] = {}
+    alike: dict[tuple[tuple[str, Any], ...], list[str]] = {}
+    rows_of: dict[tuple[tuple[str, Any], ...], Signature] = {}
     for host, told in facts.items():
         for disk in told["disks"]:
-            key = (disk["path"], disk["free_bytes"], disk["size_bytes"], disk["free_files"])
-            alike.setdefault(key, []).append(host)
-    for (path, free, size, files), hosts in alike.items():
-        row = disk_row({"path": path, "free_bytes": free, "size_bytes": size, "free_files": files})
-        if row is not None:
-            yield found(row, hosts, where=path, free_bytes=free, size_bytes=size, free_files=files)
+            row = disk_row(disk)
+            if row is not None:
+                left = {name: disk[name] for name in ("free_bytes", "size_bytes", "free_files")}
+                key = tuple({"where": disk["path"], **left, **_removable(scene, host, told["disks"], disk)}.items())
+                rows_of[key] = row
+                alike.setdefault(key, []).append(host)
+    for key, hosts in alike.items():
+        fields: dict[str, Any] = dict(key)
+        yield found(rows_of[key], hosts, **fields)
     for place in dict.fromkeys(place for told in facts.values() for place in told["silent"]):
         yield found(rows.DISK_SILENT, [host for host, told in facts.items() if place in told["silent"]], where=place)
+
+
+def _removable(scene: Scene, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, str]:
+    """What there is on a disk that dtctl can remove: files of its own, which are on the first, and checkpoints."""
+    saved = scene.plan.checkpoint_dirs[host]
+    elsewhere = [place for place in saved if any(_is(place, other["path"]) for other in disks)]
+    here = [place for place in saved if _is(place, disk["path"]) or (disk is disks[0] and place not in elsewhere)]
+    own = {"own": disk["path"]} if disk is disks[0] else {}
+    return {**own, **({"saved": shown(here[0])} if here else {})}
+
+
+def _is(place: str, path: str) -> bool:
+    """`path` is what a host made of the place."""
+    return path.endswith(place[len(HOME) :]) if place.startswith(HOME) else path == place
 
 
 def disk_row(disk: Disk) -> Signature | None:

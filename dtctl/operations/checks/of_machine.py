@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dtctl.operations.diagnosis.signature import Level, Signature
 
+_ROOM = (
+    "dtctl gc    removes old runs and old code from {own}",
+    "dtctl checkpoints prune --keep 2    removes old checkpoints from {saved}",
+)
+"""The one for the disk of dtctl's own files, the other for that of checkpoints."""
+
 DISK_FULL = Signature(
     "disk_full_before",
     Level.ENDS,
     "nothing is left on a disk that the run writes to",
     "the file systems of the run's files, of dirs.output, dirs.log and checkpoint.dir",
     "a disk of {hosts} is full: {free_bytes} of {size_bytes} left at {where}. The run cannot save there",
-    ("dtctl gc    removes old runs and old code", "dtctl exec {at} -- df -h {where}    shows the disk"),
+    (*_ROOM, "dtctl exec {at} -- df -h {where}    shows the disk"),
 )
 INODES_GONE = Signature(
     "inodes_gone",
@@ -18,7 +24,7 @@ INODES_GONE = Signature(
     "a disk that the run writes to takes no more files, though it has room",
     "the free inodes of the same file systems",
     "a disk of {hosts} takes only {free_files} more files at {where}, though {free_bytes} are free",
-    ("dtctl gc    removes old runs and old code", "dtctl exec {at} -- df -i {where}    shows the disk"),
+    (*_ROOM, "dtctl exec {at} -- df -i {where}    shows the disk"),
 )
 DISK_LOW = Signature(
     "disk_low",
@@ -26,7 +32,7 @@ DISK_LOW = Signature(
     "little is left on a disk that the run writes to",
     "the same file systems",
     "a disk of {hosts} is nearly full: {free_bytes} of {size_bytes} left at {where}",
-    ("dtctl gc    removes old runs and old code", "dtctl exec {at} -- df -h {where}    shows the disk"),
+    (*_ROOM, "dtctl exec {at} -- df -h {where}    shows the disk"),
 )
 DISK_SILENT = Signature(
     "disk_silent",

@@ -39,7 +39,8 @@ MODULES_MISSING = Signature(
     "{tasks} will fail on {hosts}: the program imports {modules}, which {python} does not have",
     (
         "dtctl exec {at} -- {python} -m pip install {packages}",
-        "or let every start do it: trainer.setup in cluster.yaml; or name another Python: trainer.python",
+        "trainer.setup: {python} -m pip install {packages}    in cluster.yaml: then every start sees to it",
+        "or another Python that has it: trainer.python in cluster.yaml",
     ),
 )
 MODULES_TO_COME = Signature(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dtctl.operations.diagnosis.signature import Level, Signature
 
+_SHARE = "{setting} in cluster.yaml: a directory that all of them share (NFS, Lustre); the program has to save there"
+
 UNWRITABLE = Signature(
     "place_unwritable",
     Level.ENDS,
@@ -23,7 +25,7 @@ NOT_SHARED = Signature(
     "{where} is not one directory: what {lead} writes there is not seen on {hosts}. In this way of training each ps "
     "saves its own part, so no host would have a whole checkpoint, and {tasks} could not be restored",
     (
-        "checkpoint.dir in cluster.yaml: a directory that all hosts share (NFS, Lustre)",
+        _SHARE,
         "or let the chief save all of it: Saver(sharded=False) on the chief's device, or "
         "CheckpointOptions(experimental_io_device=...)",
     ),
@@ -36,7 +38,7 @@ PERHAPS_NOT_SHARED = Signature(
     "{where} is not one directory: what {lead} writes there is not seen on {hosts}. If each ps saves its own part "
     "(sharded=True, which is usual), no host has a whole checkpoint",
     (
-        "checkpoint.dir in cluster.yaml: a directory that all hosts share (NFS, Lustre)",
+        _SHARE,
         "or let the chief save all of it: Saver(sharded=False) on the chief's device",
     ),
 )
@@ -47,7 +49,7 @@ NOT_SEEN = Signature(
     "the same",
     "{tasks} waits for checkpoints that it will never see: what {lead} writes to {where} is not seen on {hosts}",
     (
-        "checkpoint.dir in cluster.yaml: a directory that both hosts share (NFS, Lustre)",
+        _SHARE,
         "or place the evaluator on {lead}: jobs.evaluator.hosts",
     ),
 )
@@ -59,7 +61,7 @@ RESTARTS_APART = Signature(
     "{where} is not one directory: what {lead} writes there is not seen on {hosts}. After a restart {tasks} would not "
     "find the checkpoint that {lead} continues from",
     (
-        "checkpoint.dir in cluster.yaml: a directory that all hosts share (NFS, Lustre)",
+        _SHARE,
         "or a program in which the first worker restores, and sends the others what it has read",
     ),
 )

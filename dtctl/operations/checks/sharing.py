@@ -43,7 +43,12 @@ def judge(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]
             tasks = _tasks(plan, hosts, roles)
             if tasks:
                 places = dict.fromkeys(task.host for task in plan.tasks if task.id in tasks)
-                yield found(row, places, tasks, where=shown(path), lead=lead)
+                yield found(row, places, tasks, where=shown(path), lead=lead, setting=_setting(plan))
+
+
+def _setting(plan: RunPlan) -> str:
+    """What in the cluster file says where the checkpoints lie."""
+    return "checkpoint.dir" if plan.cluster.checkpoint_dir is not None else "dirs.output"
 
 
 def _rows(scene: Scene) -> Iterator[tuple[Signature, tuple[str, ...]]]:

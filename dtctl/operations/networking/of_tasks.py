@@ -13,6 +13,7 @@ _OPEN = (
     "dtctl check --print-firewall iptables    prints rules that let the cluster's hosts in before any other (or "
     "ufw; what tables of nftables drop has to be allowed in those)"
 )
+_RULES_IN = "dtctl ssh {host}    and there sudo nft list ruleset (or: sudo iptables -S INPUT) shows its rules"
 _MATRIX = "every port of the plan, listened on by its host and connected to by the other hosts"
 
 _NAMES = (
@@ -23,7 +24,8 @@ _NAMES = (
         "every port of the plan, bound on its host",
         "port {port} of {whose} on {hosts} is taken: {holder} listens there[, on {on}]",
         (
-            "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is (sudo ss, where it is another user's)",
+            "dtctl exec {at} -- ss -ltnp 'sport = :{port}'    shows who it is, if the process is yours",
+            "dtctl ssh {host}    and there sudo ss -ltnp 'sport = :{port}' shows whose it is otherwise",
             "dtctl up --ports-from 2300    takes other ports; or write ports: auto in cluster.yaml, and the hosts "
             "choose",
         ),
@@ -127,7 +129,7 @@ _MATRICES = (
         "no host reaches port {ports} of {hosts}, which listens there now and can be logged in to: a firewall on "
         "{hosts} (or of its network: a security group)[ drops what is sent there: no answer within {dropped_s}]"
         "[ refuses them ({rejected})]",
-        (_OPEN, "dtctl exec {at} -- sudo nft list ruleset    shows those of the host (or: sudo iptables -S INPUT)"),
+        (_OPEN, _RULES_IN),
     ),
     Signature(
         "firewall_out",
@@ -137,7 +139,7 @@ _MATRICES = (
         "{hosts} reaches no other host[ on port {ports}], though {others} listen and reach each other: a firewall on "
         "{hosts} for outgoing connections[ drops them: no answer within {dropped_s}][ refuses them ({rejected})]",
         (
-            "dtctl exec {at} -- sudo nft list ruleset    shows its rules (or: sudo iptables -S OUTPUT)",
+            "dtctl ssh {host}    and there sudo nft list ruleset (or: sudo iptables -S OUTPUT) shows its rules",
             "let it connect to the ports of the tasks: dtctl check --print-firewall nftables    names them",
         ),
     ),
@@ -162,10 +164,9 @@ _MATRICES = (
         "one direction, either on {hosts} (incoming) or on {from_hosts} (outgoing)[; there is no answer within "
         "{dropped_s}][; it is refused ({rejected})]",
         (
-            "dtctl exec {at} -- sudo nft list ruleset    shows the rules for what comes in (or: sudo iptables -S "
-            "INPUT)",
-            "dtctl exec {from} -- sudo nft list ruleset    those for what goes out (or: sudo iptables -S OUTPUT)",
             _OPEN,
+            _RULES_IN,
+            "dtctl ssh {from_host}    the same there, for what goes out (sudo iptables -S OUTPUT)",
         ),
     ),
     Signature(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dtctl.errors import PreflightError
 from dtctl.operations.networking.firewall import Kind, Rules, firewall
@@ -30,22 +30,32 @@ def rules_of(plan: RunPlan, kind: Kind, look: Look = addresses_of) -> tuple[Rule
     places = places_of(plan)
     ports = {host: [place.port for place in places if place.host == host] for host in plan.hosts}
     names = {host: next(place.name for place in places if place.host == host) for host in plan.hosts}
-    addresses = {host: _known(host, name, look, str(cluster.file)) for host, name in names.items()}
-    return firewall(cluster.name, ports, addresses, kind)
+    return firewall(cluster.name, ports, _known(names, look, str(cluster.file)), kind)
 
 
-def _known(host: str, name: str, look: Look, file: str) -> tuple[str, ...]:
-    try:
-        found = look(name)
-    except (OSError, UnicodeError) as error:
+def _known(names: Mapping[str, str], look: Look, file: str) -> dict[str, tuple[str, ...]]:
+    """The addresses of each host; all that are not known are told at once."""
+    found: dict[str, tuple[str, ...]] = {}
+    unknown: dict[str, str] = {}
+    for host, name in names.items():
+        try:
+            found[host] = look(name)
+        except (OSError, UnicodeError) as error:
+            unknown[host] = str(getattr(error, "strerror", None) or error)
+    if unknown:
+        first, said = next(iter(unknown.items()))
+        asked = " ".join(names[host] for host in unknown)
         raise PreflightError(
-            f"the address of {host} is not known here: {name} is no name that this machine can look up",
-            detail=str(getattr(error, "strerror", None) or error),
-            hint=f"hosts.{host}.address: IP in {file}",
-        ) from None
-    if all(is_loopback(address) for address in found):
-        raise PreflightError(
-            f"{host} is known as {name}, a loopback address: no other machine reaches its tasks, so there is nothing "
-            "to close",
+            f"this machine cannot look up {', '.join(names[host] for host in unknown)}, so no rule can name "
+            f"{'that host' if len(unknown) == 1 else 'those hosts'}",
+            detail=said,
+            hint=f"dtctl exec @{first} -- getent hosts {asked}    shows the addresses, if the hosts know them\n"
+            f"hosts.{first}.address: IP in {file}    in place of the name",
         )
+    for host, addresses in found.items():
+        if all(is_loopback(address) for address in addresses):
+            raise PreflightError(
+                f"{host} is known as {names[host]}, a loopback address: no other machine reaches its tasks, so there "
+                "is nothing to close",
+            )
     return found

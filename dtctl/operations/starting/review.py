@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.agent.records.marks import HOME
@@ -16,8 +17,9 @@ from dtctl.config.load import Checked
 from dtctl.config.ranges import expand
 from dtctl.config.yaml.document import Findings, Scalar
 from dtctl.config.yaml.document import Path as Steps
-from dtctl.errors import Problem
+from dtctl.errors import PreflightError, Problem
 from dtctl.model import Cluster, Host
+from dtctl.operations.starting.prepare import scan_code
 from dtctl.operations.starting.programs import check_programs
 from dtctl.operations.starting.secrets import read_env_file
 from dtctl.plan.directories import on_host
@@ -27,30 +29,62 @@ NEEDS = "requirements.txt"
 _MOST_NAMED = 5
 
 
-def review(
-    checked: Checked, bundle: Bundle, environ: Mapping[str, str], *, local: bool = False, started: bool = True
-) -> tuple[Problem, ...]:
-    """What is hardly meant. Raises ConfigError for what cannot work.
+@dataclass(frozen=True)
+class Reviewed:
+    """`doubts` tell what is hardly meant; `bundle` is the code, looked at on the way."""
+
+    bundle: Bundle
+    doubts: tuple[Problem, ...]
+
+
+def review(checked: Checked, environ: Mapping[str, str], *, local: bool = False, started: bool = True) -> Reviewed:
+    """Raises ConfigError for what cannot work, and PreflightError for code that cannot be sent.
 
     `started`: the cluster is to be started now. Else what its hosts alone know is asked about as well.
     """
     cluster, findings = checked.cluster, checked.findings
-    check_programs(cluster, bundle, findings)
-    _check_secrets(cluster, environ, findings)
-    _check_hooks(cluster, environ, findings)
+    known = _known(cluster, environ, findings)
+    if known is not None:
+        _check_secrets(cluster, known, findings)
+        _check_hooks(cluster, known, findings)
     _check_interpreters(cluster, findings, local=local)
     if not local:
         _check_keys(cluster, findings)
+    bundle = _looked_through(cluster, findings)
+    check_programs(cluster, bundle, findings)
     if not started:
         _ask_for_needs(cluster, bundle, findings)
-    findings.or_raise()
-    return findings.doubts
+    findings.or_raise_all()
+    return Reviewed(bundle, findings.doubts)
 
 
-def _check_secrets(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> None:
-    """Raises PreflightError for a file of secrets that cannot be read."""
+def _looked_through(cluster: Cluster, findings: Findings) -> Bundle:
+    """The code. Raises all that was found before it, where it cannot be sent or is not there."""
+    if findings.has("trainer", "code"):
+        findings.or_raise_all()
+    try:
+        return scan_code(cluster)
+    except PreflightError:
+        findings.or_raise_all()
+        raise
+
+
+def _known(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> dict[str, str] | None:
+    """Variables with their values; None where nobody can tell what the env_file was to say."""
+    path, file = ("trainer", "env_file"), cluster.trainer.env_file
+    if file is None:
+        return dict(environ)
+    if findings.has(*path):
+        return None
+    try:
+        return {**environ, **read_env_file(file)}
+    except PreflightError as error:
+        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+        return None
+
+
+def _check_secrets(cluster: Cluster, known: Mapping[str, str], findings: Findings) -> None:
     file = cluster.trainer.env_file
-    known = {**environ, **(read_env_file(file) if file else {})}
     for index, name in enumerate(_said_secrets(findings)):
         if name.text not in known:
             lacks = f"has a value neither in {file} nor here" if file else "has no value here"
@@ -60,9 +94,8 @@ def _check_secrets(cluster: Cluster, environ: Mapping[str, str], findings: Findi
             )
 
 
-def _check_hooks(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> None:
+def _check_hooks(cluster: Cluster, known: Mapping[str, str], findings: Findings) -> None:
     file = cluster.trainer.env_file
-    known = {**environ, **(read_env_file(file) if file else {})}
     for hook in cluster.hooks.values():
         for name in hook.variables:
             if not known.get(name):

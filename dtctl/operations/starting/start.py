@@ -24,6 +24,7 @@ from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
 from dtctl.operations.starting.ports import ports_request, with_chosen
 from dtctl.operations.starting.readying import converse
+from dtctl.operations.starting.verdict import Verdict
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.stopping import OnStopping
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
@@ -58,6 +59,7 @@ class Starting:
         self._back: set[str] = set()
         """Hosts that have said that nothing of the start is left there."""
         self._news = threading.Condition()
+        self._verdict = Verdict(self._abort)
         self._replaced: list[str] = []
         self.absent: dict[str, DtctlError] = {}
         """Hosts that are gone on without, and why."""
@@ -180,6 +182,7 @@ class Starting:
         for host in self._hosts:
             self._sessions[host.name].send(self._start_word(host))
         hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
+        self._verdict.conclude(hearing.errors)
         return _causes(hearing).or_raise("start")
 
     def _start_word(self, host: Host) -> dict[str, Any]:
@@ -198,6 +201,7 @@ class Starting:
                 self._heard(host.name, error)
             self._abort()  # or the other hosts would wait for this one
             raise
+        self._verdict.hear(answer)
         self.report(Progress(host.name, "started"))
         return answer
 

@@ -45,7 +45,7 @@ def hooks_in(file: Path | None, cluster: str) -> tuple[Hook, ...]:
     try:
         if file is None or b"hooks" not in file.read_bytes():  # which saves most commands the reading of the file
             return ()
-        found = load_cluster(file)
+        found = load_cluster(file, needs_files=False)
     except (OSError, DtctlError):
         return ()
     return hooks_here(found.hooks.values()) if found.name == cluster else ()

@@ -10,9 +10,9 @@ from dtctl.render.terminal import console
 from dtctl.render.words import fold
 
 _HOW: dict[Kind, str] = {
-    "nftables": "save as dtctl.nft there; sudo nft -f dtctl.nft    loads it (again, too)",
-    "iptables": "run there as root (again, too)",
-    "ufw": "run there as root (again, too)",
+    "nftables": "save these lines as dtctl.nft there; sudo nft -f dtctl.nft    loads them, as often as you like",
+    "iptables": "save these lines as dtctl.sh there; sudo sh dtctl.sh    runs them, as often as you like",
+    "ufw": "save these lines as dtctl.sh there; sudo sh dtctl.sh    runs them, as often as you like",
 }
 _OPENS: dict[Kind, str] = {
     "nftables": "A table of the host's own that drops these connections still does: allow them there, too.",

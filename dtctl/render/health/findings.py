@@ -129,7 +129,14 @@ def pattern_of(template: str) -> str:
     return _FIELD.sub(lambda match: _READ.get(match[1], match[1].upper()), _OPTIONAL.sub("", template))
 
 
-_READ = {"at": "@HOST", "from": "@HOST", "hosts": "HOST", "from_hosts": "OTHER_HOST", "tasks": "TASK"}
+_READ = {
+    "at": "@HOST",
+    "from": "@HOST",
+    "from_host": "OTHER_HOST",
+    "hosts": "HOST",
+    "from_hosts": "OTHER_HOST",
+    "tasks": "TASK",
+}
 
 
 def words(found: Finding) -> dict[str, str]:
@@ -141,7 +148,7 @@ def words(found: Finding) -> dict[str, str]:
     if seen.hosts:
         known.update(hosts=fold(seen.hosts), host=seen.hosts[0], at=_at(seen.hosts))
     if seen.fields.get("from_hosts"):
-        known["from"] = _at(seen.fields["from_hosts"])
+        known.update(from_host=seen.fields["from_hosts"][0], **{"from": _at(seen.fields["from_hosts"])})
     return known
 
 

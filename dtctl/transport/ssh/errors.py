@@ -53,13 +53,23 @@ def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> Transpo
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return TransportError(
             f"{to} does not answer within {timeout_s:g} s",
-            hint="is it up, is the address right, and does no firewall stand between?",
+            hint=_example(to) or "is it up, is the address right, and does no firewall stand between?",
             alike=f"no answer within {timeout_s:g} s",
         )
     why = error.strerror or str(error)
     return TransportError(
-        f"cannot reach {to}", detail=why, hint="is the address right?", alike=f"cannot be reached: {why}"
+        f"cannot reach {to}",
+        detail=why,
+        hint=_example(to) or "is the address right?",
+        alike=f"cannot be reached: {why}",
     )
+
+
+def _example(to: Destination) -> str:
+    """Of an address that no machine has, as in the files that `dtctl init` writes (RFC 5737)."""
+    if not to.address.startswith(("192.0.2.", "198.51.100.", "203.0.113.")):
+        return ""
+    return "that is an example's address: write your machines' into the cluster file, or train here: dtctl up --local"
 
 
 def no_banner(to: Destination, tries: int) -> TransportError:

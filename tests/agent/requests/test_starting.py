@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,20 @@ def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_
     assert (frame["code"], frame["summary"]) == ("port_taken", f"the coordinator's port {port} is in use on this host")
     assert f"port {port} of the coordinator is held by pid " in frame["detail"]
     assert "coordinator.port" in frame["hint"]
+
+
+def test_a_port_that_a_trainer_of_another_run_has_is_told_with_the_run(host: AgentHost) -> None:
+    script = "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); input()"
+    words = [sys.executable, "-c", script]
+    environment = {**os.environ, "DTCTL_RUN": "digits-1"}
+    with subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        with pytest.raises(AgentRefused) as refused:
+            host.up(led(host, port, task("worker:0", *SLEEP)), credentials=credentials())
+        other.stdin.close()
+    assert f"is held by pid {other.pid} of the run digits-1 (" in refused.value.frame["detail"]
 
 
 def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHost) -> None:

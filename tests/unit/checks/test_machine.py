@@ -9,6 +9,7 @@ import pytest
 from dtctl.operations.checks import clocks
 from dtctl.operations.checks.machine import TOPIC
 from dtctl.operations.checks.topic import Heard, Line, fails
+from dtctl.render.health.findings import remedies
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
 from tests.unit.clusters import cluster, job, ssh_host
 
@@ -45,6 +46,21 @@ def test_hosts_that_share_a_full_disk_are_told_once() -> None:
     found = judged(TOPIC, scene(), facts)
     assert told(found) == {"disk_full_before": ("a", "b", "d")}
     assert sentence(found[0]).startswith("a disk of a,b,d is full: 0 B of 500 GB left at /saved")
+
+
+def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:
+    own, other = disk("/home/me/.dtctl", free=0), disk("/saved", free=0)
+    advised = {
+        one.seen.fields["where"]: [line.partition("    ")[0] for line in remedies(one)]
+        for one in judged(TOPIC, scene(), {"a": machine(disks=[own, other])})
+    }
+    prune = "dtctl checkpoints prune --keep 2"
+    assert advised == {
+        "/home/me/.dtctl": ["dtctl gc", "dtctl exec @a -- df -h /home/me/.dtctl"],
+        "/saved": [prune, "dtctl exec @a -- df -h /saved"],
+    }
+    (one,) = judged(TOPIC, scene(), {"a": machine(disks=[own])})  # /saved is on the same disk
+    assert [line.partition("    ")[0] for line in remedies(one)][:2] == ["dtctl gc", prune]
 
 
 def test_a_file_system_that_does_not_answer_is_a_problem() -> None:

@@ -10,6 +10,7 @@ from dtctl.agent.records.marks import HOME
 from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC
 from dtctl.operations.checks.topic import Heard, Line, Said, fails
+from dtctl.render.health.findings import remedies
 from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
 from tests.unit.clusters import cluster, job, ssh_host
 
@@ -65,6 +66,13 @@ def test_ps_that_save_their_parts_need_one_directory(uses: list[str], signature:
     found = judged(TOPIC, scene(uses=uses), WROTE, looked("a", "b", sees=("a",)))
     assert told(found) == ({signature: ("b",)} if signature else {})
     assert all(fails(one) is is_problem for one in found)
+
+
+@pytest.mark.parametrize(("said", "setting"), [({}, "dirs.output"), ({"checkpoint_dir": "/saved"}, "checkpoint.dir")])
+def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(said: dict[str, Any], setting: str) -> None:
+    value = scene(cluster(dirs={"output": "/saved"}, **said), uses=["saves_sharded"])
+    (found,) = judged(TOPIC, value, WROTE, looked("a", "b", sees=("a",)))
+    assert remedies(found)[0].startswith(f"{setting} in cluster.yaml: a directory that all of them share")
 
 
 def test_a_directory_that_all_see_passes() -> None:

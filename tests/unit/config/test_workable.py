@@ -39,6 +39,35 @@ def look(jobs: str, more: str = "") -> tuple[list[str], list[str]]:
     return [], told(checked.findings.doubts)
 
 
+def test_what_cannot_work_is_told_with_what_cannot_be_read() -> None:
+    FILE.write_text(
+        TEXT.replace("JOBS", "jobs: {ps: {hosts: cpu}}") + "  code: x\n  args: ['{output_dir}']\nname2: x\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_cluster(FILE)
+    lines = [one.partition(" | ")[0] for one in told(caught.value.problems)]
+    assert lines == [
+        "3:8: no job leads: ps:0 would, and a ps never ends",
+        f"6:9: trainer.code is 'x', but there is no directory {Path.cwd()}/x",
+        "7:10: trainer.args[0]: {output_dir} has no value, because dirs.output is not set",
+        "8:1: name2 is not a key here",
+    ]
+
+
+def test_what_a_mistake_leaves_out_is_not_missed_by_later_ones() -> None:
+    FILE.write_text(TEXT.replace("JOBS", "jobs: {ps: {hosts: cpu}, worker: 3}") + "  args: ['{data_dir}']\ndirs: 7\n")
+    with pytest.raises(ConfigError) as caught:
+        check_cluster(FILE)
+    assert [one.place.line for one in caught.value.problems] == [3, 7]
+
+
+def test_commands_about_a_run_need_neither_its_code_nor_its_secrets_here() -> None:
+    FILE.write_text(TEXT.replace("JOBS", "jobs: {worker: {hosts: cpu}}") + "  code: x\n  env_file: y\n")
+    assert load_cluster(FILE, needs_files=False).trainer.env_file == Path.cwd() / "y"
+    with pytest.raises(ConfigError, match="2 problems"):
+        load_cluster(FILE)
+
+
 def test_a_run_that_a_ps_would_lead_is_a_mistake_at_the_name_that_was_meant() -> None:
     mistakes, _ = look("jobs:\n  ps: {hosts: cpu}\n  wrker: {hosts: cpu}")
     assert mistakes == ["5:3: jobs.wrker: no job leads: ps:0 would, and a ps never ends | did you mean 'worker'?"]

@@ -224,7 +224,7 @@ def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
     agents.extra["stop"] = [{**stopped("worker:0"), "coordination": None, "away": away}]
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
-    assert result.away.summary == "the coordinator's host c does not answer"
+    assert result.away.summary == "the coordinator's host c has no coordinator that answers"
     assert agents.asked_of("stop").count("c") == 1
     assert len(result.stopped) == 4
 

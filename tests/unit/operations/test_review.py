@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import check_cluster
-from dtctl.errors import ConfigError
-from dtctl.operations.starting.prepare import scan_code
+from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.starting.programs import Program, program_of
 from dtctl.operations.starting.review import review
 
@@ -45,7 +44,7 @@ def look(
     file.write_text(TEXT.replace("COMMAND", command) + more)
     checked = check_cluster(file)
     try:
-        doubts = review(checked, scan_code(checked.cluster), environ or {}, local=local, started=started)
+        doubts = review(checked, environ or {}, local=local, started=started).doubts
     except ConfigError as error:
         return [one.summary for one in error.problems], [one.summary for one in error.doubts]
     return [], [one.summary for one in doubts]
@@ -121,7 +120,7 @@ def test_the_command_of_a_job_is_looked_at_where_it_stands() -> None:
     )
     checked = check_cluster(Path("cluster.yaml"))
     with pytest.raises(ConfigError) as caught:
-        review(checked, scan_code(checked.cluster), {})
+        review(checked, {})
     assert (caught.value.problems[0].place.line, caught.value.problems[0].place.column) == (3, 36)
 
 
@@ -132,6 +131,36 @@ def test_a_secret_without_a_value_is_told_by_its_name() -> None:
     Path("env").write_text("A_KEY=x\n")
     found = look(more=f"{more}  env_file: env\n")[0]
     assert found == [f"trainer.secrets names B_KEY, which has a value neither in {Path.cwd()}/env nor here"]
+
+
+def test_an_env_file_that_is_not_here_is_told_with_all_other_mistakes_but_its_secrets() -> None:
+    mistakes, _ = look("[python, gone.py, '{data_dir}']", "  secrets: [A_KEY]\n  env_file: env\n")
+    here = Path.cwd()
+    assert mistakes == [
+        f"trainer.command[1]: there is no gone.py in the code, {here}",
+        "trainer.command[2]: {data_dir} has no value, because dirs.data is not set",
+        f"trainer.env_file is 'env', but there is no file {here}/env",
+    ]
+
+
+def test_an_env_file_that_says_nothing_is_told_with_all_other_mistakes_and_shows_nothing_of_itself() -> None:
+    Path("env").write_text("hunter2\n")
+    mistakes, _ = look("[python, gone.py]", "  secrets: [A_KEY]\n  env_file: env\n")
+    here = Path.cwd()
+    assert mistakes == [
+        f"trainer.command[1]: there is no gone.py in the code, {here}",
+        f"trainer.env_file: {here}/env:1: not a line of the form NAME=VALUE",
+    ]
+
+
+def test_code_that_is_not_here_or_cannot_be_sent_hides_no_other_mistake() -> None:
+    secret = "trainer.secrets names A_KEY, which has no value here"
+    mistakes, _ = look(more="  code: nowhere\n  secrets: [A_KEY]\n")
+    assert mistakes == [f"trainer.code is 'nowhere', but there is no directory {Path.cwd()}/nowhere", secret]
+    Path("away").symlink_to("/etc/hostname")
+    assert look(more="  secrets: [A_KEY]\n")[0] == [secret]
+    with pytest.raises(PreflightError, match="leads out of the code directory"):
+        look()
 
 
 def test_key_files_that_are_not_there_are_asked_about_once_and_not_for_a_run_here() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.reasons import because, fact
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import TaskId, TaskState
@@ -20,6 +20,7 @@ from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.starting import verdict
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Interrupted
 from dtctl.operations.starting.launch import Start
@@ -264,6 +265,31 @@ def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_b
         started(launch, transport)
     assert "port 2222 is taken" in error.value.detail
     assert "rolled back" not in error.value.detail
+
+
+def test_hosts_that_cannot_hear_that_the_run_has_failed_are_not_waited_for(
+    launch: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing reaches the coordinator on a: it gives the run up, and b, c and d would wait for its word."""
+    monkeypatch.setattr(verdict, "HEARD_S", 0.0)
+    why = [fact("run_failed"), fact("hosts_silent", text="b, c, d", count=3, what="10.0.0.1:2221")]
+
+    def deaf(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if fields["type"] == "abort":
+            return [rolled_back()]
+        if fields["type"] != "start":
+            return willing(session, fields)
+        if session.host.name != "a":
+            return []
+        (told,) = willing(session, fields)
+        assert isinstance(told, dict)
+        stopped = {task: {**one, "state": "stopped", **because(why)} for task, one in told["tasks"].items()}
+        return [{**told, "tasks": stopped}]
+
+    transport = FakeTransport(deaf, patient=True)
+    with pytest.raises(PreflightError, match=r"the run has failed: b, c, d: no word from them yet .*10\.0\.0\.1:2221"):
+        started(launch, transport)
+    assert all("abort" in session.received for session in transport.sessions.values())
 
 
 def going_on(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:

@@ -73,7 +73,7 @@ def show(
     from dtctl.render.machine import document
 
     checked = scope.checked(cluster_file, overrides)
-    checked.findings.or_raise()
+    checked.findings.or_raise_all()
     cluster = checked.cluster
     errors.show_doubts(checked.findings.doubts)
     planned = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
