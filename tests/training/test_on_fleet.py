@@ -63,7 +63,8 @@ def test_a_model_is_trained_stopped_resumed_and_taken_down(fleet: Fleet, tmp_pat
         assert "dtctl trust" in refused.stderr
         assert idle(fleet)
         trusted = user.dtctl("trust", "--yes")
-        assert (trusted.count("ssh-ed25519"), trusted.count("SHA256:")) == (3, 3)
+        assert trusted.count("ssh-ed25519") == 3
+        assert "SHA256:" in trusted
 
         # A first run with a goal that it will not reach, so that it can be stopped in its midst.
         user.dtctl("up", "--set", "trainer.args.train_steps=1000000", "--set", "trainer.args.save_secs=2")
