@@ -68,7 +68,7 @@ def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path
         project.check_that_it_can_be_restored(user.home, goal)
 
 
-EVERY_SYNC_TASK = "ps:0 worker:0 worker:1"
+EVERY_SYNC_TASK = "ps:0 worker:0 worker:1 worker:2"
 LOSSES = {
     "ps-sync": {"worker:1": "worker:1", "ps:0": EVERY_SYNC_TASK, "worker:0": EVERY_SYNC_TASK},
     "ps-strategy": {"worker:1": "worker:1", "ps:0": "ps:0 chief:0", "chief:0": "chief:0"},
