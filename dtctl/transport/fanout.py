@@ -96,10 +96,12 @@ def fan_out(
     try:
         crew.start(width)
         crew.wait()
-    except BaseException:
+    except BaseException as error:
         crew.dismiss()
         if cancel is not None:
             cancel()
+        if isinstance(error, RuntimeError) and isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None  # it came while a lock was taken or left: "release unlocked lock"
         raise
     return crew.outcomes()
 

@@ -20,16 +20,18 @@ PATIENCE = {
 HAS_ENDED = r"(?m)^\S+: (?:Succeeded|Failed) · "
 """What nobody who waits for a state of training types again after."""
 
+BY_NIGHT = "`make nightly PARTS=documents` types it"
+
 NOT_TYPED = {
-    ("README.md", "make demo"): "installs TensorFlow: `make nightly PARTS=documents` types it",
+    ("README.md", "make demo"): f"installs TensorFlow: {BY_NIGHT}",
     ("README.md", "make test"): "this is it",
     ("README.md", "dtctl top"): "fills the screen: tests/local/test_top.py has a terminal",
     ("README.md", "dtctl dashboard"): "serves until Ctrl-C: tests/local/test_dashboard.py opens it",
     ("README.md", "dtctl dump worker:1"): "the run may have ended by then: tests/local/test_live.py asks live trainers",
     ("README.md", "dtctl tensorboard"): "serves until Ctrl-C: tests/local/test_live.py opens a real one",
-    ("README.md", "python3 -m venv ~/.venvs/dtctl"): "`make nightly PARTS=documents` types it",
-    ("README.md", ". ~/.venvs/dtctl/bin/activate"): "`make nightly PARTS=documents` types it",
-    ("README.md", "pip install '.[train]'"): "installs TensorFlow: `make nightly PARTS=documents` types it",
+    ("README.md", "python3 -m venv ~/.venvs/dtctl"): BY_NIGHT,
+    ("README.md", ". ~/.venvs/dtctl/bin/activate"): BY_NIGHT,
+    ("README.md", "pip install '.[train]'"): f"installs TensorFlow: {BY_NIGHT}",
     ("docs/trainers.md", "dtctl init --helper"): "tests/training/test_helper.py types it, and trains with it",
     ("docs/security.md", "dtctl check --print-firewall nftables"): "tests/fleet/test_check_network.py loads the rules",
     ("docs/security.md", "dtctl up --require-private"): "tests/fleet/test_check_network.py types it",

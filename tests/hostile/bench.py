@@ -83,14 +83,19 @@ class Done:
 
     def has_to_show(self) -> bool:
         """What the other host says: `None tells something else` is about that one where the liar was believed."""
-        believed = "than what is believed" in self.errors
+        believed = "than what is believed" in self.errors or "has another run than" in self.errors
         shows = self.spoken.shows and not self.interrupted
         return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
 
+    def ran_out_of_time(self) -> bool:
+        """As on a machine that is busy: it or the host that tells the truth was given up."""
+        late = self.interrupted and not self.spoken.endless
+        return late or self.killed or "did not answer within" in self.errors
+
     def __str__(self) -> str:
-        return (
-            f"dtctl {' '.join(self.spoken.words)}: exit {self.code} after {self.seconds:.1f} s\n{self.errors[-1500:]}"
-        )
+        begin = self.errors.find("Traceback")
+        said = self.errors[-1500:] if begin < 0 else self.errors[begin:][:6000]
+        return f"dtctl {' '.join(self.spoken.words)}: exit {self.code} after {self.seconds:.1f} s\n{said}"
 
 
 class Home:
@@ -193,6 +198,13 @@ class Bench:
             self._feed()
             self._ended.append((others, self._done(spoken, job, told)))
         return [done for others, done in self._ended if others == lies]
+
+    def ended_again(self, done: Done, lies: Mapping[str, int]) -> Done:
+        """The command is tried once more."""
+        self._ended = [(others, one) for others, one in self._ended if one is not done]
+        before = [one for others, one in self._ended if others == lies]
+        self.begin([(done.spoken, lies)])
+        return next(one for one in self.ended(lies) if all(one is not other for other in before))
 
     def _job(self, number: int, spoken: Spoken, lies: Mapping[str, int]) -> dict[str, Any]:
         place = self._directory / str(number)

@@ -85,6 +85,14 @@ def everything(bench: Bench, request: pytest.FixtureRequest) -> Bench:
     return bench
 
 
+def complaints_of(bench: Bench, lies: Mapping[str, int], other: str) -> list[str]:
+    """What ran out of time has a second try: hundreds run side by side, with a fraction of the usual limits."""
+    ended = bench.ended(lies)
+    late = [done for done in ended if done.ran_out_of_time() and complaints([done], other)]
+    again = [bench.ended_again(done, lies) for done in late]
+    return complaints([*(done for done in ended if done not in late), *again], other)
+
+
 def complaints(ended: list[Done], other: str) -> list[str]:
     found = []
     for done in ended:
@@ -120,12 +128,12 @@ def test_hosts_that_do_not_lie_are_believed(bench: Bench) -> None:
 @pytest.mark.parametrize("what", LIES)
 def test_a_lie_harms_no_command(in_turn: Bench, what: str) -> None:
     liar = liar_of(what)
-    wrong = complaints(in_turn.ended(lies(liar, what)), OTHER[liar])
+    wrong = complaints_of(in_turn, lies(liar, what), OTHER[liar])
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("liar", "what"), EVERYTHING)
 def test_a_lie_from_anywhere_harms_none_of_all_commands(everything: Bench, liar: str, what: str) -> None:
-    wrong = complaints(everything.ended(lies(liar, what)), OTHER[liar])
+    wrong = complaints_of(everything, lies(liar, what), OTHER[liar])
     assert not wrong, "\n".join(wrong)

@@ -14,7 +14,7 @@ import pytest
 from tests.hostile.bench import ROOT, Bench
 from tests.hostile.commands import COMMANDS, Spoken, mark
 from tests.hostile.host_lies import LIES
-from tests.hostile.test_hosts import EVERYTHING, NOBODY, NUMBERS, OTHER, chosen, complaints, liar_of, lies, reached
+from tests.hostile.test_hosts import EVERYTHING, NOBODY, NUMBERS, OTHER, chosen, complaints_of, liar_of, lies, reached
 from tests.hosts.sshd import SSHD, Sshd
 
 pytestmark = [
@@ -125,7 +125,7 @@ SOME = [pytest.param(what, marks=[pytest.mark.nightly] if NUMBERS[what] % 12 els
 @pytest.mark.parametrize("what", SOME)
 def test_a_lie_over_ssh_harms_no_command(bench: Bench, bait: Bait, what: str) -> None:
     liar = liar_of(what)
-    wrong = complaints(bench.ended(lies(liar, what)), OTHER[liar])
+    wrong = complaints_of(bench, lies(liar, what), OTHER[liar])
     assert not wrong, "\n".join(wrong)
     assert bait.dialled == 0
 
@@ -141,6 +141,6 @@ def test_keys_are_looked_at_without_a_word_from_the_agent(bench: Bench) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("liar", "what"), EVERYTHING)
 def test_a_lie_over_ssh_harms_none_of_all_commands(bench: Bench, bait: Bait, liar: str, what: str) -> None:
-    wrong = complaints(bench.ended(lies(liar, what)), OTHER[liar])
+    wrong = complaints_of(bench, lies(liar, what), OTHER[liar])
     assert not wrong, "\n".join(wrong)
     assert bait.dialled == 0

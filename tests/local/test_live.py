@@ -84,7 +84,8 @@ def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ende
     live.env["TMPDIR"] = str(copies)
     with live.start("tensorboard", *(["--copy"] if how == "copies" else []), "-o", "json") as board:
         assert board.stdout is not None
-        told = json.loads(next(line for line in board.stdout if line.startswith("{")))
+        documents = (json.loads(line) for line in board.stdout if line.startswith("{"))
+        told = next(one for one in documents if one["kind"] == "TensorBoard")  # notes are documents, too
         assert told["host"] == ("node-1" if how == "there" else None)
         label = "" if how == "there" else "out/"
         wanted = {f"{label}worker-0", f"{label}worker-1"}

@@ -20,12 +20,19 @@ pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.nightly, pyte
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
+def three_hosts() -> Iterator[Fleet]:
     if reason := missing():
         pytest.skip(f"no fleet: {reason}")
     visible = (Path(sys.base_prefix), Path(sys.prefix), environments.root())
     with Fleet(3, visible=visible) as made:
         yield made
+
+
+@pytest.fixture
+def fleet(three_hosts: Fleet) -> Iterator[Fleet]:
+    """Without the output of other cases, which is as if it were of one cluster."""
+    yield three_hosts
+    three_hosts.restore()
 
 
 def write_addresses(user: Desk, fleet: Fleet) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dtctl.operations.init import template_names, templates_directory
 from tests.desk import desk
-from tests.templates.cases import CASES, ENDLESS, TRAINED_ELSEWHERE, Case
+from tests.templates.cases import CASES, ENDLESS, OFTEN, ONE_PS, TRAINED_ELSEWHERE, Case
 from tests.templates.project import Project
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(1200)]
@@ -63,3 +66,34 @@ def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path
         assert project.resumed_at() >= last  # by the clock alone it would have been an earlier one
         project.check_what_it_learnt(user.home, goal)
         project.check_that_it_can_be_restored(user.home, goal)
+
+
+EVERY_SYNC_TASK = "ps:0 worker:0 worker:1 worker:2"
+LOSSES = {
+    "ps-sync": {"worker:1": "worker:1", "ps:0": EVERY_SYNC_TASK, "worker:0": EVERY_SYNC_TASK},
+    "ps-strategy": {"worker:1": "worker:1", "ps:0": "ps:0 chief:0", "chief:0": "chief:0"},
+}
+"""Template -> a task that is killed: those that are started anew. tests/faults/test_tensorflow.py has ps-async."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("template", LOSSES)
+def test_it_goes_on_after_the_loss_of_a_worker_of_a_ps_and_of_the_lead(template: str, tmp_path: Path) -> None:
+    case = next(one for one in CASES if one.template == template)
+    with desk(tmp_path / "home") as user:
+        project = Project(user, replace(case, settings=(OFTEN, ONE_PS)))
+        project.up(ENDLESS, "--local")
+        for lost, restarted in LOSSES[template].items():
+            project.trains_beyond(project.step())
+            step, attempts = project.step(), {name: task["attempt"] for name, task in project.tasks().items()}
+            os.kill(project.tasks()[lost]["pid"], signal.SIGKILL)
+            project.wait_until(partial(_are_anew, project, attempts, restarted), f"the restarts after {lost}")
+            project.wait_until(project.is_whole, "all to run again")
+            project.trains_beyond(max(step, project.step()))
+            assert _are_anew(project, attempts, restarted), lost
+        user.dtctl("stop", timeout_s=120)
+
+
+def _are_anew(project: Project, attempts: Mapping[str, int], names: str) -> bool:
+    """These, and no others."""
+    return {name for name, task in project.tasks().items() if task["attempt"] > attempts[name]} == set(names.split())

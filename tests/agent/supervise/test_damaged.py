@@ -70,6 +70,8 @@ def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: A
     spec = host.spec(task("worker:0", "sleep", "1000"))
     host.up(spec)
     path = host.run_directory(spec) / "intent.json"
+    kept = json.loads(path.read_text())["serial"]
+    eventually(lambda: host.state(spec)["intent_serial"] == kept, what="the agent to know that the run is kept")
     path.write_text("{")
     eventually(lambda: path.read_text() != "{")
     assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]

@@ -149,6 +149,20 @@ def test_a_bug_is_raised_and_stops_the_rest() -> None:
     assert len(begun) <= 3
 
 
+def test_an_interrupt_that_leaves_a_lock_amiss_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes while threading.Condition waits for its lock ends as a RuntimeError."""
+
+    def start(thread: threading.Thread) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            threading.Lock().release()
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        fan_out(["one"], len)
+
+
 def test_an_interrupt_is_raised_while_work_still_hangs() -> None:
     released, cancelled = threading.Event(), threading.Event()
     begun: list[int] = []
