@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import stat
 import time
 from contextlib import suppress
 
@@ -121,11 +122,12 @@ def used_bytes(path: str) -> int:
 
 
 def own_bytes(path: str) -> int:
-    """The disk space of this file, link or directory alone; 0 when it is gone."""
+    """The disk space of this file, link or directory alone, one part of it where it has several names; 0 when it is gone."""
     try:
-        return os.lstat(path).st_blocks * 512
+        found = os.lstat(path)
     except OSError:
         return 0
+    return found.st_blocks * 512 // (found.st_nlink if stat.S_ISREG(found.st_mode) else 1)
 
 
 def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:
