@@ -122,7 +122,7 @@ def used_bytes(path: str) -> int:
 
 
 def own_bytes(path: str) -> int:
-    """The disk space of this file, link or directory alone, one part of it where it has several names; 0 when it is gone."""
+    """The disk space of this file, link or directory alone, a part of it where it has several names; 0: it is gone."""
     try:
         found = os.lstat(path)
     except OSError:

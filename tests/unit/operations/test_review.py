@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.config import check_cluster
 from dtctl.errors import ConfigError
-from dtctl.operations.starting.prepare import scan_code
+from dtctl.operations.starting.code import scan_code
 from dtctl.operations.starting.programs import Program, program_of
 from dtctl.operations.starting.review import review
 

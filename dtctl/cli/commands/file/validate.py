@@ -39,7 +39,7 @@ def validate(
 
 
 def _reviewed(scope: Scope, cluster_file: ClusterFile, overrides: Overrides) -> tuple[Cluster, tuple[Problem, ...]]:
-    from dtctl.operations.starting.prepare import scan_code
+    from dtctl.operations.starting.code import scan_code
     from dtctl.operations.starting.review import review
 
     checked = scope.checked(cluster_file, overrides)
