@@ -66,7 +66,8 @@ def test_what_does_not_match_the_manifest_is_refused_and_leaves_nothing(
         first = session.receive()["files"][0]
         session.send({"type": "file", "index": first, **frame}, payload)
         with pytest.raises(ConnectionLost):
-            session.receive()
+            while session.receive().type == "progress":  # on a busy machine it may have told how far it is
+                pass
     assert isinstance(outcome[0], Refused)
     assert outcome[0].code == code_of_error
     assert left_in(root) == set()
