@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.bundles import store
-from dtctl.agent.host import locks
+from dtctl.agent.host import locks, paths
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
 from tests.agent.link.ends import agent_process, conversation
@@ -165,3 +165,13 @@ def test_a_bundle_that_vanishes_between_two_pushes_is_sent_again(code: Path, roo
     subprocess.run(["rm", "-rf", str(tree.parent)], check=True)
     assert push(bundle, root)[1]
     assert content(tree) == content(code)
+
+
+def test_the_space_of_a_shared_file_counts_once_for_all_its_bundles(code: Path, root: Path) -> None:
+    first = Path(push(scan(code), root)[0])
+    alone = paths.own_bytes(str(first / "weights.bin"))
+    (code / "train.py").write_text("second\n")
+    second = Path(push(scan(code), root)[0])
+    both = [paths.own_bytes(str(tree / "weights.bin")) for tree in (first, second)]
+    assert alone > 0
+    assert sum(both) == alone
