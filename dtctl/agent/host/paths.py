@@ -122,12 +122,12 @@ def used_bytes(path: str) -> int:
 
 
 def own_bytes(path: str) -> int:
-    """The disk space of this file, link or directory alone, a part of it where it has several names; 0: it is gone."""
+    """The disk space that this file, link or directory alone would set free: 0 when it is gone, or has other names."""
     try:
         found = os.lstat(path)
     except OSError:
         return 0
-    return found.st_blocks * 512 // (found.st_nlink if stat.S_ISREG(found.st_mode) else 1)
+    return 0 if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else found.st_blocks * 512
 
 
 def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:

@@ -167,11 +167,13 @@ def test_a_bundle_that_vanishes_between_two_pushes_is_sent_again(code: Path, roo
     assert content(tree) == content(code)
 
 
-def test_the_space_of_a_shared_file_counts_once_for_all_its_bundles(code: Path, root: Path) -> None:
+def test_a_shared_file_counts_as_freed_by_the_last_of_its_bundles_alone(code: Path, root: Path) -> None:
     first = Path(push(scan(code), root)[0])
     alone = paths.own_bytes(str(first / "weights.bin"))
     (code / "train.py").write_text("second\n")
-    second = Path(push(scan(code), root)[0])
-    both = [paths.own_bytes(str(tree / "weights.bin")) for tree in (first, second)]
+    bundle = scan(code)
+    second = Path(push(bundle, root)[0])
     assert alone > 0
-    assert sum(both) == alone
+    assert [paths.own_bytes(str(tree / "weights.bin")) for tree in (first, second)] == [0, 0]
+    store.prune(str(root), {bundle.id})
+    assert paths.own_bytes(str(second / "weights.bin")) == alone
