@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as field_of
 from pathlib import Path
 
-from benchmarks.measuring import DTCTL
+from benchmarks.measuring import DTCTL, CannotRun
 from benchmarks.peers import page
 from benchmarks.peers.contest import Contender, compete
 from benchmarks.peers.doing import for_each_host, script, synchronize
@@ -21,10 +23,11 @@ from benchmarks.peers.options import Options, Report
 MOST_HOSTS = 10
 FILES = 500
 BYTES = 47_000_000
+LARGE_BYTES = 500_000_000
 CHANGED = Path("package7", "module7.py")
 WORDS = ("import", "self", "return", "def", "inputs", "training", "layers", "activation", "None", "shape=(8, 8)")
 
-COLD, AGAIN = "cold", "one changed"
+COLD, AGAIN, LARGE = "cold", "one changed", "one of 500 MB"
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -32,24 +35,33 @@ def run(options: Options, environment: Environment) -> Report:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         with field(hosts, options.width, directory, homes=True) as ground:
-            write_tree(directory / "code")
+            write_tree(directory / "code", BYTES)
             ground.servers.write_cluster('trainer: {code: code, command: ["true"]}')
             contenders = _contenders(ground, environment)
             standings = compete(ground, contenders, options.rounds, _Tree(ground))
+            write_tree(directory / "code", LARGE_BYTES)
+            incremental = [_only_large(one) for one in contenders if AGAIN in one.steps]
+            large = compete(ground, incremental, options.rounds, _Large(ground))
     tree = f"{BYTES / 1e6:.0f} MB in {FILES} files"
     titles = {COLD: f"{tree} to {hosts} hosts that have nothing", AGAIN: f"The same, one file of {FILES} changed"}
-    return Report(
-        hosts, [page.section(title, contenders, standings, step) for step, title in titles.items()], [standings]
+    sections = [page.section(title, contenders, standings, step) for step, title in titles.items()]
+    sections.append(
+        page.section(f"{LARGE_BYTES / 1e6:.0f} MB in {FILES} files, one of them changed", incremental, large, LARGE)
     )
+    return Report(hosts, sections, [standings, large])
 
 
-def write_tree(directory: Path) -> None:
+def _only_large(contender: Contender) -> Contender:
+    return replace(contender, steps={LARGE: contender.steps[AGAIN]})
+
+
+def write_tree(directory: Path, total_bytes: int) -> None:
     """The same files every time, which compress about as well as code and data together do."""
     noise = random.Random(0)
     for number in range(FILES):
         file = directory / f"package{number % 20}" / f"module{number}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
-        size = BYTES // FILES
+        size = total_bytes // FILES
         text = " ".join(noise.choices(WORDS, k=size // 15)).encode()
         file.write_bytes(text + noise.randbytes(size - len(text)))
 
@@ -121,6 +133,23 @@ class _Tree:
 
     def finish(self, contender: Contender) -> None:
         pass
+
+
+@dataclass
+class _Large(_Tree):
+    """Everybody's hosts have all of the tree but its last change, and nothing is sent that does not count."""
+
+    sent_by: set[str] = field_of(default_factory=set)
+
+    def prepare(self, contender: Contender, step: str) -> None:
+        if contender.name not in self.sent_by:
+            self.sent_by.add(contender.name)
+            done = subprocess.run(
+                contender.steps[step], cwd=self.ground.directory, env=contender.env, capture_output=True, check=False
+            )
+            if done.returncode:
+                raise CannotRun(f"{contender.name} cannot send the tree: {done.stderr[-500:]!r}")
+        super().prepare(contender, step)
 
 
 def _contents(tree: Path) -> Mapping[str, int]:

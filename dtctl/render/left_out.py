@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from dtctl.bundle import Bundle
-from dtctl.operations.starting.secrets import Exposure
-from dtctl.operations.up import UpResult
 from dtctl.render.errors import note, show_warning
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+    from dtctl.operations.starting.secrets import Exposure
+    from dtctl.operations.up import UpResult
 
 _SHOWN = 5
 

@@ -11,7 +11,7 @@ from ..host.errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Set, Tuple
+    from typing import Any, List, Optional, Set, Tuple
 
 MOST_BYTES = 256 * 1024 * 1024
 
@@ -90,11 +90,6 @@ class Manifest:
 
 def is_bundle_id(name: object) -> bool:
     return isinstance(name, str) and bool(_HASH.match(name))
-
-
-def by_hash(manifest: Manifest) -> Dict[str, str]:
-    """One path for each content."""
-    return {sha256: path for path, _, _, sha256 in manifest.files}
 
 
 def _check_place(path: object, directories: Set[str]) -> None:

@@ -10,16 +10,15 @@ import zlib
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
 from ..protocol.conversation import Aborted, word
-from .manifest import MOST_BYTES, Manifest, by_hash
-from .tree import read_blocks
+from .manifest import MOST_BYTES, Manifest
+from .tree import Tree, read_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional
+    from typing import Dict, Iterator, List, Optional, Tuple
 
     from ..protocol.wire import Wire
     from ..records.answers import Need, Progress
-    from .tree import Tree
 
 CHUNK = 256 * 1024
 """Bytes of a file in one frame at most, before compression."""
@@ -32,27 +31,45 @@ class Sources:
 
     def __init__(self, bundles: List[str]) -> None:
         self._places: Dict[str, str] = {}
+        self._shared: Dict[str, Tuple[Tree, int]] = {}
+        """Files of other bundles, of which this one may have another name: nobody works in either."""
+        self._trees: List[Tree] = []
         for base in reversed(bundles[:_MOST_SOURCES]):  # the newest last, so that it wins
             manifest = Manifest.load(os.path.join(base, "manifest.json"), os.path.basename(base))
             if manifest is not None:
-                self._places.update((sha256, f"{base}/tree/{path}") for sha256, path in by_hash(manifest).items())
+                tree = Tree(base, manifest)
+                self._trees.append(tree)
+                self._shared.update((file[3], (tree, index)) for index, file in enumerate(manifest.files))
 
     def add(self, sha256: str, place: str) -> None:
+        """Of the tree that is filled: its own files are copies of each other, and this one wins."""
+        self._shared.pop(sha256, None)
         self._places[sha256] = place
 
-    def copy(self, tree: Tree, index: int, staging: str) -> bool:
+    def take(self, tree: Tree, index: int, staging: str) -> bool:
         """Fills one file from here; False if its content is not available."""
-        place = self._places.get(tree.manifest.files[index][3])
-        if place is None:
-            return False
+        sha256 = tree.manifest.files[index][3]
+        shared = self._shared.get(sha256)
         try:
-            return tree.install(index, read_blocks(place), staging)
+            if shared is not None:
+                other, at = shared
+                if tree.share(index, other, at, staging):
+                    self.add(sha256, tree.place(tree.manifest.files[index][0]))
+                    return True
+                return tree.install(index, read_blocks(other.place(other.manifest.files[at][0])), staging)
+            place = self._places.get(sha256)
+            return place is not None and tree.install(index, read_blocks(place), staging)
         except files.Unfit:
             return False
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP):
                 return False
             raise
+
+    def remember(self) -> None:
+        """A file that has got another name has another signature."""
+        for tree in self._trees:
+            tree.remember()
 
 
 def receive_manifest(wire: Wire) -> bytes:
@@ -86,7 +103,7 @@ def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: 
         sha256 = tree.manifest.files[index][3]
         if sha256 in contents:
             twins.append(index)
-        elif not sources.copy(tree, index, staging):
+        elif not sources.take(tree, index, staging):
             contents.add(sha256)
             asked.append(index)
     if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree.base):
@@ -100,9 +117,10 @@ def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: 
             raise Refused("bundle_damaged", "a file was damaged on its way here", path, "try again")
         sources.add(sha256, tree.place(path))
     for index in twins:
-        if not sources.copy(tree, index, staging):
+        if not sources.take(tree, index, staging):
             raise Refused("bundle_damaged", "a file has changed while it was copied", tree.manifest.files[index][0])
     tree.settle()
+    sources.remember()
     return len(asked)
 
 

@@ -41,9 +41,9 @@ class Tree:
 
     def damaged(self) -> List[int]:
         """Indexes of the files whose content differs from the manifest. Only changed files are hashed."""
-        return [index for index in range(len(self.manifest.files)) if not self._is_right(index)]
+        return [index for index in range(len(self.manifest.files)) if not self.is_right(index)]
 
-    def _is_right(self, index: int) -> bool:
+    def is_right(self, index: int) -> bool:
         path, mode, size, sha256 = self.manifest.files[index]
         place = self.place(path)
         try:
@@ -115,14 +115,43 @@ class Tree:
                 os.close(descriptor)
             if written != size or hasher.hexdigest() != sha256:
                 return False
-            try:
-                os.rename(part, self.place(path))
-            except IsADirectoryError:
-                raise _obstructed(self.place(path)) from None
+            self._put(part, path)
         finally:
             _unlink(part)
-        self._stats[path] = signature(os.lstat(self.place(path)))
         return True
+
+    def share(self, index: int, other: Tree, at: int, staging: str) -> bool:
+        """Makes one file another name of one in the tree of another bundle; False where that cannot be.
+
+        What is written into it there later is seen here as in any file: it has other times then.
+        """
+        path, mode, _, sha256 = self.manifest.files[index]
+        theirs, their_mode, _, their_sha256 = other.manifest.files[at]
+        if (mode, sha256) != (their_mode, their_sha256) or not other.is_right(at):
+            return False
+        part = os.path.join(staging, f"part-{index}")
+        try:
+            try:
+                before = os.lstat(other.place(theirs))
+                os.link(other.place(theirs), part, follow_symlinks=False)
+                after = os.lstat(part)
+            except OSError:  # not on this file system, or too many names, or it is gone
+                return False
+            if other._stats.get(theirs) != signature(before) or not _is_same_but_for_its_names(before, after):
+                return False  # it has been written to just now
+            other._stats[theirs] = self._put(part, path)
+        finally:
+            _unlink(part)
+        return True
+
+    def _put(self, part: str, path: str) -> List[int]:
+        """Renames what has been seen to be right; its signature there."""
+        try:
+            os.rename(part, self.place(path))
+        except IsADirectoryError:
+            raise _obstructed(self.place(path)) from None
+        self._stats[path] = signature(os.lstat(self.place(path)))
+        return self._stats[path]
 
     def settle(self) -> None:
         """The directories get their own modes; deepest first, as some may not be written to from then on."""
@@ -192,6 +221,11 @@ def _load_stats(path: str) -> Dict[str, List[int]]:
 
 def signature(found: os.stat_result) -> List[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _is_same_but_for_its_names(one: os.stat_result, other: os.stat_result) -> bool:
+    """The time of the last change of the inode is another one as soon as the file has another name."""
+    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
 
 
 def _mode_of(directory: str) -> int | None:

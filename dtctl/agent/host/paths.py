@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import stat
 import time
 from contextlib import suppress
 
@@ -121,11 +122,12 @@ def used_bytes(path: str) -> int:
 
 
 def own_bytes(path: str) -> int:
-    """The disk space of this file, link or directory alone; 0 when it is gone."""
+    """The disk space that this file, link or directory alone would set free: 0 when it is gone, or has other names."""
     try:
-        return os.lstat(path).st_blocks * 512
+        found = os.lstat(path)
     except OSError:
         return 0
+    return 0 if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else found.st_blocks * 512
 
 
 def read_text(path: str, most: int = MOST_BYTES) -> Optional[str]:

@@ -8,20 +8,18 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.model import Cluster
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import record_of
 from dtctl.operations.starting.absence import check_may_go_without
+from dtctl.operations.starting.code import make_local, scan_code
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interpreter import local_python
 from dtctl.operations.starting.launch import Start
-from dtctl.operations.starting.local_ports import LocalPorts
 from dtctl.operations.starting.needs import check_needs
 from dtctl.operations.starting.secrets import find_hooks, find_secrets
-from dtctl.plan.local import on_this_machine
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
 from dtctl.plan.values import RunPlan
@@ -34,9 +32,6 @@ Hostname = Callable[[SshSettings], str]
 """The name that SSH would connect to, by its own configuration."""
 
 
-_PORTS = LocalPorts()
-
-
 def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
     names = {
         host.name: hostname(host.reach)
@@ -44,11 +39,6 @@ def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
         if isinstance(host.reach, SshSettings) and not host.address
     }
     return plan_run(cluster, names, local_python=local_python(os.environ))
-
-
-def make_local(cluster: Cluster) -> Cluster:
-    """The cluster on this machine, on ports that are free here now."""
-    return on_this_machine(cluster, _PORTS.is_free)
 
 
 def prepare_launch(
@@ -92,20 +82,6 @@ def prepare_launch(
         hooks=hooks,
         scene=scene_of(plan, brief=True) if check else None,
         allow_missing=allow_missing,
-    )
-
-
-def scan_code(cluster: Cluster) -> Bundle:
-    """The cluster's code, without the files that hold secrets or keys."""
-    from dtctl.bundle import scan
-
-    over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
-    keys = [settings.identity_file for settings in over_ssh if settings.identity_file]
-    env_file = [cluster.trainer.env_file] if cluster.trainer.env_file else []
-    return scan(
-        cluster.trainer.code,
-        cluster=cluster.name,
-        secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.bundles import store
-from dtctl.agent.host import locks
+from dtctl.agent.host import locks, paths
 from dtctl.bundle import Sender, scan
 from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
 from tests.agent.link.ends import agent_process, conversation
@@ -69,11 +69,69 @@ def test_what_a_killed_agent_received_is_removed_by_the_next(code: Path, root: P
     assert left_in(root) == {bundle.id}
 
 
-def test_two_bundles_of_one_code_share_no_file_on_disk(code: Path, root: Path) -> None:
+def test_an_unchanged_file_of_another_bundle_is_neither_sent_nor_copied_nor_read(
+    code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Path(push(scan(code), root)[0])
+    read: list[str] = []
+    monkeypatch.setattr("dtctl.agent.bundles.tree.file_sha256", read.append)
+    for number in (2, 3):
+        (code / "train.py").write_text(f"push {number}\n")
+        tree, asked = push(scan(code), root)
+        assert asked == ["train.py"]
+        assert (first / "weights.bin").samefile(Path(tree) / "weights.bin")
+        assert content(Path(tree)) == content(code)
+        assert push(scan(code), root)[1] == []
+    assert read == []
+
+
+def test_what_is_written_into_a_shared_file_is_noticed_in_every_bundle_and_mended(code: Path, root: Path) -> None:
+    old = scan(code)
+    first = Path(push(old, root)[0])
+    (code / "empty" / "more.py").write_text("second\n")
+    new = scan(code)
+    second = Path(push(new, root)[0])
+    with (first / "weights.bin").open("r+b") as file:
+        file.write(b"written in place")
+    assert push(new, root)[1] == ["weights.bin"]
+    assert content(second) == content(code)
+    (code / "empty" / "more.py").unlink()
+    assert push(old, root)[1] == [], "the other one has it again"
+    assert content(first) == content(code)
+
+
+def test_a_bundle_stays_whole_when_the_one_that_it_shares_files_with_goes(code: Path, root: Path) -> None:
+    push(scan(code), root)
     (code / "train.py").write_text("second\n")
-    second = Path(push(scan(code), root)[0])
-    assert not (first / "weights.bin").samefile(second / "weights.bin"), "a trainer may write in place"
+    bundle = scan(code)
+    tree = Path(push(bundle, root)[0])
+    assert store.prune(str(root), {bundle.id}) == []
+    assert push(bundle, root)[1] == []
+    assert content(tree) == content(code)
+
+
+def test_a_file_whose_mode_has_changed_is_a_file_of_its_own(code: Path, root: Path) -> None:
+    first = Path(push(scan(code), root)[0])
+    (code / "weights.bin").chmod(0o600)
+    tree, asked = push(scan(code), root)
+    assert asked == []
+    assert not (first / "weights.bin").samefile(Path(tree) / "weights.bin")
+    assert content(Path(tree)) == content(code)
+
+
+def test_where_a_file_cannot_have_two_names_it_is_copied(
+    code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    first = Path(push(scan(code), root)[0])
+    monkeypatch.setattr(os, "link", refused)
+    (code / "train.py").write_text("second\n")
+    tree, asked = push(scan(code), root)
+    assert asked == ["train.py"]
+    assert not (first / "weights.bin").samefile(Path(tree) / "weights.bin")
+    assert content(Path(tree)) == content(code)
 
 
 def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) -> None:
@@ -107,3 +165,15 @@ def test_a_bundle_that_vanishes_between_two_pushes_is_sent_again(code: Path, roo
     subprocess.run(["rm", "-rf", str(tree.parent)], check=True)
     assert push(bundle, root)[1]
     assert content(tree) == content(code)
+
+
+def test_a_shared_file_counts_as_freed_by_the_last_of_its_bundles_alone(code: Path, root: Path) -> None:
+    first = Path(push(scan(code), root)[0])
+    alone = paths.own_bytes(str(first / "weights.bin"))
+    (code / "train.py").write_text("second\n")
+    bundle = scan(code)
+    second = Path(push(bundle, root)[0])
+    assert alone > 0
+    assert [paths.own_bytes(str(tree / "weights.bin")) for tree in (first, second)] == [0, 0]
+    store.prune(str(root), {bundle.id})
+    assert paths.own_bytes(str(second / "weights.bin")) == alone
