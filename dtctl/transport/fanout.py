@@ -17,7 +17,11 @@ MOST_THREADS = 256
 """With those that only wait for a host that may be down."""
 
 IDLE_S = 1.0
-"""Who has waited for so long keeps no other host waiting. A host that is up has answered by then."""
+"""Who has waited so long for a host's first word keeps no other host waiting. One that is up has said it by then."""
+
+ALONE_S = 5.0
+"""The same of a host that has been heard: it works by itself, or its login or its disk hangs. A busy one needs longer
+for its answers, and gets no better by more that ask at once."""
 
 H = TypeVar("H")
 R = TypeVar("R")
@@ -60,18 +64,26 @@ class Outcomes(Generic[R]):
 _here = threading.local()
 
 
+Still = Callable[[float], None]
+"""Called when a host that is waited for has been heard: the wait goes on, and counts from the given time on."""
+
+
 @contextmanager
-def idle() -> Iterator[None]:
-    """While it lasts, the work of this thread only waits for a host to be heard at all: it needs no processor."""
+def idle(counts_from: float | None = None) -> Iterator[Still]:
+    """While it lasts, the work of this thread only waits for a host, and needs neither processor nor network.
+
+    From `counts_from` on (monotonic; None: in IDLE_S) another host is asked meanwhile.
+    """
     crew: _Crew[Any, Any] | None = getattr(_here, "crew", None)
     if crew is None:
-        yield
+        yield lambda _: None
         return
-    crew.idles(time.monotonic())
+    thread = threading.get_ident()
+    crew.idles(thread, time.monotonic() + IDLE_S if counts_from is None else counts_from)
     try:
-        yield
+        yield lambda at: crew.idles(thread, at)  # also from a thread that reads for this one
     finally:
-        crew.idles(None)
+        crew.idles(thread, None)
 
 
 def _own_name(item: Any) -> str:
@@ -130,7 +142,7 @@ class _Crew(Generic[H, R]):
         self._width = 0
         self._threads = 0
         self._idle: dict[int, float] = {}
-        """Threads that only wait, and since when."""
+        """Threads that only wait, and when that begins to count."""
 
     def start(self, width: int) -> None:
         self._width = width
@@ -154,17 +166,17 @@ class _Crew(Generic[H, R]):
 
     def _replace_idle(self, now: float) -> None:
         """A host that is down takes the whole of its time, in which the others are not to stand in a queue."""
-        waiting = sum(now - since >= IDLE_S for since in self._idle.values())
+        waiting = sum(now >= counts_from for counts_from in self._idle.values())
         wanted = min(self._width + waiting, MOST_THREADS)
         self._hire(min(wanted - self._threads, len(self._todo)))
 
-    def idles(self, since: float | None) -> None:
-        """Called by a thread of the crew; None: it works again."""
+    def idles(self, thread: int, counts_from: float | None) -> None:
+        """Said of a thread of the crew; None: it works again."""
         with self._changed:
-            if since is None:
-                self._idle.pop(threading.get_ident(), None)
+            if counts_from is None:
+                self._idle.pop(thread, None)
             else:
-                self._idle[threading.get_ident()] = since
+                self._idle[thread] = counts_from
 
     def dismiss(self) -> None:
         with self._changed:

@@ -15,6 +15,7 @@ from dtctl.agent.records.answers import Greeting, Refused
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire
+from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.frames import checked_frame, untrue
 from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
 
@@ -82,7 +83,8 @@ class StreamSession:
         self._pace = _Pace()
         self._closed = False
         self._facts: Greeting | None = None
-        self._begun = time.monotonic()
+        self._begun = self._moved = time.monotonic()
+        """When something was last sent, or content received: since then the host works by itself."""
 
     @property
     def host(self) -> Host:
@@ -136,6 +138,7 @@ class StreamSession:
         try:
             with self._sending:
                 self._stream.write(frame, self._silence(SILENCE_S))
+                self._moved = time.monotonic()
         except OSError as error:
             raise self._lost(str(error)) from error
 
@@ -159,6 +162,13 @@ class StreamSession:
 
     def _receive(self, deadline: float | None, silence: Silence) -> Message:
         """The next frame that is no beat, checked."""
+        with idle(self._moved + ALONE_S):
+            message = self._next(deadline, silence)
+        if message.payload:
+            self._moved = time.monotonic()
+        return message
+
+    def _next(self, deadline: float | None, silence: Silence) -> Message:
         while True:
             if self._arrived:
                 message = self._arrived.popleft()

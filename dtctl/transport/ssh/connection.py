@@ -22,7 +22,7 @@ from paramiko.client import MissingHostKeyPolicy
 
 from dtctl.errors import TransportError
 from dtctl.transport.child import Child
-from dtctl.transport.fanout import idle
+from dtctl.transport.fanout import ALONE_S, Still, idle
 from dtctl.transport.ssh import errors, known_hosts_file
 from dtctl.transport.ssh.hostkeys import HostKey, Pinned
 from dtctl.transport.ssh.protocol import DEAD_AFTER_S, SshProtocol
@@ -122,6 +122,7 @@ class StrictConnection(Connection):  # type: ignore[misc]
     socket: Any = None
     timeout_s = 0.0
     opened_at = 0.0
+    still: Still | None = None
 
     def __init__(
         self, host: str, host_keys: HostKeys, gateway: Connection | str | None, timeout_s: float, config: Config
@@ -153,16 +154,22 @@ class StrictConnection(Connection):  # type: ignore[misc]
         assert self.host_keys is not None
         self.protocol = SshProtocol(sock, self.host_keys.types(), **options)
         self.protocol.handshake_timeout = self.timeout_s
+        self.protocol.greeted = self._greeted
         return self.protocol
+
+    def _greeted(self) -> None:
+        if self.still is not None:
+            self.still(time.monotonic() + ALONE_S)
 
     def open(self) -> Any:
         if self.is_connected:
             return None
         self.opened_at = time.monotonic()
         try:
-            if not self.gateway:
-                self.socket = self.connect_kwargs["sock"] = dial(self.host, self.port, self.timeout_s)
-            result = super().open()
+            with idle() as self.still:
+                if not self.gateway:
+                    self.socket = self.connect_kwargs["sock"] = dial(self.host, self.port, self.timeout_s)
+                result = super().open()
             assert self.protocol is not None
             self.protocol.settle()
         except BaseException:
@@ -191,8 +198,7 @@ class StrictConnection(Connection):  # type: ignore[misc]
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
     """A TCP connection to the first address that answers, watched by the kernel for a dead peer."""
     try:
-        with idle():
-            connection = socket.create_connection((host, port), timeout=timeout_s)
+        connection = socket.create_connection((host, port), timeout=timeout_s)
     except UnicodeError as error:
         raise socket.gaierror(socket.EAI_NONAME, "no host can have such a name") from error
     with contextlib.suppress(OSError):

@@ -85,6 +85,8 @@ class SshProtocol(Transport):
     _channel_handler_table: Mapping[int, Callable[[Channel, Message], None]]
 
     def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
+        self.greeted: Callable[[], object] = lambda: None
+        """Called, in the thread that reads, when the host has been heard for the first time."""
         super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
         self._channel_handler_table = {**self._channel_handler_table, **_FEEDS}
         security = self.get_security_options()
@@ -94,6 +96,10 @@ class SshProtocol(Transport):
         security.digests = tuple(name for name in security.digests if not any(word in name for word in WEAK))
         pinned = [known for name in host_key_types for known in _signatures(name) if known in security.key_types]
         security.key_types = tuple(dict.fromkeys([*pinned, *security.key_types]))
+
+    def _check_banner(self) -> None:
+        super()._check_banner()  # type: ignore[misc]
+        self.greeted()
 
     def settle(self) -> None:
         """Called when the login is complete and the connection may be quiet for long."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from dtctl.reach import SshSettings
 from dtctl.transport import payload
 from dtctl.transport.child import STDERR_BYTES
+from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.silence import Silence, Waiting, untold
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles
@@ -70,9 +72,10 @@ def _run_loader(login: Login) -> Channel:
     limit = threading.Timer(limit_s, end)
     limit.daemon = True
     try:
-        channel: Channel = login.connection.create_session()
-        limit.start()
-        channel.exec_command(payload.LOADER)
+        with idle(time.monotonic() + ALONE_S):
+            channel: Channel = login.connection.create_session()
+            limit.start()
+            channel.exec_command(payload.LOADER)
     except ChannelException as error:
         raise errors.no_session(login.destination, error.text) from error
     except (SSHException, EOFError, OSError) as error:

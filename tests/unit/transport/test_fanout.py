@@ -85,6 +85,22 @@ def test_hosts_that_are_down_keep_no_others_waiting() -> None:
     assert (len(outcomes.errors), len(outcomes.results)) == (8, 20)
 
 
+def test_a_host_that_was_heard_keeps_its_place_until_the_time_that_was_said() -> None:
+    """By the thread that reads for the one that waits; then it counts as one that hangs, and others are asked."""
+    others = threading.Event()
+
+    def work(number: int) -> None:
+        if number:
+            others.set()
+            return
+        with idle(time.monotonic() + 3600) as still:
+            assert not others.wait(2 * fanout.IDLE_S), "it was heard, and has its place"
+            threading.Thread(target=still, args=(time.monotonic(),)).start()
+            assert others.wait(PATIENCE_S), "it hangs, and another one is asked meanwhile"
+
+    assert len(fan_out(range(2), work, width=1, name=str).results) == 2
+
+
 def test_who_works_is_not_replaced_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout, "IDLE_S", 0.01)
     begun: list[int] = []
