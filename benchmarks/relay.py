@@ -29,6 +29,8 @@ class Relay:
         self._selector = selectors.DefaultSelector()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self._open: set[socket.socket] = set()
+        """Ends of connections; a connection leaves when both directions have ended."""
         self._ends, self._ended = socket.socketpair()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._ended, selectors.EVENT_READ, None)
@@ -40,9 +42,8 @@ class Relay:
     def stop(self) -> None:
         self._ends.close()
         self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            assert isinstance(key.fileobj, socket.socket)
-            key.fileobj.close()
+        for one in (self._listener, self._ended, *self._open):
+            one.close()
         self._selector.close()
 
     def _carry(self) -> None:
@@ -60,6 +61,7 @@ class Relay:
         far = socket.create_connection((near.getsockname()[0], self._to_port))
         for one, other in ((near, far), (far, near)):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._open.add(one)
             self._selector.register(one, selectors.EVENT_READ, lambda one=one, other=other: self._read(one, other))
 
     def _read(self, one: socket.socket, other: socket.socket) -> None:
@@ -69,18 +71,20 @@ class Relay:
             data = b""
         if not data:
             self._selector.unregister(one)
-        heapq.heappush(
-            self._due, (time.monotonic() + self.delay_s, next(self._order), lambda: _write(other, data))
-        )
+        due = time.monotonic() + self.delay_s
+        heapq.heappush(self._due, (due, next(self._order), lambda: self._write(one, other, data)))
 
-
-def _write(to: socket.socket, data: bytes) -> None:
-    with suppress(OSError):  # who has gone away needs nothing more
-        if data:
-            to.settimeout(None)
-            to.sendall(data)
-        else:
-            to.shutdown(socket.SHUT_WR)
+    def _write(self, one: socket.socket, other: socket.socket, data: bytes) -> None:
+        with suppress(OSError):  # who has gone away needs nothing more
+            if data:
+                other.sendall(data)
+            else:
+                other.shutdown(socket.SHUT_WR)
+        if not data:
+            self._open.discard(one)
+            if other not in self._open:
+                one.close()
+                other.close()
 
 
 @contextmanager

@@ -109,7 +109,7 @@ class SshProtocol(Transport):
 
     def _ask(self, what: Callable[[AuthHandler, threading.Event], None], event: threading.Event | None) -> list[str]:
         """As paramiko's own, but for who speaks with the server."""
-        if not (self.active and self.initial_kex_done):
+        if not (self.is_active() and self.initial_kex_done):
             raise SSHException("No existing session")
         done = event or threading.Event()
         self.auth_handler = login = PromptLogin(self, first=self.auth_handler is None)
