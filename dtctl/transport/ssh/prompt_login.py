@@ -29,12 +29,15 @@ class PromptLogin(AuthHandler):
     def __init__(self, transport: Transport, *, first: bool) -> None:
         super().__init__(transport)
         self._first = first
-        self._asked = False
+        self._waits = False
 
     def _request_auth(self) -> None:
+        # Decided before the request is sent: the answer may be there, in another thread, before anything else here.
+        at_once = not (self._first and self._needs_extensions())
+        self._waits = not at_once
         if self._first:
             super()._request_auth()  # type: ignore[misc]
-        if not (self._first and self._needs_extensions()):
+        if at_once:
             self._ask()
 
     def _needs_extensions(self) -> bool:
@@ -42,7 +45,7 @@ class PromptLogin(AuthHandler):
         return self.private_key is not None and "rsa" in self._get_key_type_and_bits(self.private_key)[0]
 
     def _ask(self) -> None:
-        self._asked = True
+        self._waits = False
         accepted = Message()
         accepted.add_string(SERVICE)
         accepted.rewind()
@@ -50,5 +53,5 @@ class PromptLogin(AuthHandler):
 
     def _parse_service_accept(self, message: Message) -> None:
         """paramiko calls it when the server has granted the service."""
-        if not self._asked:
+        if self._waits:
             self._ask()

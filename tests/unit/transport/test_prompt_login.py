@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,10 +28,14 @@ class Line:
         self.server_extensions: dict[str, bytes] = {}
         self.sent: list[int] = []
         self.last = b""
+        self.at_once: Callable[[], None] = lambda: None
+        """What the server's answer for the service does, before its request has been sent for long."""
 
     def _send_message(self, message: Any) -> None:
         self.last = message.asbytes()
         self.sent.append(self.last[0])
+        if self.sent == [SERVICE_REQUEST]:
+            self.at_once()
 
     def _log(self, *words: object) -> None:
         pass
@@ -54,6 +59,15 @@ def test_the_service_is_asked_for_and_the_key_is_offered_in_one_go() -> None:
     assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
     login._parse_service_accept(granted())
     assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST], "the key is not offered twice"
+
+
+@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+def test_a_server_that_answers_before_anything_else_happens_is_offered_the_key_once(kind: str) -> None:
+    line: Any = Line()
+    login = PromptLogin(line, first=True)
+    line.at_once = lambda: login._parse_service_accept(granted())
+    login.auth_publickey("train", key_of(kind), threading.Event())
+    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
 
 
 def test_an_rsa_key_waits_until_the_server_has_said_how_it_may_sign() -> None:
