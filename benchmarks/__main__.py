@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import coordinator, event_files, first_step, idle, lines, looking, overhead, startup, ways
+from benchmarks import coordinator, delay, event_files, first_step, idle, lines, looking, overhead, startup, ways
 from benchmarks.measuring import CannotRun
 from benchmarks.peers import command, push, report, start
 from benchmarks.peers.environment import Environment, peers
@@ -23,6 +23,7 @@ ALONE = {
     "ways": ways.run,
     "lines": lines.run,
     "looking": looking.run,
+    "delay": delay.run,
     "events": event_files.run,
 }
 ALL = [*BESIDE_PEERS, *ALONE]

@@ -14,6 +14,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.ending import Before, ending, looking, once
+from dtctl.operations.asking.kept import Kept
 from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
 from dtctl.operations.asking.written import Written, told_once
 from dtctl.operations.gc import GcResult, collect
@@ -150,7 +151,16 @@ def down(
     """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`.
 
     Runs that are over go from hosts that have no task any more, too, unless the record is about one run.
+    Each host has one connection, and all are opened while the coordinator is asked: some hosts are far.
     """
+    with Kept(transport) as kept:
+        kept.expect(record.ways_to(record.hosts)[0])
+        return _down(record, kept, order, report, before)
+
+
+def _down(
+    record: RunRecord, transport: Transport, order: StopOrder, report: OnStopping, before: Before | None
+) -> DownResult:
     stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
     unreachable = known.ways_to(known.unknown_hosts)[1]

@@ -153,6 +153,10 @@ class Sshd:
         """How many logins succeeded so far."""
         return self.log.read_text(errors="replace").count("Accepted publickey")
 
+    def sessions(self) -> int:
+        """How many commands were begun so far, over whichever connections."""
+        return self.log.read_text(errors="replace").count("Starting session: command")
+
     def processes(self) -> list[str]:
         """Command lines of what the server's users run, less sshd's own."""
         if self._sandbox is not None:

@@ -58,6 +58,29 @@ def test_many_hosts_behind_one_sshd_with_its_default_limits(user: Desk, count: i
         assert user.dtctl("stop", timeout_s=240) == f"{count} tasks stopped, 0 left\n"
 
 
+def test_each_command_opens_one_connection_to_each_host_that_it_asks(user: Desk) -> None:
+    everyone, coordinator = 2, 1
+    asked = [
+        (("up", "-q"), everyone),
+        (("status",), coordinator),
+        (("logs",), everyone),
+        (("exec", "--", "true"), everyone),
+        (("push", "-q"), everyone),
+        (("stop",), coordinator),
+        (("up", "-q"), everyone),
+        (("down", "-y"), everyone),
+    ]
+    with Sshd() as sshd:
+        configure(user, sshd, "n*")
+        ports = "\n".join(f"  w{n}: {{{{hosts: [n{n}], port: {21000 + n}}}}}" for n in (1, 2))
+        user.write_cluster(MANY.replace("PORTS", ports), hosts='hosts:\n  "n[1-2]":\n', tick=5)
+        for words, hosts in asked:
+            before = (sshd.logins(), sshd.sessions())
+            user.dtctl(*words, timeout_s=240)
+            opened = (sshd.logins() - before[0], sshd.sessions() - before[1])
+            assert opened == (hosts, hosts), f"dtctl {' '.join(words)}: so many connections, and commands over them"
+
+
 def test_a_run_that_cannot_be_remembered_here_goes_on_and_is_found_by_its_file(user: Desk) -> None:
     with Sshd() as sshd:
         configure(user, sshd)

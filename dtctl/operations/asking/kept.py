@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import ConnectionLost, DtctlError, TransportError
+from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -37,6 +39,8 @@ class Kept:
         self._transport = transport
         self._idle: dict[str, Session] = {}
         self._refusals: dict[str, _Refusal] = {}
+        self._coming: dict[str, Future[None]] = {}
+        """Conversations that are being begun before anybody has asked for them."""
         self._lock = threading.Lock()
         self._over = False
 
@@ -50,7 +54,25 @@ class Kept:
         for session in idle.values():
             session.close()
 
+    def expect(self, hosts: Collection[Host]) -> None:
+        """Begins conversations with those who will be asked soon; who asks for one that is under way waits for it."""
+        with self._lock:
+            self._coming.update({host.name: Future() for host in hosts})
+        threading.Thread(target=fan_out, args=(hosts, self._begin_early), daemon=True).start()
+
+    def _begin_early(self, host: Host) -> None:
+        """What goes wrong is raised where the host is asked."""
+        try:
+            if not self._over:
+                self.give_back(self.begin(host))
+        except TransportError:
+            pass
+        finally:
+            self._coming[host.name].set_result(None)
+
     def open(self, host: Host) -> Session:
+        if (coming := self._coming.get(host.name)) is not None:
+            coming.result()
         with self._lock:
             session = self._idle.pop(host.name, None)
             refusal = self._refusals.get(host.name)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paramiko.channel import Channel
 from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, cMSG_GLOBAL_REQUEST
@@ -17,6 +17,12 @@ from paramiko.message import Message
 from paramiko.packet import Packetizer
 from paramiko.ssh_exception import SSHException
 from paramiko.transport import Transport
+
+from dtctl.transport.ssh.prompt_login import PromptLogin
+
+if TYPE_CHECKING:
+    from paramiko.auth_handler import AuthHandler
+    from paramiko.pkey import PKey
 
 PROBE_AFTER_S = 20
 """Without a word from us; also keeps firewalls from forgetting the connection."""
@@ -100,6 +106,21 @@ class SshProtocol(Transport):
     def _check_banner(self) -> None:
         super()._check_banner()  # type: ignore[misc]
         self.greeted()
+
+    def auth_publickey(self, username: str, key: PKey, event: threading.Event | None = None) -> list[str]:
+        return self._ask(lambda login, done: login.auth_publickey(username, key, done), event)
+
+    def auth_none(self, username: str) -> list[str]:
+        return self._ask(lambda login, done: login.auth_none(username, done), None)
+
+    def _ask(self, what: Callable[[AuthHandler, threading.Event], None], event: threading.Event | None) -> list[str]:
+        """As paramiko's own, but for who speaks with the server."""
+        if not (self.is_active() and self.initial_kex_done):
+            raise SSHException("No existing session")
+        done = event or threading.Event()
+        self.auth_handler = login = PromptLogin(self, first=self.auth_handler is None)
+        what(login, done)
+        return [] if event is not None else login.wait_for_response(done)
 
     def settle(self) -> None:
         """Called when the login is complete and the connection may be quiet for long."""

@@ -13,6 +13,7 @@ from dtctl.operations.asking.kept import Kept
 from dtctl.operations.status import status
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.waiting import eventually
 
 
 def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
@@ -76,3 +77,16 @@ def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: py
         now[0] = 200.0
         kept.open(record().way_to("c")).close()
         assert transport.opened.count("c") == 4
+
+
+def test_conversations_that_are_expected_begin_before_anybody_asks_and_are_closed_if_nobody_does() -> None:
+    transport = FakeTransport(Agents(told()), {"d": TransportError("cannot reach d")})
+    with Kept(transport) as kept:
+        kept.expect(record().hosts.values())
+        eventually(lambda: sorted(transport.opened) == ["a", "b", "c", "d"], what="all conversations")
+        kept.open(record().way_to("a")).close()
+        with pytest.raises(TransportError, match="cannot reach d"):
+            kept.open(record().way_to("d"))
+    eventually(lambda: all(session.closed for session in transport.sessions.values()), what="the end of all")
+    assert sorted(transport.opened) == ["a", "b", "c", "d"], "each of them once"
+    assert sorted(transport.sessions) == ["a", "b", "c"]

@@ -229,10 +229,13 @@ def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
     assert len(result.stopped) == 4
 
 
-def test_down_clears_every_host_after_one_stop() -> None:
+def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> None:
     agents = Agents(told())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
-    result = down(record(), FakeTransport(agents), ORDER)
+    transport = FakeTransport(agents)
+    result = down(record(), transport, ORDER)
+    assert sorted(transport.opened) == ["a", "b", "c", "d"]
+    assert all(session.closed for session in transport.sessions.values())
     assert agents.asked_of("stop") == ["c"]
     assert sorted(agents.asked_of("down")) == ["a", "b", "c", "d"]
     assert len(result.stop.stopped) == 4
