@@ -44,7 +44,7 @@ class Program:
     sha256: str
 
 
-def _once(work: Callable[[], R]) -> Callable[[], R]:
+def once(work: Callable[[], R]) -> Callable[[], R]:
     """As `cache`, but the threads of a fan-out, which all ask at the same moment, wait for the first of them."""
     lock, kept = threading.Lock(), cache(work)
 
@@ -56,7 +56,7 @@ def _once(work: Callable[[], R]) -> Callable[[], R]:
     return done
 
 
-@_once
+@once
 def agent_program() -> Program:
     modules = {f"{_PACKAGE}/{name}": source for name, source in _sources().items() if name != _BOOTSTRAP}
     files = {"__main__.py": _MAIN, **modules}
@@ -64,21 +64,21 @@ def agent_program() -> Program:
     return Program(files, content, hashlib.sha256(content).hexdigest())
 
 
-@_once
+@once
 def opening() -> bytes:
     """What is sent first: a host that has been here before needs no more."""
     bootstrap = _sources()[_BOOTSTRAP].encode()
     return b"%d\n%b0 %b\n" % (len(bootstrap), bootstrap, agent_program().sha256.encode())
 
 
-@_once
+@once
 def whole() -> bytes:
     """What is sent to a host that says that it is `lacking`."""
     packed = zlib.compress(agent_program().content, PACKING)
     return b"%d\n%b" % (len(packed), packed)
 
 
-@_once
+@once
 def _sources() -> dict[str, str]:
     """Python files of the agent, by their paths in it, in order."""
     return dict(sorted(_below(resources.files("dtctl.agent"), "")))

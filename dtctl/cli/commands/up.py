@@ -63,7 +63,6 @@ def up(
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
-    from dtctl.operations.starting.code import scan_code
     from dtctl.operations.starting.interrupts import Interrupted
     from dtctl.operations.starting.prepare import prepare_launch
     from dtctl.operations.starting.review import review

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import shlex
+import threading
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
-from dtctl.transport.payload import LOADER, agent_program, opening, whole
+from dtctl.transport.payload import LOADER, agent_program, once, opening, whole
 
 
 def test_the_program_is_the_same_every_time() -> None:
-    first = agent_program()
-    agent_program.cache_clear()
-    second = agent_program()
-    assert first == second
-    assert first is not second
+    made_anew = inspect.unwrap(agent_program)
+    assert made_anew() == agent_program()
+    assert made_anew() is not agent_program()
+
+
+def test_threads_that_ask_at_the_same_moment_get_one_program() -> None:
+    made: list[object] = []
+    everyone = threading.Barrier(8)
+
+    def make() -> object:
+        made.append(object())
+        time.sleep(0.05)  # long enough for the others to ask as well
+        return made[-1]
+
+    asked = once(make)
+
+    def ask(_: int) -> object:
+        everyone.wait()
+        return asked()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(ask, range(8))) == set(made)
+    assert len(made) == 1
 
 
 def test_the_program_holds_the_agent_and_can_be_run() -> None:
