@@ -75,7 +75,8 @@ _NETWORK = (
     "and with more bytes than fit into one packet. A port of a live run is not touched, but connected to. What does "
     "not work is told as the cause that explains most of it, and not as a table. Above 4,000 connections a part is "
     "tried: each host tries others, and is tried by others, at evenly spread distances, and the ps and the "
-    "coordinator are tried by more; how many were tried is said.",
+    "coordinator are tried by more; how many were tried is said. While a run starts, a part is tried above "
+    "16 connections a host.",
     "`--network-speed` measures latency and bandwidth between workers and ps, so that no host takes part in two "
     "measurements at a time, and tells what that means for a step: the bytes of the newest checkpoint, shared among "
     "the ps, there and back. Each measurement takes about a second.",

@@ -102,6 +102,14 @@ def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
     assert len(judged(TOPIC, value, *lost)) == 1
 
 
+def test_in_brief_sixteen_connections_a_host_are_tried() -> None:
+    names = [f"h{number}" for number in range(100)]
+    value = scene(cluster(job("worker", names, [2222] * 100)), brief=True)
+    tries = [len(one["reach"]) for one in asked(value, listened(value)).values()]
+    assert len(tries) == 100
+    assert 1400 <= sum(tries) <= 1600
+
+
 def test_in_brief_hosts_that_are_all_this_machine_try_nothing() -> None:
     here = [Host(name=name, reach=Local()) for name in "ab"]
     value = scene(cluster(job("worker", ["a", "b"], [2222, 2223]), hosts=here), brief=True)
