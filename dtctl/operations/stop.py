@@ -1,4 +1,4 @@
-"""End tasks, and make sure of it; clear away what dtctl made for their run."""
+"""End tasks, and make sure of it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.asking.conversation import Conversations, Request, is_damaged, knows_no_run
+from dtctl.operations.asking.conversation import Conversations, Request, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.ending import Before, ending, looking, once
-from dtctl.operations.asking.kept import Kept
-from dtctl.operations.asking.plausible import check_part, check_run, check_survivors, check_tasks, wrong
-from dtctl.operations.asking.written import Written, told_once
-from dtctl.operations.gc import GcResult, collect
+from dtctl.operations.asking.plausible import check_part, check_survivors, check_tasks, wrong
 from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stopping import OnStopping, listener, unseen
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
+
+Answers = Iterable[tuple[str, records.StopResult | records.DownResult]]
+"""By the names of their hosts."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,6 @@ class StopResult:
             errors={**self.errors, **other.errors},
             without_run=self.without_run + other.without_run,
         )
-
-
-@dataclass(frozen=True)
-class DownResult:
-    stop: StopResult
-    removed: Mapping[str, tuple[str, ...]]
-    """Host -> ids of the runs that were removed there."""
-    kept: tuple[Written, ...]
-    """What the cluster's trainers wrote into their working directory."""
-    unasked: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts without a task that gave no answer: an earlier run may have left something there."""
 
 
 @dataclass(frozen=True)
@@ -141,68 +130,6 @@ def stop(
     return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
 
 
-def down(
-    record: RunRecord,
-    transport: Transport,
-    order: StopOrder,
-    report: OnStopping = unseen,
-    before: Before | None = None,
-) -> DownResult:
-    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`.
-
-    Runs that are over go from hosts that have no task any more, too, unless the record is about one run.
-    Each host has one connection, and all are opened while the coordinator is asked: some hosts are far.
-    """
-    with Kept(transport) as kept:
-        kept.expect(record.ways_to(record.hosts)[0])
-        return _down(record, kept, order, report, before)
-
-
-def _down(
-    record: RunRecord, transport: Transport, order: StopOrder, report: OnStopping, before: Before | None
-) -> DownResult:
-    stopped = stop(record, transport, tuple(record.roster), order, report, before)
-    known = stopped.known or record
-    unreachable = known.ways_to(known.unknown_hosts)[1]
-    record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
-    with Conversations(record, transport, record.hosts) as conversations:
-        unclear = {survivor.host for survivor in stopped.survivors}
-        failed = {
-            host for host, error in stopped.errors.items() if not is_damaged(error)
-        }  # a damaged run can be removed
-        clear = [host for host in record.hosts if host not in {*unclear, *failed, *stopped.absent}]
-        answers = conversations.ask(_removal(record, order, report), clear)
-        rest = _result(record, conversations, _told(record, answers.items()))
-    without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
-    left = _clear_others(dataclasses.replace(record, hosts=without_task), transport)
-    return DownResult(
-        stop=dataclasses.replace(
-            stopped,
-            stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
-            killed={**rest.killed, **stopped.killed},
-            survivors=stopped.survivors + rest.survivors,
-            errors={
-                **{host: error for host, error in stopped.errors.items() if host not in answers},
-                **rest.errors,
-                **unreachable,
-            },
-        ),
-        removed={
-            **{host: tuple(answer["removed"]) for host, answer in answers.items()},
-            **{host: tuple(run.run for run in remains.runs) for host, remains in left.remains.items() if remains.runs},
-        },
-        kept=(*told_once((host, one) for host, answer in answers.items() for one in answer["kept"]), *left.kept),
-        unasked=left.errors,
-    )
-
-
-def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
-    """Of hosts that the cluster's tasks have left. A run that is live there is somebody else's."""
-    if record.run is not None or not record.hosts:
-        return GcResult({}, {})
-    return collect(record, transport, dry_run=False, every_cluster=False, over=True)
-
-
 def _request(
     record: RunRecord,
     tasks: Sequence[str] | None,
@@ -216,7 +143,7 @@ def _request(
     def check(host: Host, answer: records.StopResult) -> None:
         known = check_part(record, host, answer)
         may_name = [task for task in known if tasks is None or task in tasks]
-        _check_ended(answer, may_name)
+        check_ended(answer, may_name)
         check_tasks("waiting", answer["waiting"], may_name)
         if answer["coordination"] is not None and any(one["task"] not in known for one in answer["survivors"]):
             raise wrong("survivors", "processes of tasks", None)
@@ -226,23 +153,7 @@ def _request(
     return Request("stop", records.StopResult, lambda _: fields, check, order.patience_s(record), heard)
 
 
-def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
-    """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
-
-    def check(host: Host, answer: records.DownResult) -> None:
-        for run in answer["removed"]:
-            check_run(record.cluster, record.run, run, "removed")
-        for one in answer["kept"]:
-            if one["cluster"] not in (record.cluster, None):
-                raise wrong("kept", f"that of {record.cluster}", one["cluster"])
-        if record.run is not None:
-            _check_ended(answer, record.names_on(host.name))
-
-    heard = listener(record, report)
-    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), heard)
-
-
-def _check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
+def check_ended(answer: records.StopResult | records.DownResult, tasks: Collection[str]) -> None:
     check_tasks("stopped", answer["stopped"], tasks)
     check_tasks("killed", answer["killed"], answer["stopped"])
     check_tasks("already", answer["already"], tasks)
@@ -269,10 +180,10 @@ def _stop_directly(
         waiting = [host for host, answer in first.items() if answer["waiting"]]
         rest = _request(record, tasks, order, report, others_ended=True)
         last = conversations.ask(rest, waiting) if waiting else {}
-        return _result(record, conversations, _told(record, [*first.items(), *last.items()]))
+        return result_of(record, conversations, [*first.items(), *last.items()])
 
 
-def _told(record: RunRecord, answers: Iterable[tuple[str, records.StopResult | records.DownResult]]) -> StopResult:
+def _told(record: RunRecord, answers: Answers) -> StopResult:
     """What hosts say has become of the tasks. One that a host has stopped, another may say had ended before."""
     said = list(answers)
     stopped = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["stopped"])
@@ -295,10 +206,11 @@ def _place(record: RunRecord, task: str | None, told_by: str) -> str:
     return record.roster.get(TaskId.parse(task), told_by) if task is not None else told_by
 
 
-def _result(record: RunRecord, conversations: Conversations, told: StopResult) -> StopResult:
+def result_of(record: RunRecord, conversations: Conversations, answers: Answers) -> StopResult:
+    """What has become of the tasks, by those hosts that have answered, and why the others have not."""
     errors = conversations.errors
     return dataclasses.replace(
-        told,
+        _told(record, answers),
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(host for host in record.hosts if host in errors and knows_no_run(errors[host])),
     )

@@ -13,8 +13,8 @@ from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
+    from dtctl.operations.down import DownResult
     from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.stop import DownResult
 
 
 @on_run
@@ -28,9 +28,9 @@ def down(
     import sys
 
     from dtctl.operations.asking.ending import Ending
+    from dtctl.operations.down import down as take_down
     from dtctl.operations.starting.prepare import controller_name
     from dtctl.operations.stop import StopOrder
-    from dtctl.operations.stop import down as take_down
     from dtctl.render.stopping import StopProgress
     from dtctl.render.terminal import console
     from dtctl.render.words import fold

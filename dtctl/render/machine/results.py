@@ -10,11 +10,11 @@ from dtctl.render.machine import document, status
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
+    from dtctl.operations.down import DownResult
     from dtctl.operations.execute import ExecuteResult
     from dtctl.operations.push import PushResult
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.stop import DownResult
     from dtctl.operations.trust import Look, NewKeys
     from dtctl.operations.up import UpResult
 

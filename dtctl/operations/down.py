@@ -1,0 +1,110 @@
+"""End the tasks of a run, and clear away what dtctl made for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dtctl.agent.records import answers as records
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.asking.conversation import Conversations, Request, is_damaged
+from dtctl.operations.asking.ending import Before
+from dtctl.operations.asking.kept import Kept
+from dtctl.operations.asking.plausible import check_run, wrong
+from dtctl.operations.asking.written import Written, told_once
+from dtctl.operations.gc import GcResult, collect
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.stop import StopOrder, StopResult, check_ended, result_of, stop
+from dtctl.operations.stopping import OnStopping, listener, unseen
+from dtctl.transport.seam import Transport
+
+
+@dataclass(frozen=True)
+class DownResult:
+    stop: StopResult
+    removed: Mapping[str, tuple[str, ...]]
+    """Host -> ids of the runs that were removed there."""
+    kept: tuple[Written, ...]
+    """What the cluster's trainers wrote into their working directory."""
+    unasked: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts without a task that gave no answer: an earlier run may have left something there."""
+
+
+def down(
+    record: RunRecord,
+    transport: Transport,
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before | None = None,
+) -> DownResult:
+    """Stops everything, then clears the hosts on which nothing survived. `report` and `before` as for `stop`.
+
+    Runs that are over go from hosts that have no task any more, too, unless the record is about one run.
+    Each host has one connection, and all are opened while the coordinator is asked: some hosts are far.
+    """
+    with Kept(transport) as kept:
+        kept.expect(record.ways_to(record.hosts)[0])
+        return _down(record, kept, order, report, before)
+
+
+def _down(
+    record: RunRecord, transport: Transport, order: StopOrder, report: OnStopping, before: Before | None
+) -> DownResult:
+    stopped = stop(record, transport, tuple(record.roster), order, report, before)
+    known = stopped.known or record
+    unreachable = known.ways_to(known.unknown_hosts)[1]
+    record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
+    with Conversations(record, transport, record.hosts) as conversations:
+        unclear = {survivor.host for survivor in stopped.survivors}
+        failed = {
+            host for host, error in stopped.errors.items() if not is_damaged(error)
+        }  # a damaged run can be removed
+        clear = [host for host in record.hosts if host not in {*unclear, *failed, *stopped.absent}]
+        answers = conversations.ask(_removal(record, order, report), clear)
+        rest = result_of(record, conversations, answers.items())
+    without_task = {name: host for name, host in known.others.items() if name not in record.hosts}
+    left = _clear_others(dataclasses.replace(record, hosts=without_task), transport)
+    return DownResult(
+        stop=dataclasses.replace(
+            stopped,
+            stopped=tuple(dict.fromkeys((*stopped.stopped, *rest.stopped))),
+            killed={**rest.killed, **stopped.killed},
+            survivors=stopped.survivors + rest.survivors,
+            errors={
+                **{host: error for host, error in stopped.errors.items() if host not in answers},
+                **rest.errors,
+                **unreachable,
+            },
+        ),
+        removed={
+            **{host: tuple(answer["removed"]) for host, answer in answers.items()},
+            **{host: tuple(run.run for run in remains.runs) for host, remains in left.remains.items() if remains.runs},
+        },
+        kept=(*told_once((host, one) for host, answer in answers.items() for one in answer["kept"]), *left.kept),
+        unasked=left.errors,
+    )
+
+
+def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
+    """Of hosts that the cluster's tasks have left. A run that is live there is somebody else's."""
+    if record.run is not None or not record.hosts:
+        return GcResult({}, {})
+    return collect(record, transport, dry_run=False, every_cluster=False, over=True)
+
+
+def _removal(record: RunRecord, order: StopOrder, report: OnStopping) -> Request[records.DownResult]:
+    """Of the record's run, or of all that a host has of the cluster, whose tasks may have had any name."""
+
+    def check(host: Host, answer: records.DownResult) -> None:
+        for run in answer["removed"]:
+            check_run(record.cluster, record.run, run, "removed")
+        for one in answer["kept"]:
+            if one["cluster"] not in (record.cluster, None):
+                raise wrong("kept", f"that of {record.cluster}", one["cluster"])
+        if record.run is not None:
+            check_ended(answer, record.names_on(host.name))
+
+    heard = listener(record, report)
+    return Request("down", records.DownResult, lambda _: order.fields(), check, order.patience_s(record), heard)
