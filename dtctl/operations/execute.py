@@ -9,7 +9,7 @@ from typing import Literal
 from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.asking.conversation import about, final, request, said
+from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said, silent
 from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.fanout import fan_out
@@ -51,10 +51,21 @@ def execute(
     on_output: OnOutput,
     *,
     cwd: Literal["code", "home"],
+    report: Report = silent,
 ) -> ExecuteResult:
-    """The words of argv reach the program as they are: no shell stands between."""
+    """The words of argv reach the program as they are: no shell stands between.
+
+    `report` hears of each place when it is begun, and when it is done.
+    """
 
     def work(target: Target) -> Finished:
+        report(Progress(target.name, "connect"))
+        try:
+            return run_on(target)
+        finally:
+            report(Progress(target.name, "done"))
+
+    def run_on(target: Target) -> Finished:
         session = transport.open(target.host)
         try:
             task = str(target.task) if target.task else None

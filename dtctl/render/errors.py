@@ -9,7 +9,8 @@ from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
-from dtctl.transport.alike import alike
+from dtctl.transport.alike import APART, alike, rows
+from dtctl.transport.fanout import SomeHostsFailed
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
@@ -23,7 +24,20 @@ def show_error(error: DtctlError) -> None:
     if isinstance(error, ConfigError):
         return _show_problems(error)
     _labelled("error", "bold red", error.summary)
+    if isinstance(error, SomeHostsFailed):
+        _reasons(error)
+        return _hint(error.hint)
     return _more(error)
+
+
+def _reasons(error: SomeHostsFailed) -> None:
+    """Each in a line, but what to type below it where the terminal is too narrow for both."""
+    for row in rows(error.errors):
+        whole = f"       {row.text}{APART}{row.next_step}"
+        for line in [whole.rstrip()] if console.fits(whole) else [f"       {row.text}", f"         {row.next_step}"]:
+            console.tell(line)
+        for line in row.below:
+            console.tell(f"         {line}")
 
 
 def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
@@ -32,9 +46,14 @@ def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = Fals
         from dtctl.render.machine import speech
 
         return speech.host_errors(errors)
-    for one in alike(errors):
-        _labelled(*(("warning", "bold yellow") if tolerated else ("error", "bold red")), one.summary)
-        _more(one.first, one.hosts, detail=one.detail, hint=one.hint)
+    groups = alike(errors)
+    label, style = ("warning", "bold yellow") if tolerated else ("error", "bold red")
+    for one in groups:
+        whole = f"{one.summary}{APART}{one.next_step}"
+        in_one_line = len(groups) > 1 and one.says_all and "\n" not in whole and console.fits(f"{label}: {whole}")
+        detail = "" if len(groups) > 1 and one.says_all else one.detail
+        _labelled(label, style, whole.rstrip() if in_one_line else one.summary)
+        _more(one.first, one.hosts, detail=detail, hint="" if in_one_line else one.hint)
     return None
 
 

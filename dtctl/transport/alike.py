@@ -12,6 +12,9 @@ from dtctl.errors import DtctlError, TransportError, advice
 MOST_KINDS = 20
 """Lines of different reasons; more are told by their hosts alone."""
 
+APART = "    "
+"""Between what is so and what to type."""
+
 _PLACE = "\0"
 """Stands for the host's own name."""
 
@@ -84,22 +87,38 @@ def alike(errors: Mapping[str, DtctlError]) -> tuple[Alike, ...]:
     )
 
 
-def lines(errors: Mapping[str, DtctlError]) -> list[str]:
-    """One for each reason, with what to type next where there are several; below it what came back.
+@dataclass(frozen=True)
+class Row:
+    """A reason with the names of its hosts, what to type next where it stands beside others, and what came back."""
 
-    Of several hosts beside others, what came back is left out where the reason says all.
-    """
+    text: str
+    next_step: str = ""
+    below: tuple[str, ...] = ()
+
+
+def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
+    """One for each reason. Of several hosts beside others, what came back is left out where the reason says all."""
     groups = alike(errors)
-    told = [line for one in groups[:MOST_KINDS] for line in _lines(one, beside_others=len(groups) > 1)]
+    several = len(groups) > 1
+    told = [
+        Row(
+            one.summary,
+            next(iter(one.next_step.splitlines()), "") if several else "",
+            () if several and one.says_all else tuple(one.detail.splitlines()),
+        )
+        for one in groups[:MOST_KINDS]
+    ]
     more = [name for one in groups[MOST_KINDS:] for name in one.hosts]
-    return [*told, f"{fold(more)}: for other reasons"] if more else told
+    return [*told, Row(f"{fold(more)}: for other reasons")] if more else told
 
 
-def _lines(one: Alike, *, beside_others: bool) -> list[str]:
-    next_step = one.next_step if beside_others else ""
-    first = f"{one.summary}    {next_step.splitlines()[0]}" if next_step else one.summary
-    detail = "" if beside_others and one.says_all else one.detail
-    return [first, *(f"  {line}" for line in detail.splitlines())]
+def lines(errors: Mapping[str, DtctlError]) -> list[str]:
+    """The same as text, in which each reason is one line, whatever its length."""
+    return [
+        line
+        for row in rows(errors)
+        for line in (APART.join(filter(None, [row.text, row.next_step])), *(f"  {each}" for each in row.below))
+    ]
 
 
 def _told(error: DtctlError, name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from dtctl.transport.stream import RemoteExit
+from dtctl.transport.ending import RemoteExit
 
 if TYPE_CHECKING:
     from dtctl.transport.silence import Silence

@@ -23,6 +23,9 @@ ALONE_S = 5.0
 """The same of a host that has been heard: it works by itself, or its login or its disk hangs. A busy one needs longer
 for its answers, and gets no better by more that ask at once."""
 
+LOOKED_EVERY_S = 0.5
+"""How often those that wait are counted, while there are hosts that nobody has asked yet."""
+
 H = TypeVar("H")
 R = TypeVar("R")
 
@@ -156,7 +159,7 @@ class _Crew(Generic[H, R]):
 
     def wait(self) -> None:
         with self._changed:
-            while not self._changed.wait_for(self._is_over, IDLE_S / 2 if self._todo else None):
+            while not self._changed.wait_for(self._is_over, LOOKED_EVERY_S if self._todo else None):
                 self._replace_idle(time.monotonic())
         if self._bug is not None:
             raise self._bug

@@ -8,13 +8,13 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtctl.agent.records.answers import Greeting, Refused
-from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire
+from dtctl.transport.ending import RemoteExit, not_started, text_of
 from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.frames import checked_frame, untrue
 from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
@@ -30,25 +30,6 @@ FRAMES_PER_S = 1000
 """How many frames a second are read, of kinds without a limit. The rest stays with the host that makes them."""
 
 _PACED = ("beat", "progress", "need", "states")
-
-
-@dataclass(frozen=True)
-class RemoteExit:
-    """How a remote process ended, as far as it is known."""
-
-    exit_code: int | None = None
-    signal: str = ""
-    stderr: bytes = b""
-    """The end of it."""
-    reason: str = ""
-    """Why the connection ended, when it was not the process that ended."""
-
-    def __str__(self) -> str:
-        if self.signal:
-            return f"it was ended by {self.signal}"
-        if self.exit_code is not None:
-            return f"it ended with exit code {self.exit_code}"
-        return self.reason or "the connection was closed by the other side"
 
 
 class Stream(Protocol):
@@ -114,7 +95,7 @@ class StreamSession:
         except TimeoutError:
             raise TransportError(
                 f"the agent on {name} did not answer within {timeout_s:g} s",
-                detail=_text(self._decoder.noise),
+                detail=text_of(self._decoder.noise),
                 hint="the host is very busy, or its login shell waits for something",
             ) from None
         except ConnectionLost:
@@ -207,7 +188,7 @@ class StreamSession:
     def _lost(self, why: str) -> ConnectionLost:
         if self._closed:
             return ConnectionLost(f"the conversation with {self._host.name} is closed")
-        stderr = _text(self._stream.ending().stderr)
+        stderr = text_of(self._stream.ending().stderr)
         return ConnectionLost(f"lost the agent on {self._host.name}", detail="\n".join(filter(None, [why, stderr])))
 
     def _refusal(self, said: Refused) -> AgentError:
@@ -241,25 +222,3 @@ class _Pace:
         self._count += 1
         if self._count > FRAMES_PER_S:
             time.sleep(max(0.0, self._since + 1.0 - now))
-
-
-def not_started(name: str, ending: RemoteExit, noise: bytes) -> DtctlError:
-    """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
-    said = "\n".join(filter(None, [_text(noise), _text(ending.stderr)]))
-    if ending.exit_code == 127:
-        return TransportError(
-            f"{name} has no python3",
-            detail=said,
-            hint="install Python 3.8 or later there, on the PATH that commands over SSH get",
-        )
-    if ending.exit_code == 126:
-        return TransportError(f"python3 on {name} cannot be run", detail=said)
-    return TransportError(
-        f"the agent does not start on {name}",
-        detail="\n".join(filter(None, [f"the login shell was to run python3: {ending}", said])),
-        hint=f"dtctl ssh {name}    shows what a login prints",
-    )
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace").strip()

@@ -35,6 +35,7 @@ def execute(
     """Run a command in the environment and directory of tasks, or on hosts; no shell touches its words."""
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
+    from dtctl.render.awaiting import Awaiting
     from dtctl.render.machine import document
     from dtctl.render.machine.results import Outputs
     from dtctl.render.output import OutputPrinter
@@ -44,8 +45,12 @@ def execute(
     places = _places(record, where)
     printer, kept = OutputPrinter([place.name for place in places], raw=raw), Outputs()
     on_output = kept.print if output == "json" else printer.print
-    with scope.left("the hosts end what was started there"):
-        outcome = run(record, scope.transport, places, command, on_output, cwd="home" if home else "code")
+    # What one place alone prints is passed on as it comes, and may end in the midst of a line.
+    awaiting = Awaiting(len(places), shown=len(places) > 1)
+    with scope.left("the hosts end what was started there"), awaiting:
+        outcome = run(
+            record, scope.transport, places, command, on_output, cwd="home" if home else "code", report=awaiting
+        )
         printer.finish()
     if output == "json":
         document.print_json("Exec", kept.document(outcome))

@@ -33,7 +33,7 @@ _OVERHEAD_BYTES = 64
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a host has come: phase is connect, send, receive, setup, verify, prepared, start, started."""
+    """How far a host has come: phase is connect, send, receive, setup, verify, prepared, start, started, done."""
 
     host: str
     phase: str

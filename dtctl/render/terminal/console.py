@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.errors import ExitCode
+from dtctl.render.terminal.last_line import above
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ def put(text: str, *, stderr: bool = False) -> None:
     if stream is None:  # the descriptor was closed when dtctl started
         return
     try:
-        stream.write(text)
-        stream.flush()
+        with above():
+            stream.write(text)
+            stream.flush()
     except BrokenPipeError:
         reader_gone(stderr=stderr)
 
@@ -84,9 +86,10 @@ def pass_on(data: bytes, *, stderr: bool = False) -> None:
     if stream is None:
         return
     try:
-        stream.flush()
-        stream.buffer.write(data)
-        stream.buffer.flush()
+        with above():
+            stream.flush()
+            stream.buffer.write(data)
+            stream.buffer.flush()
     except BrokenPipeError:
         reader_gone(stderr=stderr)
 
@@ -157,6 +160,16 @@ def can_show(characters: str, *, stderr: bool = False) -> bool:
 def colored(*, stderr: bool = False) -> bool:
     """Whether escape sequences may be written to the stream."""
     return _console(stderr=stderr).color_system is not None
+
+
+def columns() -> int:
+    """Of stderr's terminal."""
+    return _console(stderr=True).width
+
+
+def fits(line: str) -> bool:
+    """Whether stderr shows it in one row; what is no terminal has rows of any length."""
+    return not on_terminal(stderr=True) or len(line) <= columns()
 
 
 def interactive() -> bool:

@@ -85,7 +85,7 @@ def silent(to: Destination, timeout_s: float) -> TransportError:
     return TransportError(
         f"{to} accepts connections, but does not greet as SSH servers do within {timeout_s:g} s",
         hint="is this really the port of an SSH server?",
-        alike=f"connected, but not greeted as SSH servers do within {timeout_s:g} s",
+        alike=f"no greeting of an SSH server within {timeout_s:g} s",
     )
 
 
@@ -106,21 +106,26 @@ def login_timed_out(to: Destination, timeout_s: float) -> TransportError:
 
 
 def cannot_log_in(to: Destination, story: LoginRefused) -> TransportError:
-    summary, alike = f"cannot log in to {to} as {story.user}", f"the login as {story.user} is refused"
+    """`alike` has no user in it: hosts differ in theirs, and are refused for the same reason all the same."""
+    summary, alike, hint = f"cannot log in to {to} as {story.user}", "the login is refused", to.try_command(story.user)
     accepts = f"the host accepts {', '.join(story.accepts)}" if story.accepts else ""
     offered = f"offered {', '.join(story.offered)}" if story.offered else "no key to offer"
     locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in story.locked]
     if story.more_than_a_key:
-        accepts = f"the key was accepted, but the host also wants {' or '.join(story.accepts)}"
+        wanted = " or ".join(story.accepts)
+        accepts = f"the key was accepted, but the host also wants {wanted}"
+        alike = f"the key is accepted, but the login also needs {wanted}"
     elif story.ended:
         accepts = f"the host ended the connection: {story.ended}"
     detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *story.unusable])
     if story.locked:
-        return TransportError(summary, detail=detail, hint=f"ssh-add {story.locked[0]}", alike=alike)
-    if story.ended and len(story.offered) > 1:
+        alike, hint = f"the login is refused, and {story.locked[0]} is locked", f"ssh-add {story.locked[0]}"
+    elif story.ended and len(story.offered) > 1:
+        alike = "the login is refused after several keys"
         hint = "name the one right key: `ssh: {identity_file: PATH}`, dtctl -i PATH, or IdentitiesOnly in ~/.ssh/config"
-        return TransportError(summary, detail=detail, hint=hint, alike=alike)
-    return TransportError(summary, detail=detail, hint=to.try_command(story.user), alike=alike)
+    elif not story.offered:
+        alike = "the login is refused without a key"
+    return TransportError(summary, detail=detail, hint=hint, alike=alike)
 
 
 def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]) -> HostKeyError:
@@ -140,7 +145,7 @@ def changed_key(to: Destination, name: str, key: HostKey, pinned: Pinned) -> Hos
         f"pinned is  {pinned.key.type} {pinned.key.fingerprint} ({pinned})\n"
         "somebody may be listening in, or the host was reinstalled",
         hint=f"if you know why: ssh-keygen -f {pinned.file} -R '{name}'; then dtctl trust {to.trust}".rstrip(),
-        alike=f"the host key {what}: somebody may be listening in, or the host was reinstalled",
+        alike=f"the host key {what}: reinstalled, or somebody listens in",
     )
 
 

@@ -15,12 +15,13 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from dtctl.reach import SshSettings
 from dtctl.transport import payload
 from dtctl.transport.child import STDERR_BYTES
+from dtctl.transport.ending import RemoteExit
 from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.silence import Silence, Waiting, untold
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.login import Logins
-from dtctl.transport.stream import RemoteExit, converse
+from dtctl.transport.stream import converse
 
 if TYPE_CHECKING:
     from dtctl.model import Host

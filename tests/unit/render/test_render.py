@@ -18,6 +18,7 @@ from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter
 from dtctl.render.result import show_started
 from dtctl.render.tables import show_runs
+from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, duration, iso_utc, size
 from dtctl.transport.fanout import SomeHostsFailed
@@ -88,6 +89,42 @@ def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "error: gpu-[1-4]: refused\nerror: ps: disk full\n hint: df -h\n"
 
 
+def of_two_reasons() -> dict[str, DtctlError]:
+    down = {f"gpu-{n}": TransportError(f"gpu-{n} is down", hint="is it up?", alike="no answer") for n in (1, 2)}
+    shut = {
+        f"gpu-{n}": TransportError(f"gpu-{n} refuses", hint=f"ssh gpu-{n} true", alike="the login is refused")
+        for n in (3, 4)
+    }
+    return {**down, **shut}
+
+
+def test_each_reason_is_a_line_and_what_to_type_stands_in_it_where_it_fits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = of_two_reasons()
+    show_host_errors(failed)
+    show_error(SomeHostsFailed("push", failed, 9))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: gpu-[1-2]: no answer    is it up?",
+        "error: gpu-[3-4]: the login is refused    ssh gpu-3 true    and so for the others",
+        "error: cannot push on 4 of 9 hosts",
+        "       gpu-[1-2]: no answer    is it up?",
+        "       gpu-[3-4]: the login is refused    ssh gpu-3 true    and so for the others",
+    ], "what is no terminal has lines of any length"
+    monkeypatch.setattr(console, "fits", lambda line: len(line) <= 60)
+    show_host_errors(failed)
+    show_error(SomeHostsFailed("push", failed, 9))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: gpu-[1-2]: no answer    is it up?",
+        "error: gpu-[3-4]: the login is refused",
+        " hint: ssh gpu-3 true    and so for the others",
+        "error: cannot push on 4 of 9 hosts",
+        "       gpu-[1-2]: no answer    is it up?",
+        "       gpu-[3-4]: the login is refused",
+        "         ssh gpu-3 true    and so for the others",
+    ]
+
+
 def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     workers = [f"gpu-{number}" for number in range(1, 6)]
     plan = plan_run(
@@ -104,8 +141,7 @@ def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest
     show_started(UpResult("digits-1", started, (), absent={**down, "gpu-5": full}), plan)
     assert capsys.readouterr().err.splitlines() == [
         "run digits-1 started: 2 tasks on gpu-[1-2]",
-        "warning: gpu-[3-4]: no answer",
-        " hint: is it up?",
+        "warning: gpu-[3-4]: no answer    is it up?",
         "warning: gpu-5: there is no room",
         " hint of gpu-5: df -h",
         "warning: the run goes on without gpu-[3-5]: worker:[2-4] are not started",

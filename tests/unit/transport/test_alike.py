@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,9 @@ def to(number: int) -> Destination:
     return Destination(f"gpu-{number}", f"10.0.{number // 250}.{number % 250}", 22, f"gpu-{number}")
 
 
-def refused(number: int) -> TransportError:
-    return errors.cannot_log_in(to(number), LoginRefused("train", offered=["~/.ssh/id"], accepts=["publickey"]))
+def refused(number: int, user: str = "train", **story: Any) -> TransportError:
+    told = {"offered": ["~/.ssh/id"], "accepts": ["publickey"], **story}
+    return errors.cannot_log_in(to(number), LoginRefused(user, **told))
 
 
 def changed(number: int) -> HostKeyError:
@@ -44,7 +46,27 @@ def test_four_reasons_are_four_lines_each_with_its_hosts_and_what_to_do_next() -
         "gpu-[1-10]: no answer within 10 s    is it up, is the address right, and does no firewall stand between?"
     )
     assert "dtctl trust gpu-101    and so for the others" in told[2]
-    assert "the login as train is refused    ssh -p 22 train@10.0.0.201 true" in told[3]
+    assert "the login is refused    ssh -p 22 train@10.0.0.201 true" in told[3]
+
+
+def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
+    failed: dict[str, DtctlError] = {f"gpu-{n}": refused(n, f"train{n}") for n in (1, 2, 3)}
+    assert lines({**failed, "ps": DtctlError("no")})[0] == (
+        "gpu-[1-3]: the login is refused    ssh -p 22 train1@10.0.0.1 true    should work first    and so for the others"
+    )
+
+
+def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:
+    stories: dict[str, dict[str, Any]] = {
+        "the login is refused": {},
+        "the login is refused without a key": {"offered": []},
+        "the login is refused after several keys": {"offered": ["a", "b"], "ended": "Too many failures"},
+        "the login is refused, and ~/.ssh/id is locked": {"offered": [], "locked": ["~/.ssh/id"]},
+        "the key is accepted, but the login also needs password": {"more_than_a_key": True, "accepts": ["password"]},
+    }
+    for said, story in stories.items():
+        (told,) = alike({f"gpu-{n}": refused(n, f"train{n}", **story) for n in (1, 2)})
+        assert told.summary == f"gpu-[1-2]: {said}"
 
 
 def test_the_whole_is_an_error_that_knows_each_host() -> None:
@@ -64,7 +86,7 @@ def test_one_host_alone_keeps_all_that_came_back() -> None:
 def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None:
     error = SomeHostsFailed("push", {f"gpu-{n}": refused(n) for n in (1, 2)}, 3)
     assert error.detail.splitlines() == [
-        "gpu-[1-2]: the login as train is refused",
+        "gpu-[1-2]: the login is refused",
         "  offered ~/.ssh/id; the host accepts publickey",
     ]
     assert error.hint == "ssh -p 22 train@10.0.0.1 true    should work first    and so for the others"

@@ -103,6 +103,7 @@ def test_a_host_that_was_heard_keeps_its_place_until_the_time_that_was_said() ->
 
 def test_who_works_is_not_replaced_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout, "IDLE_S", 0.01)
+    monkeypatch.setattr(fanout, "LOOKED_EVERY_S", 0.01)
     begun: list[int] = []
     released = threading.Event()
 

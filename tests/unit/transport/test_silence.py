@@ -15,9 +15,10 @@ from dtctl.operations.asking.conversation import said
 from dtctl.operations.status import status_of_hosts
 from dtctl.reach import Local
 from dtctl.transport import silence, stream
+from dtctl.transport.ending import RemoteExit
 from dtctl.transport.seam import Session
 from dtctl.transport.silence import Silence
-from dtctl.transport.stream import RemoteExit, StreamSession
+from dtctl.transport.stream import StreamSession
 from dtctl.transport.wire import encode
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import FakeTransport

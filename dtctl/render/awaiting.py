@@ -1,0 +1,85 @@
+"""Whom a command on many hosts still waits for: one line, below what the hosts print."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from dtctl.operations.asking.conversation import Progress
+from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import moving
+from dtctl.render.words import fold
+
+SHOWN_AFTER_S = 1.0
+"""What is over sooner needs no such line."""
+
+WAITED_S = 2.0
+"""Who has taken so long is waited for; the others are simply at work."""
+
+
+class Awaiting:
+    """On a terminal; elsewhere nothing. A context manager, and a `Report` that hears who is begun and who is done."""
+
+    def __init__(self, total: int, *, shown: bool = True) -> None:
+        self._total = total
+        self._shown = shown
+        self._lock = threading.Lock()
+        self._since: dict[str, float] = {}
+        """Those that have been begun, and are not done."""
+        self._done = 0
+        self._begun = time.monotonic()
+        self._until = ExitStack()
+
+    def __enter__(self) -> Awaiting:
+        if self._shown and console.interactive():
+            from dtctl.render.terminal.last_line import LastLine
+
+            self._until.enter_context(moving(LastLine(self._now)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._until.close()
+
+    def __call__(self, progress: Progress) -> None:
+        """From any thread."""
+        with self._lock:
+            if progress.phase == "done":
+                self._since.pop(progress.host, None)
+                self._done += 1
+            else:
+                self._since.setdefault(progress.host, time.monotonic())
+
+    def _now(self) -> str:
+        now = time.monotonic()
+        if now - self._begun < SHOWN_AFTER_S:
+            return ""
+        with self._lock:
+            waits = {place: now - since for place, since in self._since.items()}
+            done = self._done
+        return awaiting_line(done, self._total, waits, console.columns() - 1)
+
+
+def awaiting_line(done: int, total: int, waits: dict[str, float], width: int) -> str:
+    """`260 of 300 done; 12 s: waiting for @host-[5,15-17] and 20 more`; of those that fit the ones that took longest.
+
+    `waits`: how long each of those that are begun has taken.
+    """
+    head = f"{done} of {total} done"
+    slow = sorted((place for place, waited_s in waits.items() if waited_s >= WAITED_S), key=lambda place: -waits[place])
+    if not slow:
+        return head[:width]
+    head = f"{head}; {waits[slow[0]]:.0f} s: waiting for "
+    shown = len(slow)
+    while shown > 1 and len(head + _named(slow, shown)) > width:
+        shown = shown * 3 // 4
+    return (head + _named(slow, shown))[:width]
+
+
+def _named(slow: Sequence[str], shown: int) -> str:
+    more = len(slow) - shown
+    return fold(slow[:shown]) + (f" and {more} more" if more else "")
