@@ -47,7 +47,11 @@ class Session(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The agent's greeting (records.answers.Greeting)."""
+        """The agent's greeting (records.answers.Greeting), which is waited for. Raises as `receive`."""
+        ...
+
+    def greeted(self) -> float:
+        """Waits for the greeting likewise; when it arrived, in Unix seconds."""
         ...
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
@@ -69,5 +73,8 @@ class Transport(Protocol):
     """Opens conversations."""
 
     def open(self, host: Host) -> Session:
-        """Raises TransportError with what was tried, what came back and what to do next."""
+        """Connects, and does not wait for the agent: what it says of itself comes with the first answer.
+
+        Raises TransportError with what was tried, what came back and what to do next.
+        """
         ...

@@ -64,8 +64,13 @@ class StreamSession:
         self._pace = _Pace()
         self._closed = False
         self._facts: Greeting | None = None
+        self._greeted = 0.0
+        self._has_all = False
+        self._early: list[bytes] | None = []
+        """What was sent before the greeting; None after that."""
         self._begun = self._moved = time.monotonic()
         """When something was last sent, or content received: since then the host works by itself."""
+        self._patience = self._begun + GREETING_TIMEOUT_S
 
     @property
     def host(self) -> Host:
@@ -73,55 +78,33 @@ class StreamSession:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        assert self._facts is not None
-        return dict(self._facts)
+        with self._receiving:
+            return dict(self._greeting(None))
 
-    def greet(self, opening: bytes) -> None:
-        """Sends the agent, as far as the host lacks it, and waits for its greeting.
+    def greeted(self) -> float:
+        with self._receiving:
+            self._greeting(None)
+        return self._greeted
 
-        Raises TransportError or, when the agent refuses, AgentError.
-        """
-        name, timeout_s = self._host.name, GREETING_TIMEOUT_S
-        silence = self._silence(timeout_s)
-        try:
-            with suppress(OSError):  # what it said instead of reading is the better explanation
-                self._stream.write(opening, silence)
-            greeting = self._receive(time.monotonic() + timeout_s, silence)
-            if greeting.type == "lacking":
-                log.debug("%s: lacks the agent", name)
-                with suppress(OSError):
-                    self._stream.write(program.whole(), silence)
-                greeting = self._receive(time.monotonic() + timeout_s, silence)
-        except TimeoutError:
-            raise TransportError(
-                f"the agent on {name} did not answer within {timeout_s:g} s",
-                detail=text_of(self._decoder.noise),
-                hint="the host is very busy, or its login shell waits for something",
-            ) from None
-        except ConnectionLost:
-            if self._decoder.started or self._closed:
-                raise
-            raise not_started(name, self._stream.ending(), self._decoder.noise) from None
-        if greeting.type == "error":
-            raise self._refusal(greeting.of(Refused))
-        if greeting.type != "greeting":
-            raise untrue(name, f"begins with a `{greeting.type}`")
-        self._facts = greeting.of(Greeting)
-        log.debug(
-            "%s: the agent answers after %.2f s, Python %s",
-            *(name, time.monotonic() - self._begun, self._facts["python"]),
-        )
+    def begin(self, opening: bytes) -> None:
+        """Sends the beginning of the agent, and waits for nothing: what is asked for goes along with it."""
+        with suppress(OSError):  # what the host says instead of reading is the better explanation
+            self._stream.write(opening, self._silence(GREETING_TIMEOUT_S))
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         frame = wire.encode(fields, payload)
         if not payload:
             log.debug("%s: asked for %s", self._host.name, fields["type"])
-        try:
-            with self._sending:
+        with self._sending:
+            if self._early is not None:
+                assert not payload  # the bootstrap passes over lines
+                self._early.append(frame)
+            try:
                 self._stream.write(frame, self._silence(SILENCE_S))
-                self._moved = time.monotonic()
-        except OSError as error:
-            raise self._lost(str(error)) from error
+            except OSError as error:
+                if self._early is None:
+                    raise self._lost(str(error)) from error
+            self._moved = time.monotonic()
 
     def receive(self, timeout_s: float | None = None) -> Message:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -129,6 +112,7 @@ class StreamSession:
         if not self._receiving.acquire(timeout=-1 if timeout_s is None else timeout_s):
             raise TimeoutError
         try:
+            self._greeting(deadline)
             message = self._receive(deadline, self._silence(SILENCE_S))
         finally:
             self._receiving.release()
@@ -137,6 +121,53 @@ class StreamSession:
         if message.type == "error":
             raise self._refusal(message.of(Refused))
         return message
+
+    def _greeting(self, deadline: float | None) -> Greeting:
+        """Waits for it once; a host that lacks the agent gets it. Raises as `receive`."""
+        if self._facts is not None:
+            return self._facts
+        first = self._first(deadline)
+        if first.type == "lacking" and not self._has_all:
+            self._send_whole()
+            first = self._first(deadline)
+        if first.type == "error":
+            raise self._refusal(first.of(Refused))
+        if first.type != "greeting":
+            raise untrue(self._host.name, f"begins with a `{first.type}`")
+        with self._sending:
+            self._early = None
+        self._facts, self._greeted = first.of(Greeting), time.time()
+        log.debug(
+            "%s: the agent answers after %.2f s, Python %s",
+            *(self._host.name, time.monotonic() - self._begun, self._facts["python"]),
+        )
+        return self._facts
+
+    def _send_whole(self) -> None:
+        """The agent, and once more what was asked for: it passes over what came before."""
+        log.debug("%s: lacks the agent", self._host.name)
+        self._has_all = True
+        with self._sending, suppress(OSError):
+            self._stream.write(program.whole() + b"".join(self._early or ()), self._silence(GREETING_TIMEOUT_S))
+        self._patience = time.monotonic() + GREETING_TIMEOUT_S
+
+    def _first(self, deadline: float | None) -> Message:
+        """The first frame, or the next after `lacking`."""
+        try:
+            limit = self._patience if deadline is None else min(deadline, self._patience)
+            return self._receive(limit, self._silence(GREETING_TIMEOUT_S))
+        except TimeoutError:
+            if time.monotonic() < self._patience:
+                raise
+            raise TransportError(
+                f"the agent on {self._host.name} did not answer within {GREETING_TIMEOUT_S:g} s",
+                detail=text_of(self._decoder.noise),
+                hint="the host is very busy, or its login shell waits for something",
+            ) from None
+        except ConnectionLost:
+            if self._decoder.started or self._closed:
+                raise
+            raise not_started(self._host.name, self._stream.ending(), self._decoder.noise) from None
 
     def _silence(self, limit_s: float) -> Silence:
         return Silence(self._host.name, limit_s, self._waiting)
@@ -198,10 +229,10 @@ class StreamSession:
 
 
 def converse(host: Host, stream: Stream, waiting: Waiting) -> StreamSession:
-    """A conversation with the agent, which is sent over the stream and has answered."""
+    """A conversation with the agent, which is sent over the stream."""
     session = StreamSession(host, stream, waiting)
     try:
-        session.greet(program.opening())
+        session.begin(program.opening())
     except BaseException:
         session.close()
         raise

@@ -102,7 +102,7 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
         child: Any = Line(connection)
         session = StreamSession(host, ChildStream(child), self._waiting)
         try:
-            session.greet(payload.opening())
+            session.begin(payload.opening())
         except BaseException:
             session.close()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,9 @@ class FakeSession:
         self._ended = False
         self._patient = patient
         self._changed = threading.Condition()
+
+    def greeted(self) -> float:
+        return time.time()
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         with self._changed:

@@ -85,7 +85,7 @@ class Kept:
     def begin(self, host: Host) -> Session:
         """A new conversation."""
         try:
-            session = self._transport.open(host)
+            session = self._answering(host)
         except TransportError as error:
             with self._lock:
                 known = self._refusals.get(host.name)
@@ -95,6 +95,16 @@ class Kept:
             raise
         with self._lock:
             self._refusals.pop(host.name, None)
+        return session
+
+    def _answering(self, host: Host) -> Session:
+        """One whose agent has greeted: what is wrong with a host is to be known before it is asked again."""
+        session = self._transport.open(host)
+        try:
+            session.greeted()
+        except BaseException:
+            session.close()
+            raise
         return session
 
     def give_back(self, session: Session) -> None:
@@ -124,6 +134,9 @@ class _Lent:
     @property
     def facts(self) -> Mapping[str, Any]:
         return self._session.facts
+
+    def greeted(self) -> float:
+        return self._session.greeted()
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         self._asked.append((fields, payload))

@@ -92,6 +92,7 @@ class Streams:
                 session = self._transport.open(host)
                 self._sessions.add(session)
                 if failures:
+                    session.greeted()
                     self.tell(Back(host.name))
                 failures = 0
                 try:

@@ -18,6 +18,7 @@ class InPassing:
 
     def __init__(self, scene: Scene | None) -> None:
         self._scene = scene
+        self._opened: dict[str, float] = {}
         self._clocks: Clocks = {}
         self._rounds: list[Mapping[str, CheckFacts]] = []
         self._seconds = 0.0
@@ -28,13 +29,14 @@ class InPassing:
         return self.questions.get(host)
 
     def opened(self, host: str, opening: Callable[[], Session]) -> Session:
-        """Opens a conversation. Its greeting tells the host's time, at some moment meanwhile."""
-        before = time.time()
-        session = opening()
+        self._opened[host] = time.time()
+        return opening()
+
+    def met(self, session: Session) -> None:
+        """Its greeting tells the host's time, at some moment since the conversation was opened."""
         told = session.facts.get("time")
         if told is not None:
-            self._clocks[host] = (told - time.time(), told - before)
-        return session
+            self._clocks[session.host.name] = (told - session.greeted(), told - self._opened[session.host.name])
 
     def check(self, host: str, answer: Facts) -> None:
         """Raises Wrong for facts that are not those that the host was asked for."""

@@ -155,6 +155,7 @@ class Starting:
         answer = converse(session, self._sender, self.report, until="prepared").of(answers.Prepared)
         with about(host.name, "sent an invalid `prepared`"):
             check_prepared(self.launch.record, answer)
+        self._passing.met(session)
         self._runs[host.name] = answer["run"]
         self.report(Progress(host.name, "prepared"))
         return answer

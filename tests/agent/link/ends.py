@@ -6,6 +6,7 @@ import select
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,9 @@ class PipeSession:
         self._decoder = wire.Decoder()
         self._decoder.feed(START)
         self._arrived: list[Message] = []
+
+    def greeted(self) -> float:
+        return time.time()
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ class Sending:
 
     def __init__(self, talk: Conversation) -> None:
         self._talk = talk
+
+    def greeted(self) -> float:
+        return time.time()
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         self._talk.send(fields["type"], payload, **{name: value for name, value in fields.items() if name != "type"})

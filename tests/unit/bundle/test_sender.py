@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,9 @@ class Recorder:
         self.sent: list[Message] = []
         self.says = says or []
         self._takes = takes
+
+    def greeted(self) -> float:
+        return time.time()
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         if len(self.sent) == self._takes:

@@ -142,7 +142,7 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
         session.facts = {"time": time.time() + 300}
         return session
 
-    passing.opened("d", late)
+    passing.met(passing.opened("d", late))
     own = made(CheckFacts, machine=machine())
     passing.hear({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
     told = passing.judged()

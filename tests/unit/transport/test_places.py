@@ -42,6 +42,9 @@ class Clock:
         self.looks += 1
         return self.now
 
+    def time(self) -> float:
+        return self.now
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -119,14 +122,14 @@ def session_of(held: Held) -> StreamSession:
 def greeted(held: Held) -> StreamSession:
     session = session_of(held)
     held.coming.put(b"\x1e" + encode(GREETING))
-    session.greet(b"")
+    session.greeted()
     held.reading.acquire()
     return session
 
 
 def test_an_agent_that_does_not_greet_keeps_no_place(clock: Clock) -> None:
     held = Held()
-    with beside(clock, lambda: session_of(held).greet(b""), lambda: held.coming.put(b"\x1e" + encode(GREETING))) as one:
+    with beside(clock, lambda: session_of(held).greeted(), lambda: held.coming.put(b"\x1e" + encode(GREETING))) as one:
         held.reading.acquire()
         one.keeps_it_until(BEGIN + ALONE_S)
 

@@ -43,6 +43,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    def time(self) -> float:
+        return self.now
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
@@ -100,7 +103,7 @@ def greeted(script: Iterator[bytes], told: Told | None = None, *, deaf: bool = F
 
     source = Scripted(whole())
     session = StreamSession(Host("gpu-3", Local()), source, waiting)
-    session.greet(b"")
+    session.greeted()
     source._deaf = deaf
     return session
 
@@ -123,7 +126,7 @@ def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
     told: Told = []
     session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: told.append(what))
     with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
-        session.greet(b"")
+        session.greeted()
     assert told == [("gpu-3", 0.1, 0.6)]
     assert caught.value.detail == "Welcome!"
 
@@ -131,7 +134,7 @@ def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
 def test_noise_that_never_ends_is_no_greeting() -> None:
     session = StreamSession(Host("gpu-3", Local()), Scripted(again(b"." * 1000)))
     with pytest.raises(TransportError, match="did not answer"):
-        session.greet(b"")
+        session.greeted()
 
 
 def test_a_host_that_takes_nothing_is_given_up() -> None:
@@ -230,7 +233,7 @@ def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object
 def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
     script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
     with pytest.raises(TransportError, match="gpu-3 sent an invalid `greeting`: pid"):
-        StreamSession(Host("gpu-3", Local()), Scripted(script)).greet(b"")
+        StreamSession(Host("gpu-3", Local()), Scripted(script)).greeted()
 
 
 def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

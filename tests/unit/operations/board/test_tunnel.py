@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,9 @@ class Far:
         self.heard: queue.Queue[tuple[Mapping[str, Any], bytes]] = queue.Queue()
         self._told: queue.Queue[Message | DtctlError] = queue.Queue()
         self.closed = False
+
+    def greeted(self) -> float:
+        return time.time()
 
     def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
         self.heard.put((fields, payload))

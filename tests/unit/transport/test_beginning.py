@@ -1,0 +1,132 @@
+"""What is asked for goes along with the beginning of the agent: a far host is waited for once, not twice."""
+
+from __future__ import annotations
+
+import json
+import queue
+
+import pytest
+
+from dtctl.errors import AgentError, ConnectionLost, TransportError
+from dtctl.model import Host
+from dtctl.reach import Local
+from dtctl.transport import payload
+from dtctl.transport.ending import RemoteExit
+from dtctl.transport.silence import Silence
+from dtctl.transport.stream import StreamSession, converse
+from dtctl.transport.wire import encode
+from tests.unit.transport.test_silence import GREETING
+
+STATUS, ABORT = {"type": "status"}, {"type": "abort"}
+LACKING = {"type": "lacking"}
+RESULT = {"type": "result"}
+REFUSAL = {"type": "error", "code": "python_too_old", "summary": "too old", "detail": "", "hint": ""}
+
+
+class Pipe:
+    """What was sent, and what is still to be read; b"" is the end."""
+
+    def __init__(self, *coming: bytes, broken: bool = False, exit_code: int | None = None) -> None:
+        self.sent: list[bytes] = []
+        self.coming: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        for one in coming:
+            self.coming.put(one)
+        self._broken = broken
+        self._exit_code = exit_code
+
+    def read(self, timeout_s: float | None) -> bytes:
+        try:
+            return self.coming.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def write(self, data: bytes, silence: Silence) -> None:
+        if self._broken:
+            raise BrokenPipeError("nobody reads")
+        self.sent.append(data)
+
+    def close(self) -> None: ...
+
+    def ending(self) -> RemoteExit:
+        return RemoteExit(self._exit_code)
+
+
+def begun(pipe: Pipe) -> StreamSession:
+    return converse(Host("gpu-3", Local()), pipe, lambda *_: None)
+
+
+def frame(fields: object) -> bytes:
+    assert isinstance(fields, dict)
+    return encode(fields)
+
+
+def test_what_is_asked_for_does_not_wait_for_the_greeting() -> None:
+    pipe = Pipe()
+    session = begun(pipe)
+    session.send(STATUS)
+    assert pipe.sent == [payload.opening(), frame(STATUS)]
+    pipe.coming.put(b"\x1e" + frame(GREETING) + frame(RESULT))
+    assert session.receive().type == "result"
+    assert session.facts["hostname"] == "gpu-3"
+    assert session.greeted() > 0
+
+
+def test_a_host_that_lacks_the_agent_is_asked_once_more_behind_it() -> None:
+    pipe = Pipe(b"\x1e" + frame(LACKING), frame(GREETING), frame(RESULT))
+    session = begun(pipe)
+    session.send(STATUS)
+    session.send(ABORT)
+    assert session.receive().type == "result"
+    asked = frame(STATUS) + frame(ABORT)
+    assert pipe.sent == [payload.opening(), frame(STATUS), frame(ABORT), payload.whole() + asked]
+    session.send(STATUS)
+    assert pipe.sent[4:] == [frame(STATUS)]
+
+
+def test_a_host_that_lacks_the_agent_again_is_not_believed() -> None:
+    session = begun(Pipe(b"\x1e" + frame(LACKING) + frame(LACKING)))
+    with pytest.raises(TransportError, match="gpu-3 begins with a `lacking`"):
+        session.receive()
+
+
+def test_why_an_agent_does_not_begin_is_told_by_the_first_answer() -> None:
+    session = begun(Pipe(b"\x1e" + frame(REFUSAL)))
+    session.send(STATUS)
+    with pytest.raises(AgentError, match="gpu-3: too old"):
+        session.receive()
+
+
+def test_a_host_that_reads_nothing_is_explained_by_how_its_command_has_ended() -> None:
+    session = begun(Pipe(b"sh: no such command", b"", broken=True, exit_code=127))
+    session.send(STATUS)
+    with pytest.raises(TransportError, match="gpu-3 has no python3"):
+        session.receive()
+
+
+def test_after_the_greeting_what_cannot_be_sent_is_lost_at_once() -> None:
+    pipe = Pipe(b"\x1e" + frame(GREETING))
+    session = begun(pipe)
+    session.greeted()
+    pipe._broken = True
+    with pytest.raises(ConnectionLost):
+        session.send(STATUS)
+
+
+def test_who_waits_for_news_only_for_a_moment_meets_the_agent_later() -> None:
+    pipe = Pipe()
+    session = begun(pipe)
+    session.send(STATUS)
+    with pytest.raises(TimeoutError):
+        session.receive(0.0)
+    pipe.coming.put(b"\x1e" + frame(GREETING))
+    with pytest.raises(TimeoutError):
+        session.receive(0.0)
+    pipe.coming.put(frame(RESULT))
+    assert session.receive(5.0).type == "result"
+
+
+def test_what_is_asked_for_is_one_line() -> None:
+    """The bootstrap passes over lines."""
+    assert json.loads(frame(STATUS)) == STATUS
+    assert frame(STATUS).startswith(b"{")
+    assert frame(STATUS).count(b"\n") == 1
