@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from dtctl.operations.asking.conversation import Progress
@@ -62,6 +62,18 @@ class Awaiting:
             waits = {place: now - since for place, since in self._since.items()}
             done = self._done
         return awaiting_line(done, self._total, waits, console.columns() - 1)
+
+
+@contextmanager
+def dialling(waits: Callable[[], Mapping[str, float]]) -> Iterator[None]:
+    """While a command asks hosts before it shows anything: whom it waits for, on a terminal."""
+    if not console.interactive():
+        yield
+        return
+    from dtctl.render.terminal.last_line import LastLine
+
+    with moving(LastLine(lambda: waiting_for(waits(), console.columns() - 1, " to answer"))):
+        yield
 
 
 def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int) -> str:
