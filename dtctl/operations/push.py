@@ -9,7 +9,7 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, final, request
+from dtctl.operations.asking.conversation import Progress, Report, final, request, telling
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.readying import converse
 from dtctl.transport.fanout import fan_out
@@ -33,10 +33,12 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
         try:
             session.send({**request(record, host, "push"), "bundle": bundle.id})
             message = converse(session, sender, report, until="result")
-            return final(session, "push", message, answers.PushResult)["sent_files"]
+            sent = final(session, "push", message, answers.PushResult)["sent_files"]
         finally:
             session.close()
+        report(Progress(host.name, "prepared"))
+        return sent
 
     with Sender(bundle) as sender:
-        outcomes = fan_out(list(record.hosts.values()), work)
+        outcomes = fan_out(list(record.hosts.values()), telling(work, report))
     return PushResult(bundle.id, outcomes.results, outcomes.errors)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from dtctl.operations.asking.conversation import Progress
@@ -64,22 +64,42 @@ class Awaiting:
         return awaiting_line(done, self._total, waits, console.columns() - 1)
 
 
-def awaiting_line(done: int, total: int, waits: dict[str, float], width: int) -> str:
-    """`260 of 300 done; 12 s: waiting for @host-[5,15-17] and 20 more`; of those that fit the ones that took longest.
+@contextmanager
+def dialling(waits: Callable[[], Mapping[str, float]]) -> Iterator[None]:
+    """While a command asks hosts before it shows anything: whom it waits for, on a terminal."""
+    if not console.interactive():
+        yield
+        return
+    from dtctl.render.terminal.last_line import LastLine
+
+    with moving(LastLine(lambda: waiting_for(waits(), console.columns() - 1, " to answer"))):
+        yield
+
+
+def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int) -> str:
+    """`260 of 300 done; waiting for @host-[5,15-17] and 20 more, 12 s`.
 
     `waits`: how long each of those that are begun has taken.
     """
     head = f"{done} of {total} done"
+    waiting = waiting_for(waits, width - len(head) - 2)
+    return f"{head}; {waiting}" if waiting else head[:width]
+
+
+def waiting_for(waits: Mapping[str, float], width: int, what: str = "") -> str:
+    """Those that have taken long, and how long the first of them has; of more than fit those that took longest.
+
+    `what`: what they are waited for to do, as in ` to connect`. Empty where there are none.
+    """
     slow = sorted((place for place, waited_s in waits.items() if waited_s >= WAITED_S), key=lambda place: -waits[place])
     if not slow:
-        return head[:width]
-    head = f"{head}; {waits[slow[0]]:.0f} s: waiting for "
+        return ""
     shown = len(slow)
-    while shown > 1 and len(head + _named(slow, shown)) > width:
+    while len(line := _sentence(slow, shown, what, waits[slow[0]])) > width and shown > 1:
         shown = shown * 3 // 4
-    return (head + _named(slow, shown))[:width]
+    return line[: max(0, width)]
 
 
-def _named(slow: Sequence[str], shown: int) -> str:
+def _sentence(slow: Sequence[str], shown: int, what: str, waited_s: float) -> str:
     more = len(slow) - shown
-    return fold(slow[:shown]) + (f" and {more} more" if more else "")
+    return f"waiting for {fold(slow[:shown])}{f' and {more} more' if more else ''}{what}, {waited_s:.0f} s"

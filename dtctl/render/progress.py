@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.stopping import Stopping
+from dtctl.render.awaiting import waiting_for
 from dtctl.render.stopping import StopProgress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
@@ -19,9 +22,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-_WORDS = {"connect": "connecting", "send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
+_WORDS = {"send": "sending", "receive": "writing", "setup": "setting up", "verify": "checking"}
 _WORDS |= {"pull": "receiving", "check": "looking"}
-_DONE = ("prepared", "started")
+_OVER = ("prepared", "started", "failed")
 _SHOWN_HOSTS = 12
 _SHOWN_TASKS = 3
 _SHOWN_NOTE = 200
@@ -35,9 +38,15 @@ class UpProgress:
         self._lock = threading.Lock()
         self._bars: Bars | None = None if quiet or not console.interactive() else _bars()
         self._quiet = quiet
+        self._busy: dict[str, Progress] = {}
+        """What each host does that is reached and not ready, in the order in which they were reached."""
         self._rows: dict[str, TaskID] = {}
+        """Of the first of these."""
+        self._since: dict[str, float] = {}
+        """Hosts that are being connected to."""
         self._bytes: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
+        self._failed: set[str] = set()
         self._starting: dict[str, Mapping[str, str]] = {}
         """What the hosts that start their tasks wait for."""
         self._all: TaskID | None = None
@@ -49,8 +58,8 @@ class UpProgress:
     def __enter__(self) -> UpProgress:
         if self._bars is not None:
             bars = self._bars
-            self._until.enter_context(moving(Redrawn(lambda: _shown(bars))))
-            self._all = self._bars.add_task(_overall(0, len(self._hosts)), total=None, note="")
+            self._until.enter_context(moving(Redrawn(lambda: _shown(bars, self._connecting))))
+            self._all = self._bars.add_task(self._overall(), total=None, note="")
         return self
 
     def __exit__(
@@ -73,33 +82,60 @@ class UpProgress:
         if self._bars is not None and self._all is not None:
             self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
 
+    def _connecting(self) -> str:
+        """Whom nobody has reached for a while."""
+        # Without the lock: rich asks with its own, for which those wait who change rows with ours.
+        now = time.monotonic()
+        waits = {host: now - since for host, since in dict(self._since).items()}
+        return waiting_for(waits, console.columns() - 1, " to connect")
+
+    def _overall(self) -> str:
+        return f"{len(self._ready)} of {len(self._hosts)} hosts ready" + (
+            f", {len(self._failed)} failed" if self._failed else ""
+        )
+
     def _draw(self, bars: Bars, overall: TaskID, progress: Progress) -> None:
-        host = progress.host
         if progress.phase == "start":
-            self._starting[host] = progress.tasks
+            self._starting[progress.host] = progress.tasks
             bars.update(overall, description="starting", note=awaited(self._starting.values()))
             return
-        if progress.phase in _DONE:
-            self._starting.pop(host, None)
-            self._ready.add(host)
-            if host in self._rows:
-                bars.remove_task(self._rows.pop(host))
-        else:
-            if host not in self._rows and len(self._rows) < _SHOWN_HOSTS:
-                self._rows[host] = bars.add_task(host, total=None, note="")
-            if progress.total:
-                self._bytes[host] = (progress.done, progress.total)
-            if host in self._rows:
-                note = progress.text.splitlines()[-1] if progress.text else _WORDS.get(progress.phase, progress.phase)
-                bars.update(self._rows[host], completed=progress.done, total=progress.total or None, note=note)
+        self._sort(progress)
+        self._fill_rows(bars, progress.host)
         done, total = (sum(column) for column in zip(*self._bytes.values(), strict=True)) if self._bytes else (0, 0)
         bars.update(
             overall,
-            description=_overall(len(self._ready), len(self._hosts)),
+            description=self._overall(),
             completed=done,
             total=total or None,
             note=awaited(self._starting.values()),
         )
+
+    def _sort(self, progress: Progress) -> None:
+        """Into those that are connected to, that are busy, that are ready, and that have failed."""
+        host = progress.host
+        self._since.pop(host, None)
+        if progress.phase in _OVER:
+            self._starting.pop(host, None)
+            self._busy.pop(host, None)
+            (self._failed if progress.phase == "failed" else self._ready).add(host)
+        elif progress.phase == "connect":
+            self._since[host] = time.monotonic()
+        else:
+            self._busy[host] = progress
+            if progress.total:
+                self._bytes[host] = (progress.done, progress.total)
+
+    def _fill_rows(self, bars: Bars, changed: str) -> None:
+        """Where one is done, the next that waits for a row has its place."""
+        for host in self._rows.keys() - self._busy.keys():
+            bars.remove_task(self._rows.pop(host))
+        without = (host for host in self._busy if host not in self._rows)
+        new = list(itertools.islice(without, _SHOWN_HOSTS - len(self._rows)))
+        self._rows.update((host, bars.add_task(host, total=None, note="")) for host in new)
+        for host in {*new, changed} & self._rows.keys():
+            told = self._busy[host]
+            note = told.text.splitlines()[-1] if told.text else _WORDS.get(told.phase, told.phase)
+            bars.update(self._rows[host], completed=told.done, total=told.total or None, note=note)
 
 
 def awaited(told: Iterable[Mapping[str, str]]) -> str:
@@ -113,10 +149,6 @@ def awaited(told: Iterable[Mapping[str, str]]) -> str:
     ]
     more = len(tasks) - _SHOWN_TASKS
     return "; ".join(tasks[:_SHOWN_TASKS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _overall(ready: int, hosts: int) -> str:
-    return f"{ready} of {hosts} hosts ready"
 
 
 def _bars() -> Bars:
@@ -151,8 +183,16 @@ def _bars() -> Bars:
     )
 
 
-def _shown(bars: Bars) -> Live:
+def _shown(bars: Bars, below: Callable[[], str]) -> Live:
+    from rich.console import Group
     from rich.live import Live
 
-    bars.live = Live(get_renderable=bars.get_renderable, console=bars.console, transient=True, refresh_per_second=8)
+    from dtctl.render.terminal.rich_console import text
+
+    def drawn() -> Group:
+        line = text((below(), "dim"))
+        line.no_wrap, line.overflow = True, "crop"
+        return Group(bars.get_renderable(), *([line] if line else []))
+
+    bars.live = Live(get_renderable=drawn, console=bars.console, transient=True, refresh_per_second=8)
     return bars.live

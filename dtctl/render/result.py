@@ -17,7 +17,7 @@ from dtctl.render.remains import written_line
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, fold
+from dtctl.render.words import count, crowd, fold
 
 if TYPE_CHECKING:
     from dtctl.operations.asking.written import Written
@@ -58,7 +58,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
                 f"{run} may still run on {fold(stopped.errors)}, which cannot be reached",
                 hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
             )
-    where = f"{count(len(result.started), 'task')} on {fold(host for host in plan.hosts if host not in result.absent)}"
+    where = f"{count(len(result.started), 'task')} on {crowd(host for host in plan.hosts if host not in result.absent)}"
     console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
     if result.earlier is not None and result.earlier.newest_complete is not None:
         checkpoint = result.earlier.newest_complete
@@ -66,10 +66,10 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
-        note(f"after a restart of {fold(hosts)} the run waits there for the next dtctl command: {why}")
+        note(f"after a restart of {crowd(hosts)} the run waits there for the next dtctl command: {why}")
     for kind, hosts in _alike(result.new_revival).items():
         written = _REVIVALS.get(kind, kind)
-        note(f"{fold(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
+        note(f"{crowd(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
     for moved, hosts in _alike(result.aside).items():
         show_warning(
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",

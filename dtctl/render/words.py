@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -51,6 +52,17 @@ def local_time(epoch_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
         return time.strftime(form, time.localtime(epoch_s))
     except (ValueError, OverflowError, OSError):
         return "?"
+
+
+MOST_NAMED = 60
+"""Characters of folded names that a person reads through."""
+
+
+def crowd(names: Iterable[str]) -> str:
+    """Hosts with whom all is well: gpu-[1-4]; or, scattered as they are where others have failed, only `270 hosts`."""
+    known = list(names)
+    folded = fold(known)
+    return folded if len(folded) <= MOST_NAMED else count(len(known), "host")
 
 
 def fold(names: object) -> str:

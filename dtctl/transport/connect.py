@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -38,13 +39,23 @@ class Transports:
         self._made: dict[str, Transport] = {}
         self.reached = False
         """An agent has answered: something may have been asked of it."""
+        self._dialled: dict[str, float] = {}
 
     def open(self, host: Host) -> Session:
         if host.reach.transport not in TRANSPORTS:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
-        session = self._transport(host.reach.transport).open(host)
+        self._dialled[host.name] = time.monotonic()
+        try:
+            session = self._transport(host.reach.transport).open(host)
+        finally:
+            self._dialled.pop(host.name, None)
         self.reached = True
         return session
+
+    def dialled(self) -> dict[str, float]:
+        """Hosts whose agents have not answered yet, and how long they have been waited for."""
+        now = time.monotonic()
+        return {host: now - since for host, since in dict(self._dialled).items()}
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""

@@ -35,14 +35,14 @@ def idle(fleet: Fleet) -> bool:
     return not any(host.processes() for host in fleet.hosts)
 
 
-def write_inventory(user: Desk, fleet: Fleet, **args: object) -> None:
+def write_inventory(user: Desk, fleet: Fleet, workers: str = "gpu-[2-3]") -> None:
     """Puts the fleet's hosts and this Python into the file that `dtctl init` wrote, as its user would."""
     file = user.project / "cluster.yaml"
     text = file.read_text()
     hosts = "hosts:\n" + "".join(f"  {host.name}: {host.address}\n" for host in fleet.hosts)
     text = re.sub(r"^hosts:\n(?:  .*\n)+", hosts, text, flags=re.MULTILINE)
     text = re.sub(r"^  ps: .*$", "  ps: {hosts: gpu-1}", text, flags=re.MULTILINE)
-    text = re.sub(r"^  worker: .*$", '  worker: {hosts: "gpu-[2-3]"}', text, flags=re.MULTILINE)
+    text = re.sub(r"^  worker: .*$", f'  worker: {{hosts: "{workers}"}}', text, flags=re.MULTILINE)
     text = text.replace("  # python: /opt/venv/bin/python", f"  python: {sys.executable}")
     file.write_text(text)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,11 +31,16 @@ def gc(
     """Remove what dead runs have left behind on the hosts, spares included: processes, old runs, unused code."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
+    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
     from dtctl.render.remains import show_remains
 
     record = _inventory(scope)
-    look = partial(collect, record, scope.transport, every_cluster=every, written=written)
+
+    def look(*, dry_run: bool) -> GcResult:
+        with dialling(scope.transport.dialled):
+            return collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
+
     if dry_run or not yes:
         found = look(dry_run=True)
     if not (dry_run or yes):

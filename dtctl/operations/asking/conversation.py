@@ -33,7 +33,10 @@ _OVERHEAD_BYTES = 64
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a host has come: phase is connect, send, receive, setup, verify, prepared, start, started, done."""
+    """How far a host has come.
+
+    phase is connect, send, receive, setup, verify, prepared, start, started, done, or failed.
+    """
 
     host: str
     phase: str
@@ -47,6 +50,19 @@ class Progress:
 
 def silent(progress: Progress) -> None:
     """The report of a caller that shows no progress."""
+
+
+def telling(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
+    """The same work, which tells of the error that ends it for a host: nobody waits for that one any more."""
+
+    def told(host: Host) -> R:
+        try:
+            return work(host)
+        except DtctlError:
+            report(Progress(host.name, "failed"))
+            raise
+
+    return told
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
 from dtctl.agent.records.kinds import Wrong, made
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Conversations, Progress, Report, Request
+from dtctl.operations.asking.conversation import Conversations, Progress, Report, Request, telling
 from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
 from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Finding
@@ -190,6 +190,6 @@ class _Watched:
     def open(self, host: Host) -> Session:
         self._report(Progress(host.name, "connect"))
         began = time.monotonic()
-        session = self._transport.open(host)
+        session = telling(self._transport.open, self._report)(host)
         self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
         return session

@@ -10,7 +10,7 @@ from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
 from dtctl.errors import PreflightError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, about, final
+from dtctl.operations.asking.conversation import Progress, Report, about, final, telling
 from dtctl.operations.asking.plausible import check_inventory, check_run
 from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
 from dtctl.operations.starting.ports import refuse_taken_ports
@@ -52,7 +52,7 @@ class Joining:
     def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
         """Each prepares, starts and keeps its part; one that fails takes it back, and leaves the run as it was."""
         try:
-            return fan_out(hosts, self._join)
+            return fan_out(hosts, telling(self._join, self._report))
         finally:
             self._sender.close()
 

@@ -13,7 +13,7 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request
+from dtctl.operations.asking.conversation import Progress, Report, about, final, request, telling
 from dtctl.operations.asking.ending import Before
 from dtctl.operations.asking.plausible import check_run
 from dtctl.operations.asking.tasks import TaskStatus
@@ -104,7 +104,7 @@ class Starting:
 
     def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:
         """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
-        outcomes = fan_out(self._hosts, work, cancel=self._abort)
+        outcomes = fan_out(self._hosts, telling(work, self.report), cancel=self._abort)
         self._go_without(doing, outcomes.errors)
         return outcomes.results
 

@@ -10,7 +10,7 @@ from dtctl.render.errors import note, show_warning
 from dtctl.render.health.findings import paragraph
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
-from dtctl.render.words import count, fold
+from dtctl.render.words import count, crowd
 
 NOTICED_S = 0.5
 """A brief check that takes so long is spoken of, though nothing is wrong."""
@@ -66,4 +66,4 @@ def summary(checked: Checked) -> str:
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
     told = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
-    return f"{fold(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"
+    return f"{crowd(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"

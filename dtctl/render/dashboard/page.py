@@ -25,6 +25,7 @@ from dtctl.render.report.sections import HEADINGS, contents
 from dtctl.render.report.tables import Column, scrolled
 from dtctl.render.status import SEPARATOR, in_short
 from dtctl.render.words import count, duration
+from dtctl.transport.alike import rows
 
 MOST_PROBLEMS = 3
 MOST_ROWS = 60
@@ -176,10 +177,10 @@ def _problems(report: Report) -> Html:
 
 
 def _unheard(report: Report) -> Html:
-    told = list(report.errors.items())
-    lines = [tag("p", f"{host} gives no answer: {error.summary}") for host, error in told[:MOST_PROBLEMS]]
+    told = rows(report.errors)
+    lines = [tag("p", f"no answer: {row.text}") for row in told[:MOST_PROBLEMS]]
     left = len(told) - len(lines)
-    more = tag("p", tag("a", f"{count(left, 'more host')}", href="#gaps")) if left > 0 else None
+    more = tag("p", tag("a", f"{count(left, 'more reason')}", href="#gaps")) if left > 0 else None
     return tag("div", lines, more, class_="problem")
 
 

@@ -17,6 +17,7 @@ from dtctl.render.status import restarts_lines
 from dtctl.render.story import happening_line
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import count
+from dtctl.transport.alike import rows
 
 CURVE_WIDTH = 24
 MOST_LINES = 100
@@ -47,7 +48,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from ("", f"## {heading}", "", *lines)
     if report.errors:
         yield from ("", "## What is missing here", "")
-        yield from (f"- {_text(host)}: {_text(error.summary)}" for host, error in report.errors.items())
+        yield from (f"- {_text(row.text)}" for row in rows(report.errors))
 
 
 def _result(report: Report) -> Iterator[str]:

@@ -13,6 +13,7 @@ from dtctl.render.report.tables import Column, scrolled
 from dtctl.render.status import restarts_lines
 from dtctl.render.story import happening_line
 from dtctl.render.words import count, duration, local_time, size
+from dtctl.transport.alike import rows
 
 MOST_INCIDENTS = 50
 MOST_LINES = 300
@@ -234,4 +235,4 @@ def _configuration(report: Report) -> Html:
 def _gaps(report: Report) -> Html:
     if not report.errors:
         return tag("p", "Nothing: every host answers.")
-    return tag("ul", [tag("li", f"{host}: {error.summary}") for host, error in report.errors.items()])
+    return tag("ul", [tag("li", row.text) for row in rows(report.errors)])

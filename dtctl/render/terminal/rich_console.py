@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from dtctl.render.terminal.last_line import above
 from dtctl.render.terminal.safe import one_line
 
 
@@ -23,6 +24,10 @@ class SafeConsole(Console):
         """After it, for what was no string: nobody has to remember it."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(_with_line_ends(segment.text), segment.style)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        with above():
+            super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:
         from dtctl.render.terminal.console import reader_gone

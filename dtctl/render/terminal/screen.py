@@ -11,6 +11,7 @@ from dtctl.render.health.findings import problem_lines
 from dtctl.render.status import more_lines, show_status, status_table, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
+from dtctl.transport.alike import rows
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
     with moving(table):
 
         def draw(status: RunStatus) -> None:
-            away = [f"{host}: {error.summary}" for host, error in status.errors.items()]
+            away = [row.text for row in rows(status.errors)]
             if status.time:
                 tasks = status_table(status, every=every)
                 shown = Group(summary(status), *problem_lines(status), tasks, *more_lines(status), *away)

@@ -13,6 +13,7 @@ from dtctl.render.story import incident_lines
 from dtctl.render.top.columns import note
 from dtctl.render.top.moment import WORST_FIRST, Line, Moment, safe
 from dtctl.render.words import count, fold
+from dtctl.transport.alike import rows
 
 _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
 
@@ -32,9 +33,8 @@ def _contacts(moment: Moment) -> Iterator[Line]:
     for host, away in moment.broken.items():
         again = "" if away.final else "; tried again"
         yield _line("bold red", f"{host} cannot be asked", f"{away.error.summary}{again}")
-    for host, error in moment.status.errors.items():
-        if host not in moment.broken:
-            yield _line("bold red", f"{host} gives no answer", error.summary)
+    for row in rows({host: error for host, error in moment.status.errors.items() if host not in moment.broken}):
+        yield _line("bold red", "no answer", row.text)
 
 
 def _cause(moment: Moment) -> Iterator[Line]:

@@ -97,12 +97,12 @@ def test_what_is_wrong_stands_above_with_what_to_type() -> None:
     assert parts(dataclasses.replace(running(), errors={}))["problems"] == ""
 
 
-def test_hosts_that_give_no_answer_are_named_above_and_the_rest_is_a_link_away() -> None:
-    away = {f"h{number}": TransportError(f"cannot reach h{number}") for number in range(5)}
+def test_hosts_that_give_no_answer_are_named_above_by_reasons_and_the_rest_is_a_link_away() -> None:
+    away = {f"h{number}": TransportError(f"cannot reach h{number}: {'x' * (number // 2)}") for number in range(10)}
     found = parts(dataclasses.replace(running(), errors=away))
-    assert found["problems"].count("gives no answer: cannot reach h") == 3
-    assert '<a href="#gaps">2 more hosts</a>' in found["problems"]
-    assert found["gaps"].count("cannot reach h") == 5
+    assert found["problems"].count("no answer: cannot reach h[") == 3
+    assert '<a href="#gaps">2 more reasons</a>' in found["problems"]
+    assert found["gaps"].count("cannot reach h[") == 5
 
 
 def test_nobody_answering_is_said_until_somebody_does() -> None:

@@ -51,9 +51,12 @@ def test_four_reasons_are_four_lines_each_with_its_hosts_and_what_to_do_next() -
 
 def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
     failed: dict[str, DtctlError] = {f"gpu-{n}": refused(n, f"train{n}") for n in (1, 2, 3)}
-    assert lines({**failed, "ps": DtctlError("no")})[0] == (
-        "gpu-[1-3]: the login is refused    ssh -p 22 train1@10.0.0.1 true    should work first    and so for the others"
-    )
+    assert lines({**failed, "ps": DtctlError("no")})[0].split("    ") == [
+        "gpu-[1-3]: the login is refused",
+        "ssh -p 22 train1@10.0.0.1 true",
+        "should work first",
+        "and so for the others",
+    ]
 
 
 def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:

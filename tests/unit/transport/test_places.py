@@ -106,7 +106,7 @@ class Held:
 
     def read(self, timeout_s: float | None) -> bytes:
         self.reading.release()
-        return self.coming.get(timeout=PATIENCE_S)
+        return self.coming.get()
 
     def write(self, data: bytes, silence: Silence) -> None: ...
     def close(self) -> None: ...
@@ -241,7 +241,7 @@ def test_a_login_whose_session_is_not_opened_keeps_no_place(clock: Clock) -> Non
 
     def create_session() -> Any:
         begun.set()
-        released.wait(PATIENCE_S)
+        released.wait()
         raise EOFError
 
     login: Any = SimpleNamespace(

@@ -14,11 +14,14 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Look at every host of a run once, and tell what is wrong, why, and what to type."""
     from dtctl.operations.diagnosis.asking import diagnose as ask
     from dtctl.render import errors, result
+    from dtctl.render.awaiting import dialling
     from dtctl.render.health import findings
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
 
-    found = ask(scope.record(), scope.transport)
+    record = scope.record()
+    with dialling(scope.transport.dialled):
+        found = ask(record, scope.transport)
     has_run = bool(found.status.time)
     if output == "json" and has_run:
         document.print_json("Diagnosis", machine.diagnosis(found))

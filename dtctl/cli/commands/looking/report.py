@@ -31,6 +31,7 @@ def report(
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
+    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
@@ -41,7 +42,8 @@ def report(
     if file not in (None, "-"):
         check_place(Path(str(file)), force=force)
     record = scope.record()
-    found = gather(record, scope.transport, os.environ)
+    with dialling(scope.transport.dialled):
+        found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found)
     text = page(found) if form == "html" else markdown(found)

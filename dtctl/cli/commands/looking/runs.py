@@ -11,9 +11,12 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors, tables
+    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
 
-    known = known_runs(scope.record(), scope.transport)
+    record = scope.record()
+    with dialling(scope.transport.dialled):
+        known = known_runs(record, scope.transport)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs:

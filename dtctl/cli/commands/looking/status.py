@@ -26,6 +26,7 @@ def status(
 ) -> None:
     """Show how the run stands, what is wrong and what to type, its tasks, and the newest checkpoint."""
     from dtctl.operations.status import status as ask
+    from dtctl.render.awaiting import dialling
 
     record = scope.record()
     if watch and output == "text":
@@ -35,7 +36,8 @@ def status(
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
-    found = ask(record, scope.transport)
+    with dialling(scope.transport.dialled):
+        found = ask(record, scope.transport)
     scope.remember_end(found)
     _show(found, output, every=every)
 
