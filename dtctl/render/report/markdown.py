@@ -11,6 +11,7 @@ from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
+from dtctl.render.report.gaps import gaps
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, hardware
 from dtctl.render.scalars.plot import sparkline
 from dtctl.render.status import restarts_lines
@@ -47,7 +48,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from ("", f"## {heading}", "", *lines)
     if report.errors:
         yield from ("", "## What is missing here", "")
-        yield from (f"- {_text(host)}: {_text(error.summary)}" for host, error in report.errors.items())
+        yield from (f"- {_text(host)}: {_text(why)}" for host, why in gaps(report))
 
 
 def _result(report: Report) -> Iterator[str]:

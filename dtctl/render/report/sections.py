@@ -7,6 +7,7 @@ from dtctl.operations.events import Happening
 from dtctl.operations.report.tree import HostFacts, Report
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
+from dtctl.render.report.gaps import gaps
 from dtctl.render.report.html import Html, joined, preformatted, tag
 from dtctl.render.report.shapes import bars, key
 from dtctl.render.report.tables import Column, scrolled
@@ -234,4 +235,4 @@ def _configuration(report: Report) -> Html:
 def _gaps(report: Report) -> Html:
     if not report.errors:
         return tag("p", "Nothing: every host answers.")
-    return tag("ul", [tag("li", f"{host}: {error.summary}") for host, error in report.errors.items()])
+    return tag("ul", [tag("li", f"{host}: {why}") for host, why in gaps(report)])

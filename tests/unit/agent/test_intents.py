@@ -168,6 +168,35 @@ def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files:
     assert len(told) == 1
 
 
+def test_a_kept_run_goes_on_though_the_word_was_damaged_before_it_was_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    living = dict(SESSION)
+    monkeypatch.setattr(processes, "find", lambda session: living or None)
+    followed = intents.Followed(files, None, lambda _: None)
+    followed.read()
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
+    Path(files.intent_path).write_text("{")
+    followed.read()
+    living.clear()
+    followed.read()
+    assert (followed.value["session"], followed.lost_session) == (None, False)
+    assert on_disk(files) == followed.value
+
+
+def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    followed = intents.Followed(files, None, lambda _: None)
+    followed.read()
+    assert followed.lost_session is True
+    Path(files.intent_path).write_text("{")
+    for _ in range(2):
+        followed.read()
+        assert followed.lost_session is True
+
+
 def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
     told: list[str] = []
     followed = intents.Followed(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)

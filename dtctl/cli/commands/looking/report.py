@@ -32,6 +32,7 @@ def report(
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
     from dtctl.render.machine import document
+    from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
     from dtctl.render.terminal.console import say
@@ -56,4 +57,5 @@ def report(
         else:
             say(f"{path} ({size(written)})")
     errors.show_host_errors(found.errors)
+    show_unasked(found.unasked)
     exit_for(found.errors, others=found.status.time)
