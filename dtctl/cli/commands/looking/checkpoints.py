@@ -214,9 +214,9 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
         shown.show_pruned(outcome, dry_run=True)
         console.confirm(f"Remove {count(outcome.removed, 'checkpoint')}?")
     if not dry_run and (outcome is None or outcome.removed):
-        if outcome is not None:  # what nobody was shown is left alone
+        if outcome is not None:
             failed = {**failed, **outcome.errors}
-            found = [place for place in found if place.host not in outcome.errors]
+            found = outcome.told(found)
         with scope.left("hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"):
             outcome = prune(record, scope.transport, found, keep=keep, dry_run=False)
     assert outcome is not None
