@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)
 """After so long a host that could not be reached is tried again, and so on at the last of them."""
 
-NEVER_S = (math.inf,)
-"""For a command that looks once."""
-
 
 class NotAsked(TransportError):
     """A host that has not finished an earlier answer: it is not waited for a second time."""
@@ -43,9 +40,11 @@ class Kept:
     end, is left alone for a while, in which it is away at once: the others do not wait for it each time.
     """
 
-    def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S) -> None:
+    def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
+        """`most`: so many conversations that nobody needs just now are kept."""
         self._transport = transport
         self._again_s = again_s
+        self._most = most
         self._idle: dict[str, Session] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._coming: dict[str, Future[None]] = {}
@@ -120,10 +119,15 @@ class Kept:
 
     def give_back(self, session: Session) -> None:
         with self._lock:
-            if not self._over and session.host.name not in self._idle:
+            if not self._over and session.host.name not in self._idle and len(self._idle) < self._most:
                 self._idle[session.host.name] = session
                 return
         session.close()
+
+
+def for_one_look(transport: Transport) -> Kept:
+    """For who asks some hosts a few things in turn, most of them one: those that failed are never tried again."""
+    return Kept(transport, (math.inf,), most=8)
 
 
 class _Lent:

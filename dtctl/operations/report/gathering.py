@@ -12,7 +12,7 @@ from typing import Any
 import dtctl
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.kept import NEVER_S, Kept, NotAsked
+from dtctl.operations.asking.kept import NotAsked, for_one_look
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.report.configuration import read_configuration
@@ -37,7 +37,7 @@ def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) 
     """Raises DtctlError where no host says anything of the run."""
     noting = Noting(transport)
     story, scalars = Story(()), Metrics(None, (), {})
-    with Kept(noting, NEVER_S) as kept:
+    with for_one_look(noting) as kept:
         found = status(record, kept)
         if found.time:
             try:

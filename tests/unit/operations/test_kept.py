@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.operations.asking.conversation import ask
-from dtctl.operations.asking.kept import NEVER_S, Kept, NotAsked
+from dtctl.operations.asking.kept import Kept, NotAsked, for_one_look
 from dtctl.operations.status import request_of_status, status
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
@@ -95,7 +95,7 @@ class Beating(Agents):
 def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:
     agents = Beating(told())
     transport = FakeTransport(agents)
-    with Kept(transport, NEVER_S) as kept:
+    with for_one_look(transport) as kept:
         for asked in (1, 2, 3):
             errors = ask(record(), kept, request_of_status(record())).errors
             assert list(errors) == ["c"]
@@ -103,6 +103,13 @@ def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_agai
             assert (agents.asked_of("status").count("c"), agents.asked_of("status").count("a")) == (1, asked)
         assert transport.sessions["c"].closed, "it would go on to beat"
     assert transport.opened.count("c") == 1
+
+
+def test_of_many_hosts_few_conversations_are_kept() -> None:
+    transport = FakeTransport(Agents(told()))
+    with Kept(transport, most=2) as kept:
+        assert len(ask(record(), kept, request_of_status(record())).results) == 4
+        assert [session.closed for session in transport.sessions.values()].count(False) == 2
 
 
 def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_waiting(

@@ -67,14 +67,14 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
-    from dtctl.operations.asking.kept import NEVER_S, Kept
+    from dtctl.operations.asking.kept import for_one_look
     from dtctl.operations.scalars.reading import read_metrics
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
     from dtctl.render.scalars import shown
 
-    with Kept(scope.transport, NEVER_S) as kept:
+    with for_one_look(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
         if tags and found.run and not found.series:
             _refuse_tags(record, kept, tags)
