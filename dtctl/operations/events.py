@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.asking.conversation import ANSWER_BYTES, about, final, request, said
 from dtctl.operations.asking.coordinator import CoordinatorAway, away
 from dtctl.operations.asking.plausible import check_run, wrong
@@ -80,15 +80,17 @@ def read_events(
         cause = away(record.coordinator, error)
         if not isinstance(cause, CoordinatorAway):
             raise
-    known = status_of_hosts(record, transport, cause.unreachable).record
+    found = status_of_hosts(record, transport, cause.unreachable)
+    known = found.record
     if known.coordinator != record.coordinator and not moved:
         return read_events(known, transport, last=last, moved=True)
-    names = [name for name in dict.fromkeys(known.roster.values()) if name not in cause.unreachable]
+    away_too = {host: error for host, error in found.errors.items() if isinstance(error, TransportError)}
+    names = [name for name in dict.fromkeys(known.roster.values()) if name not in away_too]
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
     if not outcomes.results:
         raise cause.cause
     merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one.time)
-    return Story(tuple(merged if last is None else merged[-last:]), {**cause.unreachable, **outcomes.errors}, cause)
+    return Story(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
 
 
 def follow_events(

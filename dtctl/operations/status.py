@@ -152,7 +152,7 @@ def status_elsewhere(error: DtctlError, record: RunRecord, transport: Transport)
     """
     if not isinstance(error, CoordinatorAway):
         raise error
-    found = status(record, transport)
+    found = _without(error, record, transport) if error.unreachable else status(record, transport)
     if found.coordination is None and (error.elsewhere or not found.time):
         raise error.cause
     return found

@@ -47,6 +47,8 @@ OWN = re.compile(
 )
 """Files of a home that dtctl may write: its own, of runs of this cluster, and a checkpoint that it is to bring."""
 
+GIVEN_UP = (" has been silent for ", " did not finish its answer within ")
+
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -87,10 +89,14 @@ class Done:
         shows = self.spoken.shows and not self.interrupted
         return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
 
-    def ran_out_of_time(self) -> bool:
-        """As on a machine that is busy: it or the host that tells the truth was given up."""
+    def ran_out_of_time(self, other: str) -> bool:
+        """As on a machine that is busy: it was given up, or `other`, the host that tells the truth."""
         late = self.interrupted and not self.spoken.endless
-        return late or self.killed or "did not answer within" in self.errors
+        return late or self.killed or "did not answer within" in self.errors or self._waited_in_vain(other)
+
+    def _waited_in_vain(self, host: str) -> bool:
+        ends = [line.partition(end) for line in self.errors.splitlines() for end in GIVEN_UP]
+        return any(end and re.search(rf"\b{host}\b", whose) for whose, end, _ in ends)
 
     def __str__(self) -> str:
         begin = self.errors.find("Traceback")

@@ -88,7 +88,7 @@ def everything(bench: Bench, request: pytest.FixtureRequest) -> Bench:
 def complaints_of(bench: Bench, lies: Mapping[str, int], other: str) -> list[str]:
     """What ran out of time has a second try: hundreds run side by side, with a fraction of the usual limits."""
     ended = bench.ended(lies)
-    late = [done for done in ended if done.ran_out_of_time() and complaints([done], other)]
+    late = [done for done in ended if done.ran_out_of_time(other) and complaints([done], other)]
     again = [bench.ended_again(done, lies) for done in late]
     return complaints([*(done for done in ended if done not in late), *again], other)
 

@@ -15,6 +15,9 @@ from dtctl.transport.seam import Message, Session
 Answer = Callable[["FakeSession", Mapping[str, Any]], list[dict[str, Any] | DtctlError]]
 """What an agent says to a frame: messages, and errors that end the conversation."""
 
+BEATS_FOR_EVER: dict[str, Any] = {"type": "beat"}
+"""In place of an answer: whoever waits for one runs out of patience, at once."""
+
 
 class FakeSession:
     """`patient`: who receives before there is an answer waits for it."""
@@ -48,6 +51,9 @@ class FakeSession:
             if not self._pending:
                 raise ConnectionLost(f"{self.host.name} has gone")
             message = self._pending.pop(0)
+            if message == BEATS_FOR_EVER:
+                assert timeout_s is not None, "nobody waits for ever"
+                raise TimeoutError
             if isinstance(message, DtctlError):
                 self._ended = True
                 raise message

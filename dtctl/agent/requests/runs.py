@@ -30,6 +30,8 @@ SUPERVISOR_END_LIMIT_S = 10.0
 REMOVAL_LIMIT_S = 2.0
 """How long a supervisor whose tasks have ended may take to end: it may be waiting for others in vain."""
 
+_MEND_LIMIT_S = 10.0
+
 _children: List[subprocess.Popen[bytes]] = []
 """Supervisors that this session has started; kept so that their ends can be noticed."""
 
@@ -99,14 +101,30 @@ class Run:
         return [task for task in known if task in named]
 
     def change(self, change: Callable[[IntentFile], None]) -> int:
-        """Writes a changed intent and returns its serial; the run is supervised afterwards."""
+        """Writes a changed intent and returns its serial; the run is supervised afterwards.
+
+        A supervisor that is there mends a damaged one first.
+        """
+        deadline = time.monotonic() + _MEND_LIMIT_S
+        while True:
+            try:
+                serial = self._write(change)
+                break
+            except paths.Damaged:
+                if not self.supervised() or time.monotonic() > deadline:
+                    raise
+            fifo.ring(self.files.wake_path)
+            time.sleep(0.02)
+        self.supervise()
+        return serial
+
+    def _write(self, change: Callable[[IntentFile], None]) -> int:
         with self.files.intent_lock():
             intent = self.intent()
             change(intent)
             intent["serial"] += 1
             self.files.write_intent(intent)
             fifo.ring(self.files.wake_path)
-        self.supervise()
         return intent["serial"]
 
     def supervise(self) -> None:

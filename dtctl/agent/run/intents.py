@@ -43,7 +43,8 @@ class Followed:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
     An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is
-    put aside, and what is followed is written in its place. Raises only when there has never been anything to follow.
+    put aside, and what is followed is written in its place, as that of a run that is kept: what was damaged may have
+    said so. Raises only when there has never been anything to follow.
     """
 
     def __init__(
@@ -121,6 +122,8 @@ class Followed:
                 self.value = self._on_disk()  # a session has written since
             except paths.Damaged as damage:
                 self.value["serial"] += 1
+                if not self.lost_session:
+                    self.value["session"] = None
                 aside = self._files.replace_damaged(self._files.intent_path, self.value)
                 self.told("%s; it was put aside as %s" % (damage, aside))
         self._seen = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtctl.errors import ConnectionLost, DtctlError, TransportError
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)
 """After so long a host that could not be reached is tried again, and so on at the last of them."""
+
+
+class NotAsked(TransportError):
+    """A host that has not finished an earlier answer: it is not waited for a second time."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,15 @@ class _Refusal:
 class Kept:
     """A transport whose conversations go on after they were closed. A context manager: at its end they are over.
 
-    One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached is left
-    alone for a while, in which it is away for the same reason at once: the others do not wait for it each time.
+    One that an error has ended is begun anew. A host that cannot be reached, or whose answer was not waited for to its
+    end, is left alone for a while, in which it is away at once: the others do not wait for it each time.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
+        """`most`: so many conversations that nobody needs just now are kept."""
         self._transport = transport
+        self._again_s = again_s
+        self._most = most
         self._idle: dict[str, Session] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._coming: dict[str, Future[None]] = {}
@@ -84,14 +92,11 @@ class Kept:
 
     def begin(self, host: Host) -> Session:
         """A new conversation."""
+        began = time.monotonic()
         try:
             session = self._answering(host)
         except TransportError as error:
-            with self._lock:
-                known = self._refusals.get(host.name)
-                times = known.times if known is not None else 0
-                until = time.monotonic() + AGAIN_S[min(times, len(AGAIN_S) - 1)]
-                self._refusals[host.name] = _Refusal(error.with_traceback(None), times + 1, until)
+            self._leave_alone(host.name, error, began)
             raise
         with self._lock:
             self._refusals.pop(host.name, None)
@@ -107,12 +112,32 @@ class Kept:
             raise
         return session
 
+    def give_up(self, session: Session, since: float) -> None:
+        """In place of `give_back`, for one whose answer was waited for since then (monotonic), and not to its end."""
+        session.close()
+        name = session.host.name
+        self._leave_alone(name, NotAsked(f"{name} was not asked, as it had not finished an earlier answer"), since)
+
+    def _leave_alone(self, host: str, error: TransportError, since: float) -> None:
+        """For as long as it has kept others waiting, at the least."""
+        with self._lock:
+            known, now = self._refusals.get(host), time.monotonic()
+            times = known.times if known is not None else 0
+            again_s = self._again_s[min(times, len(self._again_s) - 1)]
+            until = now + max(again_s, now - since)
+            self._refusals[host] = _Refusal(error.with_traceback(None), times + 1, until)
+
     def give_back(self, session: Session) -> None:
         with self._lock:
-            if not self._over and session.host.name not in self._idle:
+            if not self._over and session.host.name not in self._idle and len(self._idle) < self._most:
                 self._idle[session.host.name] = session
                 return
         session.close()
+
+
+def for_one_look(transport: Transport) -> Kept:
+    """For who asks some hosts a few things in turn, most of them one: those that failed are never tried again."""
+    return Kept(transport, (math.inf,), most=8)
 
 
 class _Lent:
@@ -125,7 +150,9 @@ class _Lent:
         """Nothing has been heard from it since it was taken up again: its host may be gone."""
         self._asked: list[tuple[Mapping[str, Any], bytes]] = []
         """What has no result yet."""
+        self._since = time.monotonic()
         self._broken = False
+        """The host has refused, or has gone: it may be asked again at once."""
 
     @property
     def host(self) -> Host:
@@ -148,7 +175,7 @@ class _Lent:
     def receive(self, timeout_s: float | None = None) -> Message:
         try:
             message = self._receive(timeout_s)
-        except BaseException:
+        except (AgentError, ConnectionLost):
             self._broken = True
             raise
         self._kept = False
@@ -157,8 +184,10 @@ class _Lent:
         return message
 
     def close(self) -> None:
-        if self._broken or self._asked:
+        if self._broken:
             self._session.close()
+        elif self._asked:
+            self._keeper.give_up(self._session, self._since)
         else:
             self._keeper.give_back(self._session)
 

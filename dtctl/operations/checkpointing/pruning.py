@@ -42,6 +42,10 @@ class Pruning:
     def removed(self) -> int:
         return sum(len(one.removed) for one in self.directories)
 
+    def told(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
+        """Those of them whose hosts have answered: of the others nobody was shown what would be removed."""
+        return [place for place in found if place.host not in self.errors]
+
 
 def prune(
     record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool

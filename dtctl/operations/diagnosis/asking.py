@@ -43,7 +43,7 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
         with_run = [host for host, answer in told.items() if answer["run"] == status.record.run]
         found = hosts.ask(_request(status.record), with_run)
         errors = dict(hosts.errors)
-    unasked = [host for host in status.record.hosts if host not in record.hosts]
+    unasked = [host for host in status.record.hosts if host not in record.hosts and host not in status.errors]
     more = ask(status.record, transport, _request(status.record), unasked)
     facts = Facts(status, {**found, **more.results})
     errors = {**status.errors, **errors, **more.errors}

@@ -48,15 +48,14 @@ class Following:
     def look(self) -> Report:
         """How the run stands now. Raises DtctlError where no host says anything of it."""
         found = status(self._record, self._kept)
-        errors = dict(found.errors)
         if found.time:
             self._record = found.record
-            errors.update(self._hear_story())
-            errors.update(self._read_scalars(hurry=is_over(found) and not self._was_over))
+            self._hear_story()
+            self._read_scalars(hurry=is_over(found) and not self._was_over)
             self._was_over = is_over(found)
-        return put_together(found, self._story, self._scalars, self._noting.facts, self._environ, errors)
+        return put_together(found, self._story, self._scalars, self._noting.facts, self._environ)
 
-    def _hear_story(self) -> Mapping[str, DtctlError]:
+    def _hear_story(self) -> None:
         """What is new of it; where hosts tell it in the coordinator's place, all of it."""
         record, known = self._record, self._story.happenings
         goes_on = bool(known) and self._story.away is None and self._told_by == record.coordinator
@@ -64,12 +63,12 @@ class Following:
         try:
             told = read_events(record, self._kept, last=LINES, begin=begin)
         except DtctlError as error:
-            return {record.coordinator: error}
+            self._story = dataclasses.replace(self._story, errors={record.coordinator: error})
+            return
         new = (*known, *told.happenings)[-LINES:] if goes_on and told.away is None else told.happenings
         self._story, self._told_by = Story(new, told.errors, told.away), record.coordinator
-        return told.errors
 
-    def _read_scalars(self, *, hurry: bool) -> Mapping[str, DtctlError]:
+    def _read_scalars(self, *, hurry: bool) -> None:
         """Those of a host that gives no answer stay as they were."""
         began = time.monotonic()
         if began >= self._next_scalars or hurry:
@@ -78,7 +77,6 @@ class Following:
             self._scalars = dataclasses.replace(told, series=(*told.series, *left))
             took = time.monotonic() - began
             self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
-        return self._scalars.errors
 
 
 def is_over(found: RunStatus) -> bool:

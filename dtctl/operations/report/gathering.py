@@ -1,4 +1,4 @@
-"""Asks the hosts for all that a report tells: by three short conversations, one of them with every host."""
+"""Asks the hosts for all that a report tells: by one conversation with each, and the coordinator's host first."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import dtctl
 from dtctl.errors import DtctlError
 from dtctl.model import Host
+from dtctl.operations.asking.kept import NotAsked, for_one_look
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.report.configuration import read_configuration
@@ -35,29 +36,23 @@ RATE_TAGS = ("global_step/sec", "steps_per_second", "steps_per_sec", "steps/s")
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError where no host says anything of the run."""
     noting = Noting(transport)
-    found = status(record, noting)
-    errors = dict(found.errors)
     story, scalars = Story(()), Metrics(None, (), {})
-    if found.time:
-        try:
-            story = read_events(found.record, noting, last=LINES)
-            errors.update(story.errors)
-        except DtctlError as error:
-            errors.setdefault(found.record.coordinator, error)
-        scalars = read_metrics(found.record, noting, [], points=POINTS)
-        errors.update(scalars.errors)
-    return put_together(found, story, scalars, noting.facts, environ, errors)
+    with for_one_look(noting) as kept:
+        found = status(record, kept)
+        if found.time:
+            try:
+                story = read_events(found.record, kept, last=LINES)
+            except DtctlError as error:
+                story = Story((), {found.record.coordinator: error})
+            scalars = read_metrics(found.record, kept, [], points=POINTS)
+    return put_together(found, story, scalars, noting.facts, environ)
 
 
 def put_together(
-    found: RunStatus,
-    story: Story,
-    scalars: Metrics,
-    facts: Mapping[str, Mapping[str, Any]],
-    environ: Mapping[str, str],
-    errors: Mapping[str, DtctlError],
+    found: RunStatus, story: Story, scalars: Metrics, facts: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
 ) -> Report:
     happenings = story.happenings
+    errors = _first_of_each_host(found.errors, story.errors, scalars.errors)
     return Report(
         made=time.time(),
         dtctl=dtctl.__version__,
@@ -71,7 +66,29 @@ def put_together(
         hosts=tuple(_host(name, found.record, facts.get(name, {})) for name in _hosts(found.record)),
         configuration=read_configuration(found.record.file, environ),
         errors=errors,
+        unasked=_unasked(errors, {"events": story.errors, "metrics": scalars.errors}),
     )
+
+
+def _first_of_each_host(*told: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
+    """What has gone wrong there, rather than that it was not asked again."""
+    errors: dict[str, DtctlError] = {}
+    for failed in told:
+        for host, error in failed.items():
+            if host not in errors or isinstance(errors[host], NotAsked):
+                errors[host] = error
+    return errors
+
+
+def _unasked(
+    errors: Mapping[str, DtctlError], parts: Mapping[str, Mapping[str, DtctlError]]
+) -> dict[str, tuple[str, ...]]:
+    """Of hosts that have failed at something else."""
+    failed = [host for host, error in errors.items() if not isinstance(error, NotAsked)]
+    left = {
+        host: tuple(what for what, told in parts.items() if isinstance(told.get(host), NotAsked)) for host in failed
+    }
+    return {host: what for host, what in left.items() if what}
 
 
 def rates(series: Iterable[Series]) -> Iterable[Series]:

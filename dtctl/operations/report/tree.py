@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.reasons import Fact
@@ -99,3 +99,5 @@ class Report:
     configuration: Configuration
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     """Host -> why it gave no answer, or not every one."""
+    unasked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Host -> `events`, `metrics`: what it was not asked for any more, as it had not finished an earlier answer."""

@@ -11,13 +11,13 @@ from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
+from dtctl.render.report.gaps import gaps
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, hardware
 from dtctl.render.scalars.plot import sparkline
 from dtctl.render.status import restarts_lines
 from dtctl.render.story import happening_line
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import count
-from dtctl.transport.alike import rows
 
 CURVE_WIDTH = 24
 MOST_LINES = 100
@@ -48,7 +48,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from ("", f"## {heading}", "", *lines)
     if report.errors:
         yield from ("", "## What is missing here", "")
-        yield from (f"- {_text(row.text)}" for row in rows(report.errors))
+        yield from (f"- {_text(text)}" for text in gaps(report))
 
 
 def _result(report: Report) -> Iterator[str]:

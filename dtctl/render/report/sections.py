@@ -7,13 +7,13 @@ from dtctl.operations.events import Happening
 from dtctl.operations.report.tree import HostFacts, Report
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
+from dtctl.render.report.gaps import gaps
 from dtctl.render.report.html import Html, joined, preformatted, tag
 from dtctl.render.report.shapes import bars, key
 from dtctl.render.report.tables import Column, scrolled
 from dtctl.render.status import restarts_lines
 from dtctl.render.story import happening_line
 from dtctl.render.words import count, duration, local_time, size
-from dtctl.transport.alike import rows
 
 MOST_INCIDENTS = 50
 MOST_LINES = 300
@@ -235,4 +235,4 @@ def _configuration(report: Report) -> Html:
 def _gaps(report: Report) -> Html:
     if not report.errors:
         return tag("p", "Nothing: every host answers.")
-    return tag("ul", [tag("li", row.text) for row in rows(report.errors)])
+    return tag("ul", [tag("li", text) for text in gaps(report)])

@@ -21,12 +21,16 @@ def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:
     """What the file of an idle agent then holds when its successor reads it; the agent that there was."""
     old = host.supervisor(spec)
     kill(old, signal.SIGSTOP)
-    eventually(
-        lambda: Path(f"/proc/{old}/stat").read_text().rpartition(")")[2].split()[0] == "T", what="it to stand still"
-    )
+    stands_still(old)
     (host.run_directory(spec) / name).write_bytes(content)
     kill(old)
     return old
+
+
+def stands_still(pid: int) -> None:
+    eventually(
+        lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", what="it to stand still"
+    )
 
 
 def successor(host: AgentHost, spec: Fields, old: int) -> int:
@@ -75,6 +79,28 @@ def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: A
     path.write_text("{")
     eventually(lambda: path.read_text() != "{")
     assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+
+
+def test_a_kept_run_goes_on_though_its_intent_is_spoilt_before_its_agent_has_read_it(host: AgentHost) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    with host.open() as talk:
+        host.prepare(talk, spec)
+        talk.send("start")
+        talk.await_type("started")
+        agent = host.supervisor(spec)
+        kill(agent, signal.SIGSTOP)
+        stands_still(agent)
+        talk.send("keep")
+        talk.await_type("result")
+    path = host.run_directory(spec) / "intent.json"
+    path.write_text("{")
+    eventually(lambda: not alive(talk.greeting["pid"]), what="the end of the session")
+    kill(agent, signal.SIGCONT)
+    eventually(lambda: path.read_text() != "{")
+    read = json.loads(path.read_text())["serial"]
+    eventually(lambda: host.state(spec)["intent_serial"] == read, what="a look at what was mended")
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert "before the start" not in host.state(spec)["tasks"]["worker:0"]["reason"]
 
 
 def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:

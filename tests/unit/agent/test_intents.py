@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from dtctl.agent.host import paths, processes
+from dtctl.agent.host import fifo, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import IntentFile
 from dtctl.agent.records.words import Want
+from dtctl.agent.requests import runs
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.supervise.supervised import intent
@@ -168,6 +169,35 @@ def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files:
     assert len(told) == 1
 
 
+def test_a_kept_run_goes_on_though_the_word_was_damaged_before_it_was_read(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    living = dict(SESSION)
+    monkeypatch.setattr(processes, "find", lambda session: living or None)
+    followed = intents.Followed(files, None, lambda _: None)
+    followed.read()
+    paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
+    Path(files.intent_path).write_text("{")
+    followed.read()
+    living.clear()
+    followed.read()
+    assert (followed.value["session"], followed.lost_session) == (None, False)
+    assert on_disk(files) == followed.value
+
+
+def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    followed = intents.Followed(files, None, lambda _: None)
+    followed.read()
+    assert followed.lost_session is True
+    Path(files.intent_path).write_text("{")
+    for _ in range(2):
+        followed.read()
+        assert followed.lost_session is True
+
+
 def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
     told: list[str] = []
     followed = intents.Followed(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)
@@ -278,3 +308,35 @@ def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
     looks.number = 1
     followed.read()
     assert followed.value["serial"] == 3
+
+
+class Session(runs.Run):
+    """A session's view of the run; its supervisor is `supervisor` if there is one, and mends when it is rung for."""
+
+    def __init__(self, files: RunFiles, supervisor: intents.Followed | None) -> None:
+        self.files = files
+        self.spec = {"tasks": [{"id": "worker:0"}, {"id": "worker:1"}]}  # type: ignore[typeddict-item]
+        self.supervisor = supervisor
+
+    def supervised(self) -> bool:
+        return self.supervisor is not None
+
+    def supervise(self) -> None:
+        pass
+
+
+def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = intents.Followed(files, None, lambda _: None)
+    followed.read()
+    Path(files.intent_path).write_text("{")
+    monkeypatch.setattr(fifo, "ring", lambda _: followed.read())
+    serial = Session(files, followed).change(lambda intent: intents.change(intent["tasks"]["worker:0"], want="stop"))
+    assert (on_disk(files)["serial"], on_disk(files)["tasks"]["worker:0"]["want"]) == (serial, "stop")
+
+
+def test_without_a_supervisor_it_says_that_the_file_is_damaged(files: RunFiles) -> None:
+    Path(files.intent_path).write_text("{")
+    with pytest.raises(paths.Damaged):
+        Session(files, None).change(lambda _: None)

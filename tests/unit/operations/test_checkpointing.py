@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,10 @@ from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
 from dtctl.operations.checkpointing.finding import chosen, each_once, every, missing_elsewhere, named
 from dtctl.operations.checkpointing.landing import Landing
+from dtctl.operations.checkpointing.pruning import prune
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from tests.unit.coordinated import Agents, record
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 
 WHOLE = Checkpoint("model-7", 7, 100.0, 10, 1, complete=True, problem="", held=(0,), identity="5-1")
 
@@ -182,3 +187,22 @@ def test_a_checkpoint_that_is_there_already_is_left_alone(landing: Landing) -> N
     (landing.directory / "m-7.index").write_bytes(b"mine")
     with pytest.raises(DtctlError, match="is there already"):
         Landing(landing.directory, "m-7").begin()
+
+
+def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
+    class Silent(Agents):
+        """c only beats."""
+
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            self.asked.append((session.host.name, "prune", fields))
+            if session.host.name == "c":
+                return [dict(BEATS_FOR_EVER)]
+            told = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
+            return [{"type": "result", "run": "digits-1", "directories": [told]}]
+
+    agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
+    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True)
+    assert list(looked.errors) == ["c"]
+    done = prune(record(), FakeTransport(agents), looked.told(found), keep=1, dry_run=False)
+    assert not done.errors
+    assert [(host, fields["dry_run"]) for host, _, fields in agents.asked if not fields["dry_run"]] == [("a", False)]

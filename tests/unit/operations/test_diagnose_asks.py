@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
-from dtctl.errors import TransportError
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import TaskId
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.diagnosis.asking import diagnose
 from tests.unit.coordinated import Agents, record, told
-from tests.unit.fakes import FakeTransport
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 
 GONE = TransportError("cannot reach it")
 
@@ -40,3 +45,20 @@ def test_a_host_that_tells_of_foreign_tasks_is_not_believed(monkeypatch: pytest.
     found = diagnose(record(), FakeTransport(agents))
     assert list(found.errors) == ["d"]
     assert "invalid record" in found.errors["d"].summary
+
+
+def test_a_host_that_the_run_was_moved_to_and_that_only_beats_is_waited_for_once() -> None:
+    class Beating(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            told = super().__call__(session, fields)
+            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else told
+
+    moved = record(created=2000.0)
+    spare = dataclasses.replace(moved.hosts["d"], name="e")
+    here = dataclasses.replace(
+        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": spare}
+    )
+    agents = Beating(run=here)
+    found = diagnose(dataclasses.replace(record(), others={"e": spare}), FakeTransport(agents, {"c": GONE}))
+    assert [kind for host, kind, _ in agents.asked if host == "e"] == ["status"]
+    assert set(found.errors) == {"c", "e"}

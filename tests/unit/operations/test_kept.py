@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.operations.asking.kept import Kept
-from dtctl.operations.status import status
+from dtctl.operations.asking.conversation import ask
+from dtctl.operations.asking.kept import Kept, NotAsked, for_one_look
+from dtctl.operations.status import request_of_status, status
 from tests.unit.coordinated import Agents, record, told
-from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.waiting import eventually
 
 
@@ -77,6 +78,59 @@ def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: py
         now[0] = 200.0
         kept.open(record().way_to("c")).close()
         assert transport.opened.count("c") == 4
+
+
+class Beating(Agents):
+    """c gives no answer while it beats."""
+
+    beats = True
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if session.host.name == "c" and self.beats:
+            self.asked.append(("c", str(fields["type"]), fields))
+            return [dict(BEATS_FOR_EVER)]
+        return super().__call__(session, fields)
+
+
+def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:
+    agents = Beating(told())
+    transport = FakeTransport(agents)
+    with for_one_look(transport) as kept:
+        for asked in (1, 2, 3):
+            errors = ask(record(), kept, request_of_status(record())).errors
+            assert list(errors) == ["c"]
+            assert isinstance(errors["c"], NotAsked) == (asked > 1)
+            assert (agents.asked_of("status").count("c"), agents.asked_of("status").count("a")) == (1, asked)
+        assert transport.sessions["c"].closed, "it would go on to beat"
+    assert transport.opened.count("c") == 1
+
+
+def test_of_many_hosts_few_conversations_are_kept() -> None:
+    transport = FakeTransport(Agents(told()))
+    with Kept(transport, most=2) as kept:
+        assert len(ask(record(), kept, request_of_status(record())).results) == 4
+        assert [session.closed for session in transport.sessions.values()].count(False) == 2
+
+
+def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Slow(Beating):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            now[0] += 120.0 if session.host.name == "c" and self.beats else 0.0
+            return super().__call__(session, fields)
+
+    agents = Slow(told())
+    with Kept(FakeTransport(agents)) as kept:
+        assert "c" in status(record(), kept).errors
+        now[0] += 119.0
+        assert isinstance(status(record(), kept).errors["c"], NotAsked)
+        now[0] += 2.0
+        agents.beats = False
+        assert status(record(), kept).coordination is not None
 
 
 def test_conversations_that_are_expected_begin_before_anybody_asks_and_are_closed_if_nobody_does() -> None:

@@ -102,5 +102,5 @@ def report(file: Path | None = None, **fields: Any) -> Report:
     facts = {"c": {"system": EVIL, "python": "3.11.2", "hostname": EVIL, "cpus": 2, "memory_bytes": 8 * 10**9}}
     away = TransportError(f"cannot reach a: {EVIL}")
     return put_together(
-        dataclasses.replace(found, record=known), story(), scalars(), facts, {"TOKEN": "abcd1234"}, {"a": away}
+        dataclasses.replace(found, record=known, errors={"a": away}), story(), scalars(), facts, {"TOKEN": "abcd1234"}
     )

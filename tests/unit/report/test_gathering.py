@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from dtctl.errors import DtctlError, TransportError
+from dtctl.operations.asking.coordinator import away
+from dtctl.operations.events import read_events
 from dtctl.operations.report.gathering import gather
+from dtctl.operations.status import status_elsewhere
+from dtctl.render.report.gaps import show_unasked
+from dtctl.render.report.markdown import markdown
 from dtctl.render.report.page import page
 from tests.unit.coordinated import Agents, record, told
-from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.report.reports import account
 
 
@@ -35,10 +40,11 @@ class Told(Agents):
         return super().__call__(session, fields)
 
 
-def test_every_host_is_asked_once_and_the_coordinators_for_the_whole_run_besides() -> None:
+def test_each_host_has_one_connection_and_the_coordinators_tells_of_the_whole_run() -> None:
     transport = FakeTransport(Told(told(account=account())))
     found = gather(record(), transport, {})
-    assert Counter(transport.opened) == {"c": 3, "a": 1, "b": 1, "d": 1}
+    assert Counter(transport.opened) == dict.fromkeys("abcd", 1)
+    assert all(session.closed for session in transport.sessions.values())
     assert [one.hostname for one in found.hosts] == [one.name for one in found.hosts]
     assert {one.tag for one in found.scalars.series} == {"loss"}
     assert [one.points[0].value for one in found.rates] == [0.1] * 4
@@ -54,6 +60,68 @@ def test_a_host_that_is_away_is_named_and_the_others_tell_what_they_know() -> No
     found = gather(record(), FakeTransport(Told(told()), {"b": away}), {})
     assert found.errors == {"b": away}
     assert "cannot reach b" in page(found)
+
+
+class Beating(Told):
+    """These hosts only beat, to each request of these kinds."""
+
+    def __init__(self, hosts: str, kinds: tuple[str, ...] = ("status", "events", "metrics")) -> None:
+        super().__init__(told())
+        self._silent = {(host, kind) for host in hosts for kind in kinds}
+        self.waits: Counter[str] = Counter()
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if (session.host.name, fields["type"]) in self._silent:
+            self.waits[session.host.name] += 1
+            return [dict(BEATS_FOR_EVER)]
+        return super().__call__(session, fields)
+
+
+@pytest.mark.parametrize("hosts", ["c", "b", "bc"])
+def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_asked_for_is_told(hosts: str) -> None:
+    agents = Beating(hosts)
+    found = gather(record(), FakeTransport(agents), {})
+    assert agents.waits == Counter(hosts)
+    assert set(found.errors) == set(hosts)
+    assert all("did not finish its answer" in error.summary for error in found.errors.values())
+    assert found.unasked == (dict.fromkeys(hosts, ("events", "metrics")) if "c" in hosts else {})
+    if "c" in hosts:
+        for written in (page(found), markdown(found)):
+            assert "did not finish its answer within 120 s" in written
+            assert ": not asked for events and metrics any more" in written
+
+
+def test_a_coordinator_that_has_no_story_to_tell_is_not_asked_for_scalars_then() -> None:
+    agents = Beating("c", ("events",))
+    found = gather(record(), FakeTransport(agents), {})
+    assert agents.waits == {"c": 1}
+    assert found.unasked == {"c": ("metrics",)}
+    assert found.status.coordination is not None
+    assert {one.host for one in found.scalars.series} == set("abd")
+
+
+def test_who_reads_the_story_alone_waits_for_each_once_too() -> None:
+    agents = Beating("bc")
+    story = read_events(record(), FakeTransport(agents), last=None)
+    assert agents.waits == Counter("bc")
+    assert set(story.errors) == {"b", "c"}
+
+
+def test_who_begins_to_watch_does_not_wait_for_the_coordinator_again() -> None:
+    agents = Beating("c")
+    error = away("c", TransportError("c did not finish its answer"))
+    found = status_elsewhere(error, record(), FakeTransport(agents))
+    assert agents.waits == Counter()
+    assert found.away is error
+    assert list(found.errors) == ["c"]
+
+
+def test_hosts_that_were_spared_the_same_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show_unasked({"gpu-1": ("metrics",), "a": ("events", "metrics"), "gpu-2": ("metrics",)})
+    assert capsys.readouterr().err.splitlines() == [
+        "gpu-[1-2]: not asked for metrics any more",
+        "a: not asked for events and metrics any more",
+    ]
 
 
 def test_without_the_coordinators_host_the_others_tell_the_rest() -> None:

@@ -214,6 +214,9 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
         shown.show_pruned(outcome, dry_run=True)
         console.confirm(f"Remove {count(outcome.removed, 'checkpoint')}?")
     if not dry_run and (outcome is None or outcome.removed):
+        if outcome is not None:
+            failed = {**failed, **outcome.errors}
+            found = outcome.told(found)
         with scope.left("hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"):
             outcome = prune(record, scope.transport, found, keep=keep, dry_run=False)
     assert outcome is not None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.scalars.reading import Point, Series
     from dtctl.operations.status import RunStatus
+    from dtctl.transport.seam import Transport
 
     Print = Callable[[Series, Point], None]
 
@@ -66,16 +67,18 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
+    from dtctl.operations.asking.kept import for_one_look
     from dtctl.operations.scalars.reading import read_metrics
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
     from dtctl.render.scalars import shown
 
-    found = read_metrics(record, scope.transport, tags, points=points)
-    if tags and found.run and not found.series:
-        _refuse_tags(scope, record, tags)
-    status = None if found.series or not found.run else _status(scope, record)
+    with for_one_look(scope.transport) as kept:
+        found = read_metrics(record, kept, tags, points=points)
+        if tags and found.run and not found.series:
+            _refuse_tags(record, kept, tags)
+        status = None if found.series or not found.run else _status(record, kept)
     if forms == ["-o json"]:
         document.print_json("Metrics", machine.metrics(found, status))
     elif forms in (["--csv"], ["--jsonl"]):
@@ -96,21 +99,21 @@ def _show(
         raise typer.Exit(ExitCode.RUN_FAILED)
 
 
-def _refuse_tags(scope: Scope, record: RunRecord, tags: list[str]) -> None:
+def _refuse_tags(record: RunRecord, transport: Transport, tags: list[str]) -> None:
     """Raises UsageError where there are others."""
     from dtctl.operations.scalars.reading import read_metrics
 
-    others = sorted({one.tag for one in read_metrics(record, scope.transport, [], points=1).series})
+    others = sorted({one.tag for one in read_metrics(record, transport, [], points=1).series})
     if others:
         raise UsageError(f"no tag is {' or '.join(tags)}", hint=f"there are {', '.join(others[:20])}")
 
 
-def _status(scope: Scope, record: RunRecord) -> RunStatus | None:
+def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
     from dtctl.errors import DtctlError
     from dtctl.operations.status import status
 
     try:
-        return status(record, scope.transport)
+        return status(record, transport)
     except DtctlError:
         return None  # why, the hosts have said to the first question
 

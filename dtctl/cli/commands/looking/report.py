@@ -33,6 +33,7 @@ def report(
     from dtctl.render import errors
     from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
+    from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
     from dtctl.render.terminal.console import say
@@ -58,4 +59,5 @@ def report(
         else:
             say(f"{path} ({size(written)})")
     errors.show_host_errors(found.errors)
+    show_unasked(found.unasked)
     exit_for(found.errors, others=found.status.time)
