@@ -53,13 +53,13 @@ def import_all(factor: float) -> None:
     from dtctl.operations import gc
     from dtctl.operations.asking import streams
     from dtctl.operations.live import dump
-    from dtctl.operations.starting import start
+    from dtctl.operations.starting import rollback
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
     gc._QUIET_S *= factor
     dump.QUIET_S *= factor
-    start._ROLLBACK_S *= factor
+    rollback.ROLLBACK_S *= factor
     streams._RETRY_S = (0.1, 0.1, 0.2, 0.2, 0.2)
     payload.opening()
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -24,7 +21,7 @@ from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
 from dtctl.operations.starting.ports import ports_request, with_chosen
 from dtctl.operations.starting.readying import converse
-from dtctl.operations.starting.verdict import Verdict
+from dtctl.operations.starting.rollback import Rollback, Verdict, end
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.stopping import OnStopping
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
@@ -34,11 +31,6 @@ R = TypeVar("R")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --allow-missing N    says them instead"
-_ROLLBACK_S = 60.0
-"""Rolling back kills what was started, without a grace period."""
-_NEWS_S = 1.0
-_UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
-"""What an agent may also say when it could not take back all."""
 
 
 class Starting:
@@ -54,12 +46,9 @@ class Starting:
         self._passing = InPassing(launch.scene)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
-        self._told_to_start = False
+        self._rollback = Rollback(self._sessions)
+        self._verdict = Verdict(self._rollback.begin)
         self._kept = False
-        self._back: set[str] = set()
-        """Hosts that have said that nothing of the start is left there."""
-        self._news = threading.Condition()
-        self._verdict = Verdict(self._abort)
         self._replaced: list[str] = []
         self.absent: dict[str, DtctlError] = {}
         """Hosts that are gone on without, and why."""
@@ -69,8 +58,8 @@ class Starting:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self._abort()
-            self._wait_for_the_end()
+            self._rollback.begin()
+            self._rollback.finish()
         for session in self._sessions.values():
             session.close()
         self._sender.close()
@@ -78,12 +67,12 @@ class Starting:
     def left(self, unremembered: DtctlError | None) -> Left:
         """What is certain when the start has been given up."""
         assert self.launch.record.run is not None
-        begun = [host.name for host in self._hosts if self._told_to_start and host.name in self._sessions]
+        begun = [host.name for host in self._hosts if self._rollback.started and host.name in self._sessions]
         return Left(
             run=self.launch.record.run,
             kept=self._kept,
-            started=self._told_to_start,
-            unclear=tuple(host for host in begun if not self._kept and host not in self._back),
+            started=self._rollback.started,
+            unclear=tuple(host for host in begun if not self._kept and host not in self._rollback.done),
             ended=tuple(self._replaced),
             unremembered=unremembered,
         )
@@ -104,7 +93,7 @@ class Starting:
 
     def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:
         """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
-        outcomes = fan_out(self._hosts, telling(work, self.report), cancel=self._abort)
+        outcomes = fan_out(self._hosts, telling(work, self.report), cancel=self._rollback.begin)
         self._go_without(doing, outcomes.errors)
         return outcomes.results
 
@@ -119,7 +108,7 @@ class Starting:
         """Ends what these hosts have prepared, and returns them when they say so."""
         hosts = tuple(host for host in self._hosts if host.name in names)
         self._hosts = tuple(host for host in self._hosts if host not in hosts)
-        fan_out(hosts, lambda host: _end(self._sessions.pop(host.name)))
+        fan_out(hosts, lambda host: end(self._sessions.pop(host.name)))
         return hosts
 
     def _go_without(self, doing: str, errors: Mapping[str, DtctlError]) -> None:
@@ -134,7 +123,7 @@ class Starting:
         """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
         cluster = self.launch.plan.cluster
         if cluster.hosts_choose_ports and self.launch.replan is not None:
-            asked = fan_out(self._hosts, lambda host: self._ports_of(host, cluster), cancel=self._abort)
+            asked = fan_out(self._hosts, lambda host: self._ports_of(host, cluster), cancel=self._rollback.begin)
             if asked.errors and self.launch.allow_missing:
                 raise explained(SomeHostsFailed("choose ports", asked.errors, len(self._hosts)), _SAY_PORTS)
             chosen = asked.or_raise("choose ports")
@@ -164,7 +153,7 @@ class Starting:
         """What the hosts tell of themselves; they look at each other in a second round, all at once."""
         self._passing.hear(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
-            looking = fan_out(asked, self._look, width=len(asked), cancel=self._abort)
+            looking = fan_out(asked, self._look, width=len(asked), cancel=self._rollback.begin)
             self._go_without("look around", looking.errors)
             self._passing.hear(looking.results)
         return self._passing.judged()
@@ -179,10 +168,10 @@ class Starting:
 
     def start_everywhere(self) -> dict[str, answers.Started]:
         """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""
-        self._told_to_start = True
+        self._rollback.started = True
         for host in self._hosts:
             self._sessions[host.name].send(self._start_word(host))
-        hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._abort)
+        hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._rollback.begin)
         self._verdict.conclude(hearing.errors)
         return _causes(hearing).or_raise("start")
 
@@ -199,8 +188,8 @@ class Starting:
             answer = self._started(host)
         except DtctlError as error:
             if isinstance(error, AgentError):
-                self._heard(host.name, error)
-            self._abort()  # or the other hosts would wait for this one
+                self._rollback.hear(host.name, error)
+            self._rollback.begin()  # or the other hosts would wait for this one
             raise
         self._verdict.hear(answer)
         self.report(Progress(host.name, "started"))
@@ -231,7 +220,7 @@ class Starting:
         if kept.errors:
             goes_on = [host for host in self._hosts if host.name in kept.results]
             back = fan_out(goes_on, self._take_back)
-            self._back |= back.results.keys()
+            self._rollback.done |= back.results.keys()
             back.or_raise("take back the start")
         self._kept = not kept.errors
         return kept.or_raise("keep what was started")
@@ -254,44 +243,6 @@ class Starting:
         ending = {"grace_s": 0, "by": "dtctl up"}
         session.send({**request(self.launch.record, host, "down"), **ending})
         return final(session, "down", converse(session, None, self.report, until="result"), answers.DownResult)
-
-    def _heard(self, host: str, error: DtctlError) -> None:
-        """An agent tells why it gives up when it has taken back what it had started."""
-        with self._news:
-            if isinstance(error, AgentError):
-                self._back.update([host] if error.code not in _UNSURE else [])
-                self._news.notify_all()
-            elif self._told_to_start:  # a thread that was listening when all was given up may have heard it just now
-                self._news.wait_for(lambda: host in self._back, _NEWS_S)
-
-    def _abort(self) -> None:
-        for session in list(self._sessions.values()):
-            with contextlib.suppress(DtctlError):
-                session.send({"type": "abort"})
-
-    def _wait_for_the_end(self) -> None:
-        """Until each agent has said that it has rolled back, or cannot say so any more."""
-
-        def drain(session: Session) -> None:
-            deadline = time.monotonic() + _ROLLBACK_S
-            try:
-                while (remaining := deadline - time.monotonic()) > 0:
-                    session.receive(remaining)
-            except TimeoutError:
-                return
-            except DtctlError as error:
-                self._heard(session.host.name, error)
-
-        fan_out(list(self._sessions.values()), drain, name=lambda session: session.host.name)
-
-
-def _end(session: Session) -> None:
-    """Until the agent has said that it has given up: before that nobody else can begin there."""
-    with contextlib.suppress(DtctlError, TimeoutError):
-        session.send({"type": "abort"})
-        while True:
-            session.receive(_ROLLBACK_S)
-    session.close()
 
 
 def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:

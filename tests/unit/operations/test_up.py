@@ -20,7 +20,7 @@ from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.starting import verdict
+from dtctl.operations.starting import rollback
 from dtctl.operations.starting.credentials import Authority
 from dtctl.operations.starting.interrupts import Interrupted
 from dtctl.operations.starting.launch import Start
@@ -271,7 +271,7 @@ def test_hosts_that_cannot_hear_that_the_run_has_failed_are_not_waited_for(
     launch: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing reaches the coordinator on a: it gives the run up, and b, c and d would wait for its word."""
-    monkeypatch.setattr(verdict, "HEARD_S", 0.0)
+    monkeypatch.setattr(rollback, "HEARD_S", 0.0)
     why = [fact("run_failed"), fact("hosts_silent", text="b, c, d", count=3, what="10.0.0.1:2221")]
 
     def deaf(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
