@@ -78,3 +78,14 @@ class Transport(Protocol):
         Raises TransportError with what was tried, what came back and what to do next.
         """
         ...
+
+
+def answering(transport: Transport, host: Host) -> Session:
+    """A conversation whose agent has greeted, for those who would ask in vain, or want to know what it is. Raises."""
+    session = transport.open(host)
+    try:
+        session.greeted()
+    except BaseException:
+        session.close()
+        raise
+    return session

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import answering
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -94,22 +95,12 @@ class Kept:
         """A new conversation."""
         began = time.monotonic()
         try:
-            session = self._answering(host)
+            session = answering(self._transport, host)
         except TransportError as error:
             self._leave_alone(host.name, error, began)
             raise
         with self._lock:
             self._refusals.pop(host.name, None)
-        return session
-
-    def _answering(self, host: Host) -> Session:
-        """One whose agent has greeted: what is wrong with a host is to be known before it is asked again."""
-        session = self._transport.open(host)
-        try:
-            session.greeted()
-        except BaseException:
-            session.close()
-            raise
         return session
 
     def give_up(self, session: Session, since: float) -> None:

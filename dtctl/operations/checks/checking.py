@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
@@ -19,7 +20,7 @@ from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.networking.dialling import Dialled, dial
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import Session, Transport, answering
 from dtctl.transport.silence import PATIENCE_S
 
 DEEP_S = 900.0
@@ -190,6 +191,6 @@ class _Watched:
     def open(self, host: Host) -> Session:
         self._report(Progress(host.name, "connect"))
         began = time.monotonic()
-        session = telling(self._transport.open, self._report)(host)
+        session = telling(partial(answering, self._transport), self._report)(host)
         self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
         return session

@@ -22,7 +22,7 @@ from dtctl.operations.report.tree import HostFacts, Report
 from dtctl.operations.report.unlogged import points_of
 from dtctl.operations.scalars.reading import Metrics, Point, Series, read_metrics
 from dtctl.operations.status import RunStatus, status
-from dtctl.transport.seam import Session, Transport
+from dtctl.transport.seam import Session, Transport, answering
 
 POINTS = 400
 """Of each series: more than a curve on a page can show."""
@@ -138,6 +138,6 @@ class Noting:
         self.facts: dict[str, Mapping[str, Any]] = {}
 
     def open(self, host: Host) -> Session:
-        session = self._transport.open(host)
+        session = answering(self._transport, host)
         self.facts[host.name] = session.facts
         return session
