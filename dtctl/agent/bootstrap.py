@@ -191,6 +191,7 @@ def size_of_program(reader) -> bytes:  # type: ignore[no-untyped-def]
     """What the controller had asked for before it heard that there is none is passed over: it asks again."""
     line = reader.readline()
     while line.startswith(b"{"):
+        reader.read(json.loads(line.decode("utf-8")).get("bytes", 0))
         line = reader.readline()
     return line or b"-1"
 

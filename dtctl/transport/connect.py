@@ -38,7 +38,7 @@ class Transports:
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
         self.reached = False
-        """An agent has answered: something may have been asked of it."""
+        """A host has been connected to: something may have been asked of its agent."""
         self._dialled: dict[str, float] = {}
 
     def open(self, host: Host) -> Session:

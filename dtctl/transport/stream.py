@@ -97,12 +97,11 @@ class StreamSession:
             log.debug("%s: asked for %s", self._host.name, fields["type"])
         with self._sending:
             if self._early is not None:
-                assert not payload  # the bootstrap passes over lines
                 self._early.append(frame)
             try:
                 self._stream.write(frame, self._silence(SILENCE_S))
             except OSError as error:
-                if self._early is None:
+                if self._early is None or self._closed:
                     raise self._lost(str(error)) from error
             self._moved = time.monotonic()
 

@@ -14,6 +14,7 @@ from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport import payload
 from dtctl.transport.connect import Transports
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh import protocol
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
@@ -80,7 +81,7 @@ def test_what_a_login_leaves_running_is_seen(pair: Fleet) -> None:
 
 def test_the_transport_reaches_hosts_by_the_fleets_configuration(pair: Fleet, transport: SshTransport) -> None:
     for host in pair.hosts:
-        session = transport.open(Host(host.name, SshSettings(host.name)))
+        session = answering(transport, Host(host.name, SshSettings(host.name)))
         assert session.facts["home"] == "/home/train"
         session.close()
 
@@ -91,7 +92,7 @@ def test_a_crash_ends_all_and_a_boot_brings_back_the_files_with_another_boot_id(
     host = pair["gpu-2"]
     boot_id = host.exec("cat", "/proc/sys/kernel/random/boot_id")
     (host.home / "kept").write_text("kept")
-    session = transport.open(Host("gpu-2", SshSettings("gpu-2")))
+    session = answering(transport, Host("gpu-2", SshSettings("gpu-2")))
     pair.crash(host)
     assert not host.is_up
     pair.boot(host)
@@ -110,7 +111,7 @@ def test_a_host_that_is_cut_off_is_noticed_and_heals(
     monkeypatch.setattr(protocol, "PROBE_AFTER_S", 1)
     monkeypatch.setattr(protocol, "DEAD_AFTER_S", 3.0)
     host = Host("gpu-2", SshSettings("gpu-2", connect_timeout_s=1))
-    session = transport.open(host)
+    session = answering(transport, host)
     with pytest.raises(TimeoutError):
         session.receive(5)  # quiet, but alive: it answers the probes
     pair.cut(pair["gpu-2"])
@@ -119,7 +120,7 @@ def test_a_host_that_is_cut_off_is_noticed_and_heals(
     session.close()
     assert "nothing was heard" in caught.value.detail
     with pytest.raises(TransportError, match="does not answer within 1 s"):
-        transport.open(host)
+        answering(transport, host)
     assert pair["gpu-2"].is_up
     pair.heal(pair["gpu-2"])
     eventually(lambda: _opens(transport, host), what="the host to be reached again")
@@ -154,11 +155,11 @@ def test_a_fleet_that_is_not_trusted_can_be_trusted(tmp_path: Path, monkeypatch:
         transports = Transports(ssh_config=fleet.ssh_config)
         host = Host("new-1", SshSettings("new-1"))
         with pytest.raises(HostKeyError, match="is not known"):
-            transports.open(host)
+            answering(transports, host)
         trust = transports.trust()
         (station,) = trust.way(host)
         assert trust.pin(station, trust.scan(station)) == fleet.known_hosts
-        transports.open(host).close()
+        answering(transports, host).close()
 
 
 def test_nothing_is_left_of_a_fleet() -> None:
@@ -231,7 +232,7 @@ def use(fleet: LoopbackFleet) -> None:
     """Logs in to every host, sees what runs there, and sees it end."""
     transport = SshTransport(ConfigFiles(fleet.ssh_config))
     for host in fleet.hosts:
-        session = transport.open(Host(host.name, SshSettings(host.name)))
+        session = answering(transport, Host(host.name, SshSettings(host.name)))
         assert Path(session.facts["home"]) in (host.home, Path("/home/train"))
         assert host.processes()
         session.close()
@@ -240,7 +241,7 @@ def use(fleet: LoopbackFleet) -> None:
 
 def _opens(transport: SshTransport, host: Host) -> bool:
     try:
-        transport.open(host).close()
+        answering(transport, host).close()
     except TransportError:
         return False
     return True

@@ -12,7 +12,7 @@ import pytest
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import Host
 from dtctl.transport import payload
-from dtctl.transport.seam import Session
+from dtctl.transport.seam import Session, answering
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.sshd import Sshd
 from tests.waiting import PATIENCE_S, eventually
@@ -21,7 +21,7 @@ tiny = pytest.mark.usefixtures("tiny_agent")
 
 
 def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         assert session.facts["user"] == sshd.user
         session.send({"type": "runs", "cluster": None, "host": host.name, "run": None})
@@ -33,7 +33,7 @@ def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd)
 @tiny
 def test_one_conversation_costs_one_login(transport: SshTransport, host: Host, sshd: Sshd) -> None:
     before = sshd.logins()
-    session = transport.open(host)
+    session = answering(transport, host)
     for _ in range(3):
         session.send({"type": "digest"})
         assert session.receive(PATIENCE_S)["size"] == 0
@@ -45,7 +45,7 @@ def test_one_conversation_costs_one_login(transport: SshTransport, host: Host, s
 @pytest.mark.parametrize("size", [1, 32_704, 32_705, 5_000_000])
 def test_bytes_arrive_whole_in_both_directions(transport: SshTransport, host: Host, size: int) -> None:
     data = os.urandom(size)
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         session.send({"type": "digest"}, data)
         assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
@@ -60,7 +60,7 @@ def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(
     transport: SshTransport, host: Host
 ) -> None:
     data = os.urandom(6_000_000)  # more than all windows and buffers on the way
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         session.send({"type": "stop_reading", "seconds": 1.0})
         sender = threading.Thread(target=session.send, args=({"type": "digest"}, data))
@@ -76,7 +76,7 @@ def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(
 
 @tiny
 def test_receive_gives_up_after_its_time(transport: SshTransport, host: Host) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         with pytest.raises(TimeoutError):
             session.receive(0.05)
@@ -90,7 +90,7 @@ def test_receive_gives_up_after_its_time(transport: SshTransport, host: Host) ->
 
 @tiny
 def test_an_error_frame_is_an_agent_error_that_names_the_host(transport: SshTransport, host: Host) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         session.send({"type": "refuse"})
         with pytest.raises(AgentError) as caught:
@@ -108,7 +108,7 @@ def test_an_error_frame_is_an_agent_error_that_names_the_host(transport: SshTran
 
 @tiny
 def test_much_on_stderr_does_not_block_the_conversation(transport: SshTransport, host: Host) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         for _ in range(4):
             session.send({"type": "chatter", "size": 1_000_000})
@@ -119,7 +119,7 @@ def test_much_on_stderr_does_not_block_the_conversation(transport: SshTransport,
 
 @tiny
 def test_an_agent_that_dies_is_reported_with_its_last_words(transport: SshTransport, host: Host) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         session.send({"type": "die"})
         with pytest.raises(ConnectionLost) as caught:
@@ -133,7 +133,7 @@ def test_an_agent_that_dies_is_reported_with_its_last_words(transport: SshTransp
 
 @tiny
 def test_garbage_in_place_of_a_frame_is_a_transport_error(transport: SshTransport, host: Host) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     try:
         session.send({"type": "garbage"})
         with pytest.raises(TransportError, match="gpu-a sends what no agent sends"):
@@ -144,7 +144,7 @@ def test_garbage_in_place_of_a_frame_is_a_transport_error(transport: SshTranspor
 
 @tiny
 def test_closing_wakes_a_thread_that_receives(transport: SshTransport, host: Host) -> None:
-    session = transport.open(host)
+    session = answering(transport, host)
     ended: list[BaseException] = []
 
     def receive() -> None:
@@ -165,7 +165,7 @@ def test_closing_wakes_a_thread_that_receives(transport: SshTransport, host: Hos
 @tiny
 def test_closing_ends_the_remote_process_and_our_threads(transport: SshTransport, host: Host, sshd: Sshd) -> None:
     threads = threading.active_count()
-    sessions = [transport.open(host) for _ in range(3)]
+    sessions = [answering(transport, host) for _ in range(3)]
     assert _remote_processes(sshd)
     for session in sessions:
         session.close()
@@ -179,7 +179,7 @@ def test_a_server_that_dies_loses_the_connection(host: Host) -> None:
     with Sshd() as doomed:
         from tests.ssh.conftest import direct
 
-        session = SshTransport().open(direct(doomed))
+        session = answering(SshTransport(), direct(doomed))
         doomed.stop()
         with pytest.raises(ConnectionLost):
             _receive_for_ever(session)
@@ -194,7 +194,7 @@ def test_many_conversations_at_once_survive_the_default_max_startups(
     from dtctl.transport.fanout import fan_out
 
     def work(number: int) -> int:
-        session = transport.open(host)
+        session = answering(transport, host)
         try:
             session.send({"type": "digest"}, b"x" * number)
             return int(session.receive(PATIENCE_S)["size"])

@@ -12,6 +12,7 @@ from dtctl.errors import TransportError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.connect import Transports
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import sandbox
 from tests.hosts.dropbear import DROPBEAR, dropbear
@@ -32,7 +33,7 @@ def host(port: int, known_hosts: Path, key: Path) -> Host:
 def test_a_conversation_over_dropbear(tiny_agent: None) -> None:
     data = os.urandom(3_000_000)
     with dropbear() as (port, known_hosts):
-        session = SshTransport().open(host(port, known_hosts, make_key("login")))
+        session = answering(SshTransport(), host(port, known_hosts, make_key("login")))
         session.send({"type": "digest"}, data)
         assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
         session.close()
@@ -41,7 +42,7 @@ def test_a_conversation_over_dropbear(tiny_agent: None) -> None:
 def test_errors_and_keys_of_dropbear(tmp_path: Path) -> None:
     with dropbear() as (port, known_hosts):
         with pytest.raises(TransportError) as caught:
-            SshTransport().open(host(port, known_hosts, make_key("stranger")))
+            answering(SshTransport(), host(port, known_hosts, make_key("stranger")))
         trust = Transports().trust()
         (station,) = trust.way(host(port, tmp_path / "none", make_key("login")))
         (key,) = trust.scan(station)

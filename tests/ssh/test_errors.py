@@ -12,6 +12,7 @@ from dtctl.errors import ExitCode, TransportError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport import payload, stream
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.ports import free_port, silent_port, talking_port
 from tests.hosts.sshd import Sshd
@@ -21,7 +22,7 @@ from tests.waiting import PATIENCE_S
 
 def failure(host: Host) -> TransportError:
     with pytest.raises(TransportError) as caught:
-        SshTransport().open(host)
+        answering(SshTransport(), host)
     assert caught.value.exit_code == ExitCode.UNREACHABLE
     return caught.value
 
@@ -134,14 +135,14 @@ class TestTheOtherSide:
         if not Path(shell).exists():
             pytest.skip(f"{shell} not found")
         with Sshd(shells={"train": shell}) as server:
-            session = SshTransport().open(direct(server))
+            session = answering(SshTransport(), direct(server))
             assert session.facts["user"] == "train"
             session.close()
 
     def test_a_noisy_bashrc_is_no_matter(self) -> None:
         with Sshd() as server:
             (server.home / ".bashrc").write_text("echo Welcome; echo oops >&2; yes | head -c 100000\n")
-            session = SshTransport().open(direct(server))
+            session = answering(SshTransport(), direct(server))
             assert session.facts["user"] == "train"
             session.close()
 
@@ -183,5 +184,5 @@ def test_a_server_that_drops_unfinished_logins_is_tried_again(tiny_agent: None) 
 
     with Sshd(options={"MaxStartups": "1"}) as server:
         transport, host = SshTransport(), direct(server)
-        outcomes = fan_out(range(8), lambda _: transport.open(host).close(), name=str)
+        outcomes = fan_out(range(8), lambda _: answering(transport, host).close(), name=str)
     assert outcomes.errors == {}

@@ -14,6 +14,7 @@ from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.openssh import ssh_command
 from dtctl.transport.ssh.transport import SshTransport
@@ -48,7 +49,7 @@ def config(home: Path, *blocks: str) -> SshTransport:
 
 def failure(transport: SshTransport, host: Host = GPU) -> TransportError:
     with pytest.raises(TransportError) as caught:
-        transport.open(host)
+        answering(transport, host)
     return caught.value
 
 
@@ -59,7 +60,7 @@ def gpu(server: Sshd, extra: str = "") -> str:
 def test_a_jump_host_of_ssh_config(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     before = bastion.logins()
     transport = config(home, gpu(sshd, "  ProxyJump bastion"), bastion.ssh_config_text("bastion"))
-    transport.open(GPU).close()
+    answering(transport, GPU).close()
     assert bastion.logins() == before + 1
 
 
@@ -69,16 +70,16 @@ def test_jump_hosts_are_visited_in_the_order_written(home: Path, sshd: Sshd, bas
     hops = transport.logins.hops(SshSettings("gpu"))
     assert [(hop.target, hop.jump) for hop in hops] == [("bastion", None), ("second", "bastion")]
     before = bastion.logins(), second.logins()
-    transport.open(GPU).close()
+    answering(transport, GPU).close()
     assert (bastion.logins(), second.logins()) == (before[0] + 1, before[1] + 1)
 
 
 def test_a_jump_host_of_the_cluster_file_wins(home: Path, sshd: Sshd, bastion: Sshd) -> None:
     transport = config(home, gpu(sshd, "  ProxyJump nowhere.invalid"), bastion.ssh_config_text("bastion"))
     before = bastion.logins()
-    transport.open(Host("gpu-a", SshSettings("gpu", jump="bastion"))).close()
+    answering(transport, Host("gpu-a", SshSettings("gpu", jump="bastion"))).close()
     assert bastion.logins() == before + 1
-    transport.open(Host("gpu-a", SshSettings("gpu", jump="none"))).close()
+    answering(transport, Host("gpu-a", SshSettings("gpu", jump="none"))).close()
     assert bastion.logins() == before + 1
 
 
@@ -88,7 +89,7 @@ def test_key_and_known_hosts_of_the_cluster_file_count_for_the_jump_host_too(
     known = home / "known"
     known.write_text(sshd.known_hosts_text() + bastion.known_hosts_text())
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
-    SshTransport().open(direct(sshd, known_hosts=str(known), jump=jump)).close()
+    answering(SshTransport(), direct(sshd, known_hosts=str(known), jump=jump)).close()
 
 
 @pytest.mark.parametrize("jumps", [0, 1, 2])
@@ -108,7 +109,7 @@ def test_a_jump_host_meant_for_all_is_not_its_own(home: Path, sshd: Sshd, bastio
     everybody = "Host *\n  ProxyJump bastion\n"
     transport = config(home, gpu(sshd), bastion.ssh_config_text("bastion"), everybody)
     assert [hop.target for hop in transport.logins.hops(SshSettings("gpu"))] == ["bastion"]
-    transport.open(GPU).close()
+    answering(transport, GPU).close()
 
 
 def test_jump_hosts_in_a_circle_are_noticed(home: Path, sshd: Sshd, bastion: Sshd) -> None:
@@ -127,7 +128,7 @@ def test_many_hosts_share_one_login_to_their_jump_host(home: Path, sshd: Sshd, b
     gate = threading.Barrier(6)
 
     def work(_: int) -> None:
-        session = transport.open(GPU)
+        session = answering(transport, GPU)
         gate.wait(PATIENCE_S)
         session.close()
 
@@ -154,7 +155,7 @@ def test_a_key_that_the_jump_host_refuses(home: Path, sshd: Sshd, bastion: Sshd)
 def test_a_jump_host_that_is_down_costs_its_timeout_once(home: Path, sshd: Sshd) -> None:
     port = free_port()
     transport = config(home, gpu(sshd, f"  ProxyJump 127.0.0.1:{port}"))
-    outcomes = fan_out(range(6), lambda _: transport.open(GPU), name=str)
+    outcomes = fan_out(range(6), lambda _: answering(transport, GPU), name=str)
     assert len(outcomes.errors) == 6
     assert {error.summary for error in outcomes.errors.values()} == {
         f"cannot reach gpu-a through its gateway: 127.0.0.1:{port} refuses connections"
@@ -229,4 +230,4 @@ def test_trust_goes_through_jump_hosts_nearest_first(home: Path, sshd: Sshd, bas
         trust.scan(way[1])
     for station in way:
         trust.pin(station, trust.scan(station))
-    SshTransport().open(host).close()
+    answering(SshTransport(), host).close()

@@ -12,6 +12,7 @@ from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import fingerprint, make_key, public_text
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("tiny_agent")
 
 
 def log_in(host: Host, config: Path | None = None) -> None:
-    SshTransport(ConfigFiles(config)).open(host).close()
+    answering(SshTransport(ConfigFiles(config)), host).close()
 
 
 def refusal(host: Host, config: Path | None = None) -> HostKeyError:
@@ -118,7 +119,7 @@ def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Pa
     file = home / ".ssh" / "known_hosts.d" / "new"
     transport = SshTransport()
     host = direct(sshd, known_hosts=str(file), host_keys="accept-new")
-    outcomes = fan_out(range(6), lambda _: transport.open(host).close(), name=str)
+    outcomes = fan_out(range(6), lambda _: answering(transport, host).close(), name=str)
     assert outcomes.errors == {}
     assert file.read_text() == f"{name(sshd)} {public(sshd.host_keys['ed25519'])}\n"
     log_in(direct(sshd, known_hosts=str(file)))

@@ -20,6 +20,7 @@ from dtctl.errors import TransportError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport import silence, stream
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import make_key
 from tests.unit.transport.test_silence import GREETING
@@ -149,7 +150,7 @@ def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(
     with hung(phase) as host:
         begun = time.monotonic()
         with pytest.raises(TransportError, match=why):
-            SshTransport().open(host)
+            answering(SshTransport(), host)
         assert time.monotonic() - begun < SOON_S
     eventually(lambda: threading.active_count() <= threads, what="the end of the threads")
 
@@ -157,7 +158,7 @@ def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(
 def test_a_server_that_hangs_after_the_greeting_is_told_of_and_given_up() -> None:
     told: list[str] = []
     with hung("nowhere") as host:
-        session = SshTransport(waiting=lambda name, *_: told.append(name)).open(host)
+        session = answering(SshTransport(waiting=lambda name, *_: told.append(name)), host)
         try:
             session.send({"type": "status"})
             with pytest.raises(TransportError, match="gpu-3 has been silent for 1 s"):
@@ -171,7 +172,7 @@ def test_a_server_that_hangs_after_the_greeting_is_told_of_and_given_up() -> Non
 
 def test_a_server_whose_agent_takes_nothing_is_given_up() -> None:
     with hung("deaf") as host:
-        session = SshTransport().open(host)
+        session = answering(SshTransport(), host)
         try:
             with pytest.raises(TransportError, match="gpu-3 has been silent"):
                 session.send({"type": "file"}, b"x" * (8 << 20))
@@ -184,7 +185,7 @@ def test_a_server_whose_agent_takes_nothing_is_given_up() -> None:
 def test_a_server_that_sends_past_its_window_loses_its_connection() -> None:
     """Nobody reads while it floods, as while `up` waits for other hosts."""
     with hung("flood") as host:
-        session = SshTransport().open(host)
+        session = answering(SshTransport(), host)
         try:
             stream: Any = session._stream  # type: ignore[attr-defined]
             eventually(lambda: not stream._login.connection.protocol.is_active(), what="the end of the connection")

@@ -17,6 +17,7 @@ from dtctl.model import Host
 from dtctl.reach import Local
 from dtctl.transport.connect import Transports
 from dtctl.transport.local import LocalTransport
+from dtctl.transport.seam import answering
 from tests.waiting import PATIENCE_S
 
 HERE = Host("here", Local())
@@ -24,7 +25,7 @@ tiny = pytest.mark.usefixtures("tiny_agent")
 
 
 def test_the_real_agent_lives_below_its_root(tmp_path: Path) -> None:
-    session = Transports(local_root=tmp_path / "root").open(HERE)
+    session = answering(Transports(local_root=tmp_path / "root"), HERE)
     try:
         assert session.facts["root"] == str(tmp_path / "root")
         session.send({"type": "runs", "cluster": None, "host": "here", "run": None})
@@ -37,7 +38,7 @@ def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from dtctl.model import Host; from dtctl.reach import Local\n"
         "from dtctl.transport.connect import Transports\n"
-        "Transports(local_root=Path(sys.argv[1])).open(Host('here', Local())).close()\n"
+        "answering(Transports(local_root=Path(sys.argv[1])), Host('here', Local())).close()\n"
         "sys.exit(bool({'fabric', 'paramiko', 'invoke'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
@@ -46,7 +47,7 @@ def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
 @tiny
 def test_bytes_arrive_whole_in_both_directions() -> None:
     data = os.urandom(5_000_000)
-    session = LocalTransport().open(HERE)
+    session = answering(LocalTransport(), HERE)
     try:
         session.send({"type": "digest"}, data)
         assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
@@ -58,7 +59,7 @@ def test_bytes_arrive_whole_in_both_directions() -> None:
 
 @tiny
 def test_receive_gives_up_after_its_time_and_errors_are_agent_errors() -> None:
-    session = LocalTransport().open(HERE)
+    session = answering(LocalTransport(), HERE)
     try:
         with pytest.raises(TimeoutError):
             session.receive(0.05)
@@ -71,7 +72,7 @@ def test_receive_gives_up_after_its_time_and_errors_are_agent_errors() -> None:
 
 @tiny
 def test_an_agent_that_dies_is_reported_with_its_last_words() -> None:
-    session = LocalTransport().open(HERE)
+    session = answering(LocalTransport(), HERE)
     try:
         session.send({"type": "die"})
         with pytest.raises(ConnectionLost) as caught:
@@ -84,7 +85,7 @@ def test_an_agent_that_dies_is_reported_with_its_last_words() -> None:
 
 @tiny
 def test_closing_waits_for_the_child_and_wakes_who_receives() -> None:
-    session = LocalTransport().open(HERE)
+    session = answering(LocalTransport(), HERE)
     lost: list[BaseException] = []
 
     def receive() -> None:
@@ -108,7 +109,7 @@ def test_closing_waits_for_the_child_and_wakes_who_receives() -> None:
 
 @tiny
 def test_the_terminals_interrupt_is_not_for_the_agent() -> None:
-    session = LocalTransport().open(HERE)
+    session = answering(LocalTransport(), HERE)
     try:
         assert os.getsid(session.facts["pid"]) != os.getsid(0)
     finally:
@@ -117,7 +118,7 @@ def test_the_terminals_interrupt_is_not_for_the_agent() -> None:
 
 def test_a_python_that_is_not_there_is_named() -> None:
     with pytest.raises(TransportError, match="/no/python"):
-        LocalTransport(python="/no/python").open(HERE)
+        answering(LocalTransport(python="/no/python"), HERE)
 
 
 def test_a_python_that_is_too_old_to_start_says_so(tmp_path: Path) -> None:
@@ -125,6 +126,6 @@ def test_a_python_that_is_too_old_to_start_says_so(tmp_path: Path) -> None:
     fake.write_text("#!/bin/sh\necho I am old >&2\nexit 2\n")
     fake.chmod(0o755)
     with pytest.raises(TransportError) as caught:
-        LocalTransport(python=str(fake)).open(HERE)
+        answering(LocalTransport(python=str(fake)), HERE)
     assert "exit code 2" in caught.value.detail
     assert "I am old" in caught.value.detail

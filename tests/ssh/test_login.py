@@ -13,6 +13,7 @@ from dtctl.errors import TransportError
 from dtctl.model import Host
 from dtctl.reach import SshSettings
 from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import answering
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import KINDS, PASSPHRASE, add_to_agent, make_key, public_text, ssh_agent
@@ -49,7 +50,7 @@ def sshd() -> Iterator[Sshd]:
 
 
 def log_in(host: Host, transport: SshTransport | None = None) -> None:
-    session = (transport or SshTransport()).open(host)
+    session = answering(transport or SshTransport(), host)
     assert session.facts["protocol"] == PROTOCOL
     session.close()
 

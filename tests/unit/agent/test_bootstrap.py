@@ -14,6 +14,7 @@ from dtctl.agent.bootstrap import size_of_program
     [
         (b"3\nabc", b"3\n", b"abc"),
         (b'{"type":"status"}\n{"type":"abort"}\n3\nabc{"type":"status"}\n', b"3\n", b'abc{"type":"status"}\n'),
+        (b'{"type":"file","bytes":4}\n{"\n2{"type":"abort"}\n3\nabc', b"3\n", b"abc"),
         (b'{"type":"status"}\n', b"-1", b""),
         (b"", b"-1", b""),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 
 import pytest
@@ -125,8 +124,8 @@ def test_who_waits_for_news_only_for_a_moment_meets_the_agent_later() -> None:
     assert session.receive(5.0).type == "result"
 
 
-def test_what_is_asked_for_is_one_line() -> None:
-    """The bootstrap passes over lines."""
-    assert json.loads(frame(STATUS)) == STATUS
-    assert frame(STATUS).startswith(b"{")
-    assert frame(STATUS).count(b"\n") == 1
+def test_what_is_closed_takes_nothing_more() -> None:
+    session = begun(Pipe(broken=True))
+    session.close()
+    with pytest.raises(ConnectionLost, match="is closed"):
+        session.send(STATUS)
