@@ -135,7 +135,7 @@ def _up(
     launch, record = starting.launch, starting.launch.record
     assert record.run is not None
     starting.choose_ports()
-    prepared = starting.everywhere("prepare", starting.prepare)
+    prepared = starting.prepare_everywhere()
     joining = offered(prepared, record.coordinator)
     new = newcomers(prepared, joining)
     there = {host: answer for host, answer in prepared.items() if host not in new}

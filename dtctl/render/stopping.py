@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId
 from dtctl.operations.stopping import Leaving, Stopping
+from dtctl.render.awaiting import waiting_for
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 from dtctl.render.words import duration, fold
@@ -26,10 +27,14 @@ _SIGKILL = 9
 
 
 class StopProgress:
-    """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager."""
+    """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    `dialled`: hosts that have not answered yet, and since when, for that line.
+    """
+
+    def __init__(self, *, quiet: bool = False, dialled: Callable[[], Mapping[str, float]] = dict) -> None:
         self._quiet = quiet
+        self._dialled = dialled
         self._lock = threading.Lock()
         self._grace_s = 0.0
         self._tasks: dict[TaskId, Leaving] = {}
@@ -87,7 +92,8 @@ class StopProgress:
         from dtctl.render.terminal.rich_console import text
 
         def draw() -> object:
-            line = text(self.now())
+            awaited = waiting_for(self._dialled(), console.columns() - 1, " to answer")
+            line = text("; ".join(filter(None, [self.now(), awaited])))
             line.no_wrap, line.overflow = True, "crop"
             return line
 

@@ -42,7 +42,8 @@ class Alike:
         """With the names of the hosts."""
         name = self.hosts[0]
         if self.alone:
-            return self.first.summary if name in self.first.summary else f"{name}: {_bare(self.first, name)}"
+            known = name.lstrip("@") in self.first.summary
+            return self.first.summary if known else f"{name}: {_bare(self.first, name)}"
         told = _told(self.first, name)
         return told.replace(_PLACE, fold(self.hosts)) if _PLACE in told else f"{fold(self.hosts)}: {told}"
 

@@ -60,7 +60,7 @@ def test_a_run_without_a_host_trains_to_its_end(user: Desk, fleet: Fleet) -> Non
         "the goal is everybody's, and the chief may be there first"
     )
     assert ended == {"ps:0": "stopped", "worker:0": "succeeded", "worker:2": "pending"}
-    assert newest_step(user) >= 600
+    assert newest_step(user, code=7) >= 600, "gpu-4 is asked too, and gives no answer"
     assert re.search(r"held-out accuracy 0\.9", user.dtctl("logs", "worker:0", "-n", "all"))
     assert idle_but(fleet, "gpu-4")
     assert user.run("down", "--yes").returncode == 0

@@ -108,7 +108,7 @@ def test_a_model_is_trained_stopped_resumed_and_taken_down(fleet: Fleet, tmp_pat
             assert not list((host.home / ".dtctl").glob("bundles/*/tree"))
 
 
-def newest_step(user: Desk) -> int:
+def newest_step(user: Desk, *, code: int = 0) -> int:
     """Step of the run's newest complete checkpoint; 0 if there is none."""
-    found = json.loads(user.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+    found = json.loads(user.dtctl("checkpoints", "-o", "json", code=code))["checkpoints"]
     return max((entry["newestComplete"]["step"] for entry in found if entry["newestComplete"]), default=0)

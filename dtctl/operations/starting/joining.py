@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
@@ -25,6 +25,12 @@ def offered(prepared: Answers, coordinator: str) -> answers.Joining | None:
     """What the coordinator's host keeps for those that its live run was started without. Nobody else is believed."""
     told = prepared.get(coordinator)
     return told["joining"] if told is not None and told["unchanged"] else None
+
+
+def gone_without(prepared: Answers, coordinator: str) -> Collection[str]:
+    """Hosts that the live run was started without: nobody needs them to be back now."""
+    told = offered(prepared, coordinator)
+    return told["inventory"]["absent"] if told is not None else ()
 
 
 def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, ...]:

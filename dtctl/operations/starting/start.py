@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from dtctl.agent.records import answers
 from dtctl.bundle import Sender
@@ -18,6 +18,7 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
 from dtctl.operations.starting.absence import explained, is_dispensable, left_out
 from dtctl.operations.starting.interrupts import Left
+from dtctl.operations.starting.joining import gone_without
 from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
 from dtctl.operations.starting.ports import ports_request, with_chosen
 from dtctl.operations.starting.readying import converse
@@ -26,8 +27,6 @@ from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.stopping import OnStopping
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
-
-R = TypeVar("R")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --allow-missing N    says them instead"
@@ -91,10 +90,11 @@ class Starting:
             before,
         )
 
-    def everywhere(self, doing: str, work: Callable[[Host], R]) -> dict[str, R]:
+    def prepare_everywhere(self) -> dict[str, answers.Prepared]:
         """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
-        outcomes = fan_out(self._hosts, telling(work, self.report), cancel=self._rollback.begin)
-        self._go_without(doing, outcomes.errors)
+        outcomes = fan_out(self._hosts, telling(self.prepare, self.report), cancel=self._rollback.begin)
+        still_away = gone_without(outcomes.results, self.launch.record.coordinator)
+        self._go_without("prepare", outcomes.errors, still_away)
         return outcomes.results
 
     def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
@@ -111,8 +111,10 @@ class Starting:
         fan_out(hosts, lambda host: end(self._sessions.pop(host.name)))
         return hosts
 
-    def _go_without(self, doing: str, errors: Mapping[str, DtctlError]) -> None:
-        lacked = left_out(self.launch.plan, self.launch.allow_missing, doing, errors, self.absent)
+    def _go_without(self, doing: str, errors: Mapping[str, DtctlError], still_away: Collection[str] = ()) -> None:
+        away = {host: error for host, error in errors.items() if host in still_away}
+        others = {host: error for host, error in errors.items() if host not in still_away}
+        lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, self.absent)}
         for host in lacked:
             if (session := self._sessions.pop(host, None)) is not None:
                 session.close()

@@ -169,6 +169,15 @@ def test_one_that_cannot_join_leaves_the_run_as_it_is(launch: Start) -> None:
     assert (result.joined, result.absent) == ({}, {"d": full})
 
 
+def test_a_host_that_is_still_away_is_no_error_of_an_up_that_could_have_taken_it_in(launch: Start) -> None:
+    """The run goes on without it already; what it could not do without is an error as ever."""
+    live = Live(launch, joining(launch))
+    result = up(launch, FakeTransport(live, {"d": DOWN}), silent, Notes())
+    assert (result.run, result.joined, result.absent) == (OLD, {}, {"d": DOWN})
+    with pytest.raises(DtctlError, match="cannot prepare on 1 of 4 hosts"):
+        up(launch, FakeTransport(Live(launch, joining(launch)), {"b": DOWN, "d": DOWN}), silent, Notes())
+
+
 def test_a_port_that_is_taken_keeps_it_from_joining(launch: Start) -> None:
     taken = [{"port": 2222, "whose": "worker:1", "holder": "pid 7 (nginx)"}]
     live = Live(launch, joining(launch), [{**READY, "run": OLD, "taken": taken}])

@@ -6,15 +6,20 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from dtctl.errors import TransportError
+from dtctl.model import Host
 from dtctl.operations.asking.conversation import Progress
+from dtctl.reach import Local
 from dtctl.render import awaiting
-from dtctl.render.awaiting import Awaiting, awaiting_line
+from dtctl.render.awaiting import Awaiting, awaiting_line, dialling
 from dtctl.render.terminal import console, last_line
 from dtctl.render.terminal.last_line import LastLine
 from dtctl.render.terminal.moving import moving, still
+from dtctl.transport.connect import Transports
 from tests.waiting import eventually
 
 
@@ -118,3 +123,31 @@ def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.Monke
                 assert seen(screen) == [""], "a question may stand there"
             eventually(lambda: len(screen.getvalue()) > len(written))
         assert seen(screen) == [""]
+
+
+def test_a_command_that_shows_nothing_yet_tells_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_line, "REDRAWN_S", 0.001)
+    monkeypatch.setattr(console, "interactive", lambda: True)
+    monkeypatch.setattr(console, "columns", lambda: 80)
+    with terminal() as screen:
+        with dialling(lambda: hosts(3, 4)):
+            eventually(lambda: "waiting for @gpu-[3-4] to answer, 10 s" in screen.getvalue())
+        assert seen(screen) == [""]
+
+
+def test_hosts_count_as_dialled_until_their_agents_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    transports = Transports()
+    during: list[dict[str, float]] = []
+
+    class Opening:
+        def open(self, host: Host) -> Any:
+            during.append(transports.dialled())
+            if host.name == "b":
+                raise TransportError("b is down")
+
+    monkeypatch.setattr(transports, "_transport", lambda name: Opening())
+    transports.open(Host("a", Local()))
+    with pytest.raises(TransportError):
+        transports.open(Host("b", Local()))
+    assert [list(each) for each in during] == [["a"], ["b"]]
+    assert transports.dialled() == {}

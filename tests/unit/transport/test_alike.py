@@ -86,6 +86,11 @@ def test_one_host_alone_keeps_all_that_came_back() -> None:
     assert any("it shows" in each for each in below)
 
 
+def test_a_place_of_exec_is_not_named_twice() -> None:
+    (told, _) = lines({"@gpu-1": TransportError("gpu-1 (a:22) is down"), "worker:2": TransportError("gpu-2 is down")})
+    assert told == "gpu-1 (a:22) is down"
+
+
 def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None:
     error = SomeHostsFailed("push", {f"gpu-{n}": refused(n) for n in (1, 2)}, 3)
     assert error.detail.splitlines() == [
