@@ -89,7 +89,10 @@ class Coordinator:
         return known["absent"] or (not known["connected"] and is_long_away)
 
     def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
-        """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
+        """hello, state, progress and gone; events go into the story without passing here.
+
+        False when nothing follows from it.
+        """
         self._wall = wall
         known = self.view.hosts[host]
         if message["type"] == "gone":
@@ -98,6 +101,10 @@ class Coordinator:
             if not is_done and self._has_taken_its_join_back(host):
                 self._forget(host)
             return True
+        if message["type"] == "progress":
+            known["heard"] = wall
+            self.view.advance(host, message)
+            return any(incidents.still_open(self.view))
         if message["type"] != "hello" and message["type"] != "state":
             return False
         before, known["heard"] = known["state"], wall

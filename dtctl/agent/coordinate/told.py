@@ -47,13 +47,14 @@ class Told:
     def news(self, *, mending: bool, may_go: Callable[[str], bool]) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet; they count as told then."""
         hosts = [host for host, known in self._view.hosts.items() if known["connected"]]
-        return [(host, orders) for host in hosts for orders in self._orders(host, mending, may_go(host))]
+        jobs: peers.Jobs = {}
+        return [(host, orders) for host in hosts for orders in self._orders(host, mending, may_go(host), jobs)]
 
-    def _orders(self, host: str, mending: bool, over: bool) -> List[Orders]:
+    def _orders(self, host: str, mending: bool, over: bool, jobs: peers.Jobs) -> List[Orders]:
         told = self._versions.setdefault(host, {})
         wanted = {task: self._view.intents[task] for task in self._view.tasks_on(host)}
         intents = {task: intent.copy() for task, intent in wanted.items() if intent["version"] > told.get(task, 0)}
-        first_steps = peers.first_steps(self._view, host)
+        first_steps = peers.first_steps(self._view, host, jobs)
         before = (self._mending.get(host, False), self._first_steps.get(host, {}))
         if not intents and (host in self._over or not over) and (mending, first_steps) == before:
             return []

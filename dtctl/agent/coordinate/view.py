@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Optional
 
-    from ..records.messages import Events, Told
+    from ..records.messages import Events, Progress, Told
     from ..records.run_state import Intents
     from ..records.spec import Member, RecoverySpec, Spec, Stage
     from ..records.whole_run import Contact
@@ -92,6 +92,25 @@ class View:
                 odd = sorted(tasks ^ own)
                 return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
         return None
+
+    def problem_of_progress(self, host: str, told: Progress) -> Optional[str]:
+        """The same for what has changed since then."""
+        state = self.hosts[host]["state"]
+        if state is None:
+            return "it tells of progress before its state"
+        odd = [task for task in told["tasks"] if task not in state["tasks"]]
+        return "it tells of %s, which is not its own task" % odd[0] if odd else None
+
+    def advance(self, host: str, told: Progress) -> None:
+        """Takes it into the host's state."""
+        state = self.hosts[host]["state"]
+        assert state is not None, "without one it was not believed"
+        state["serial"] = told["serial"]
+        if "machine" in told:
+            state["machine"] = told["machine"]
+        for task, changed in told["tasks"].items():
+            fields: Any = changed
+            state["tasks"][task].update(fields)
 
     def problem_of_events(self, host: str, events: Events) -> Optional[str]:
         """The same for what a host tells of the past."""
