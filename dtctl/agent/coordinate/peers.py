@@ -30,8 +30,10 @@ def first_steps(view: View, host: str, jobs: Optional[Jobs] = None) -> Dict[str,
 def _has_told_nothing(view: View, task: str) -> bool:
     """Where every step needs every worker, a silent one takes part in what its peers tell."""
     entry = view.entry(task)
+    if entry["step"] is not None or entry["state"] != "running":
+        return False
     is_alone = view.own(task) and view.role(task) == "worker" and view.spec["strategy"] != "sync-ps"
-    return is_alone and entry["state"] == "running" and entry["step"] is None and has_never_hung(entry)
+    return is_alone and has_never_hung(entry)
 
 
 def _peers_took(view: View, task: str, jobs: Jobs) -> Optional[float]:

@@ -11,11 +11,14 @@ from dtctl.agent.coordinate import following
 from dtctl.agent.coordinate.following import Following
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.messages import Orders
+from dtctl.agent.records.messages import PROTOCOL, Orders
 from dtctl.agent.records.run_state import Process
 from dtctl.agent.run.intents import Followed
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.world import spec_of
+
+
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False}
 
 
 class Link:
@@ -59,13 +62,13 @@ def orders(**fields: Any) -> Any:
 
 def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
     assert followed({"type": "connected"}).mending
-    assert not followed({"type": "welcome", "v": 2, "events_from": 0}).mending
+    assert not followed(WELCOME).mending
     assert followed(orders(mending=True)).mending
     assert not followed(orders()).mending
     assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).mending
 
 
 def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: Any) -> None:
-    followed({"type": "welcome", "v": 2, "events_from": 0})
+    followed(WELCOME)
     assert followed(orders(first_steps={"worker:0": 4.0})).first_steps == {"worker:0": 4.0}
     assert followed(orders()).first_steps == {}
