@@ -10,8 +10,8 @@ import random
 import select
 import sys
 import time
-from types import SimpleNamespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -41,8 +41,8 @@ class Agent:
         self._next_state = now + STATE_EVERY_S * random.random()
         self._welcome = False
         self._report = Report(brief=False)
-        self._followed = SimpleNamespace(value={"serial": 1, "session": None, "tasks": self._intents}, lost_session=False)
-        """As intent.json is."""
+        intent = {"serial": 1, "session": None, "tasks": self._intents}
+        self._followed: Any = SimpleNamespace(value=intent, lost_session=False)
         self.over = False
 
     def due(self) -> float:

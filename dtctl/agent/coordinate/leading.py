@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ..run.intents import Followed
     from ..run.runfiles import RunFiles
 
+    Heard = Union[Hello, News, Progress, Events]
+
 SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
 
@@ -205,7 +207,7 @@ class Leading:
             else:
                 self._disbelieve(host, problem, self._hub, now, wall)
 
-    def _problem(self, host: str, message: Union[Hello, News, Progress, Events]) -> Optional[str]:
+    def _problem(self, host: str, message: Heard) -> Optional[str]:
         """Why it cannot be so, though it is a record."""
         if message["type"] == "events":
             return self.coordinator.view.problem_of_events(host, message)
@@ -214,7 +216,7 @@ class Leading:
         stranger = self._stranger(host, message) if message["type"] == "hello" else None
         return stranger or self.coordinator.view.problem(host, message)
 
-    def _believe(self, host: str, told: Union[Hello, News, Progress, Events], hub: Hub, now: float, wall: float) -> None:
+    def _believe(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
         if told["type"] == "events":
             self._story.add_events(host, told["from"], told["events"], now, wall)
             return

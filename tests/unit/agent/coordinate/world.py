@@ -113,6 +113,8 @@ class World:
         self.lost_session = False
         self.lost_session_on: set[str] = set()
         """Hosts that alone have lost it."""
+        self.older: set[str] = set()
+        """Hosts with an agent of a build that tells no progress alone."""
         self.mending: dict[str, bool] = {}
         self.story: list[StoryLine] = []
         self._greeted: set[str] = set()
@@ -238,7 +240,7 @@ class World:
 
     def _hello(self, host: str) -> Any:
         self._greeted.add(host)
-        self._reports[host] = Report(brief=True)
+        self._reports[host] = Report(brief=host not in self.older)
         followed = self._followed(host)
         return {
             "type": "hello",
