@@ -104,7 +104,7 @@ class Coordinator:
         if message["type"] == "progress":
             known["heard"] = wall
             self.view.advance(host, message)
-            return any(incidents.still_open(self.view))
+            return self._ends_an_incident()
         if message["type"] != "hello" and message["type"] != "state":
             return False
         before, known["heard"] = known["state"], wall
@@ -118,8 +118,12 @@ class Coordinator:
             self._lost_sessions.add(host)
         self._take_up(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
-            return any(incidents.still_open(self.view)) or message["lost_session"]
+            return self._ends_an_incident() or message["lost_session"]
         return True
+
+    def _ends_an_incident(self) -> bool:
+        """How far tasks are decides nothing else: the rest of a mending follows from their states, and from time."""
+        return any(incidents.trains_again(self.view, one) for one in incidents.still_open(self.view))
 
     def _has_taken_its_join_back(self, host: str) -> bool:
         """It came to a run that had begun without it, and the `up` that brought it was given up."""
