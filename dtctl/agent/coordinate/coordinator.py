@@ -59,7 +59,7 @@ class Coordinator:
         self._shutdown: Optional[Shutdown] = None
         self._obeyed = False
         self._wall = data["time"]
-        self._now = self._began = now
+        self._now = self._began = self._came = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
         self._told = Told(self.view)
@@ -112,8 +112,10 @@ class Coordinator:
             self._contacts.greet(host, now)
             self._told.forget(host)
         known["state"] = message["state"]
-        if before is None and self._rebuilt:
-            self._recovery.pass_over(self.view.tasks_on(host))
+        if before is None:
+            self._came = now
+            if self._rebuilt:
+                self._recovery.pass_over(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
         self._take_up(host, message["intents"], now)
@@ -326,7 +328,7 @@ class Coordinator:
         """A start that waits too long fails, and says for whom it waited."""
         limit_s = self._spec["start_timeout_s"]
         if start.unreached(self.view):
-            if self._rebuilt or now - self._began < min(limit_s, start.REACH_LIMIT_S):
+            if self._rebuilt or (now - self._came < start.REACH_LIMIT_S and now - self._began < limit_s):
                 return None  # those of a run that was under way are awaited as any that is away
             return Failure(None, *start.missing(self.view), fact("firewall"))
         waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]
