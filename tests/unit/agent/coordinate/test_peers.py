@@ -10,7 +10,7 @@ from dtctl.agent.coordinate import peers
 from dtctl.agent.coordinate.told import Told
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.run_state import Past
+from dtctl.agent.records.run_state import Entry, Past
 from tests.unit.agent.coordinate import views
 
 LOST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9)
@@ -115,7 +115,12 @@ def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: p
     views.told(view, "chief:0", step=1, first_step_s=9.0)
     looks: list[str] = []
     entry = View.entry
-    monkeypatch.setattr(View, "entry", lambda self, task: looks.append(task) or entry(self, task))
+
+    def looked_at(self: View, task: str) -> Entry:
+        looks.append(task)
+        return entry(self, task)
+
+    monkeypatch.setattr(View, "entry", looked_at)
     told = Told(view)
     for host in view.hosts:
         told.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})

@@ -129,7 +129,7 @@ def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed:
     host = Host()
     spec = spec_of("async-ps", {"chief:0": "lead", **dict.fromkeys(TASKS, "far")})
     view = View(spec, first_view(spec, 0.0))
-    types = []
+    types: list[str] = []
     for _ in range(100):
         for task in chances.sample(TASKS, chances.randint(0, 2)):
             name, values = chances.choice(CHANGES[: chances.choice([6, 6, 6, 9])])
