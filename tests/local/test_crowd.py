@@ -1,7 +1,7 @@
 """Real agents of many hosts on this machine: they start, lose some at random, heal and end.
 
-DTCTL_CROWD says how many hosts (40; 300 take about 6 GB). With `-s` what an agent and
-the coordinator take is printed.
+DTCTL_CROWD says how many hosts (40). 300 take up to 18 GB while they start, as there is a conversation with each,
+and 5 GB then. With `-s` what an agent and the coordinator take is printed.
 """
 
 from __future__ import annotations
