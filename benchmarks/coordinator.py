@@ -1,4 +1,4 @@
-"""What the coordinator's process takes while it decides for two hundred hosts."""
+"""What the coordinator's process takes while it decides for two hundred hosts, and for a thousand."""
 
 from __future__ import annotations
 
@@ -27,57 +27,67 @@ from dtctl.operations.starting.prepare import make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
 
-AGENTS = 200
+GOALS = {200: "3 %", 1000: "10 %"}
+"""Shares of a core, by the number of agents."""
 MEASURED_S = 30.0
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 ENDS = Path(__file__).with_name("coordinator_ends.py")
-CLUSTER = f"""\
+CLUSTER = """\
 name: many
-hosts: {{"n-[1-{AGENTS + 1}]": {{address: "127.0.1.[1-{AGENTS + 1}]"}}}}
+hosts:
+  n-1: {{address: 127.0.1.1}}
+  "n-[2-{last}]": {{address: "node-[2-{last}]"}}
 jobs:
   ps: {{hosts: "n-[2-21]"}}
   chief: {{hosts: [n-1]}}
-  worker: {{hosts: "n-[2-{AGENTS + 1}]"}}
+  worker: {{hosts: "n-[2-{last}]"}}
 trainer: {{code: ., command: [sleep, "3600"], dialect: none}}
-coordinator: {{port: %PORT%}}
+coordinator: {{port: {port}}}
 """
 
 
 def run(rounds: int | None = None) -> None:
     if not sys.platform.startswith("linux"):
         raise CannotRun("the memory of a process is read from /proc")
+    for agents, goal in GOALS.items():
+        for _ in range(rounds or 1):
+            _measure(agents, goal)
+
+
+def _measure(agents: int, goal: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        spec = _make_run(directory)
+        spec = _make_run(directory, agents)
         begin = time.monotonic()
         files = RunFiles(str(directory / "runs" / spec["run"] / "n-1"))
         view = Path(files.path("cluster.json"))
         supervisor = _process("-IS", str(_program(directory)), "supervise", files.directory)
-        with supervisor as guard, _process("-IS", str(ENDS), str(directory), str(AGENTS)):
-            _until(lambda: _connected(view) == AGENTS + 1, "all agents")
+        with supervisor as guard, _process("-IS", str(ENDS), str(directory), str(agents)):
+            _until(lambda: _connected(view) == agents + 1, "all agents")
             joined_s = time.monotonic() - begin
             pid = json.loads(view.with_name("state.json").read_text())["agent"]["pid"]
             before, begin = cpu_s(pid), time.monotonic()
             time.sleep(MEASURED_S)
             share = (cpu_s(pid) - before) / (time.monotonic() - begin)
             resident, _ = memory_mb(pid)
-            _until(lambda: _connected(view) == AGENTS + 1, "all agents, still")
+            _until(lambda: _connected(view) == agents + 1, "all agents, still")
             serial = json.loads(view.read_text())["serial"]
             _stop(files)
             _until(lambda: guard.poll() is not None, "the end of the run")
-    heading("coordinator", f"{AGENTS} agents, each of which tells another step every 3 s, over {MEASURED_S:.0f} s")
-    show("share of a core", f"{share:.2%}", goal="3 %")
+    heading("coordinator", f"{agents} agents, each of which tells another step every 3 s, over {MEASURED_S:.0f} s")
+    show("share of a core", f"{share:.2%}", goal=goal)
     show("memory", f"{resident:.1f} MB", goal="60 MB")
     show("until all have joined", f"{joined_s:.1f} s")
+    show("load of the machine", f"{os.getloadavg()[0]:.1f}")
     show("cluster.json written", f"{serial} times")
 
 
-def _make_run(directory: Path) -> Spec:
+def _make_run(directory: Path, agents: int) -> Spec:
     """The run directory of the coordinator's host, as `up` makes it, and every agent's spec for the other end."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     file = directory / "cluster.yaml"
-    file.write_text(CLUSTER.replace("%PORT%", str(port)))
+    file.write_text(CLUSTER.format(port=port, last=agents + 1))
     plan = make_plan(load_cluster(file), lambda ssh: ssh.target)
     now = time.time()
     spec = host_spec(plan, "n-1", run="many-1", digest="d", bundle=None, created=now, controller="bench", replaced={})

@@ -11,10 +11,12 @@ import select
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from dtctl.agent.coordinate.report import Report
 from dtctl.agent.link.dialer import Dialer
 from dtctl.agent.link.tls import Identity
 from dtctl.agent.records.kinds import made
@@ -38,6 +40,9 @@ class Agent:
         self._state = made(State, run=self.run, host=host, agent=agent, tasks={task: {} for task in tasks})
         self._next_state = now + STATE_EVERY_S * random.random()
         self._welcome = False
+        self._report = Report(brief=False)
+        intent = {"serial": 1, "session": None, "tasks": self._intents}
+        self._followed: Any = SimpleNamespace(value=intent, lost_session=False)
         self.over = False
 
     def due(self) -> float:
@@ -51,6 +56,7 @@ class Agent:
                 self.dialer.send({**hello, "agent": self._state["agent"], **self._facts()})
             elif message["type"] == "welcome":
                 self._welcome = True
+                self._report = Report(brief=message["progress"])
             elif message["type"] == "orders":
                 self._obey(message["intents"])
                 self._tell()
@@ -67,6 +73,7 @@ class Agent:
     def _obey(self, orders: dict[str, Any]) -> None:
         for task, intent in intents.newer(self._intents, orders).items():
             self._intents[task] = intent.copy()
+            self._followed.value["serial"] += 1
             entry, runs = self._state["tasks"][task], intent["want"] == "run"
             entry["attempt"], entry["generation"] = 1, intent["generation"]
             entry["pid"] = entry["start_time"] = 2
@@ -75,7 +82,8 @@ class Agent:
     def _tell(self) -> None:
         if self._welcome:
             self._state["serial"] += 1
-            self.dialer.send({"type": "state", **self._facts()})
+            news: Any = self._report.news(self._state, self._followed)
+            self.dialer.send(news)
 
     def _facts(self) -> dict[str, Any]:
         return {"state": self._state, "intents": self._intents, "kept": True, "lost_session": False, "stop_run": None}

@@ -38,8 +38,8 @@ def run(rounds: int | None = None) -> None:
             heading("idle", f"an agent with one task, over {passed_s:.0f} s")
             for what, pid in [("agent", agent), *(("keeper of a task", keeper) for keeper in keepers)]:
                 resident, proportional = memory_mb(pid)
-                show(f"{what}, memory", f"{resident:.1f} MB, {proportional:.1f} MB PSS", goal="20 MB")
+                show(f"{what}, memory", f"{resident:.1f} MB, {proportional:.1f} MB PSS", goal="12 MB PSS")
                 share = (cpu_s(pid) - before[pid]) / passed_s
-                show(f"{what}, share of a core", f"{share:.2%}", goal="0.3 %")
+                show(f"{what}, share of a core", f"{share:.2%}", goal="0.1 %")
         finally:
             measure([*DTCTL, "down", "-y"], cwd=directory, env=environment)

@@ -85,6 +85,10 @@ def events(first: Any, *told: Any) -> bytes:
     return line({"type": "events", "from": first, "events": list(told)})
 
 
+def progress(tasks: Message) -> bytes:
+    return line({"type": "progress", "serial": 9, "tasks": tasks})
+
+
 PAST = {"attempt": 1, "started": 1.0, "ended": 2.0, "asked": False, "code": 1, "signal": None}
 
 LIES: dict[str, Lie] = {
@@ -146,6 +150,9 @@ LIES: dict[str, Lie] = {
     "a reason that is text where facts stand": said(intent(why="stalled")),
     "a fact without a kind": after(intent(why=[{"text": "lie"}])),
     "a reason of facts without end": said(intent(why=[{"kind": "stopped"}] * 1000)),
+    "progress of a foreign task": raw(progress({FOREIGN: {"step": 9}})),
+    "progress of a step that is text": raw(progress({OWN: {"step": "9"}})),
+    "progress before hello": lambda hello: [progress({OWN: {"step": 9}}), line(hello)],
     "events that are a number": raw(line({"type": "events", "from": 0, "events": 7})),
     "events from below zero": raw(events(-5, event())),
     "an event of a foreign task": raw(events(0, event(task=FOREIGN))),

@@ -83,7 +83,7 @@ class Accounting:
         return going and entry["step"] is not None
 
     def _is_in(self, states: Collection[str]) -> bool:
-        return any(self._view.state(task) in states for task in _trainers(self._view))
+        return not {self._view.state(task) for task in _trainers(self._view)}.isdisjoint(states)
 
     def _is_hung(self, lost: List[Incident]) -> bool:
         return self._is_in(("stalled",)) or any(headline(one["why"]) in HUNG for one in lost)

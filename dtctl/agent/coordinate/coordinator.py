@@ -59,7 +59,7 @@ class Coordinator:
         self._shutdown: Optional[Shutdown] = None
         self._obeyed = False
         self._wall = data["time"]
-        self._now = self._began = now
+        self._now = self._began = self._came = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
         self._told = Told(self.view)
@@ -89,7 +89,10 @@ class Coordinator:
         return known["absent"] or (not known["connected"] and is_long_away)
 
     def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
-        """hello, state and gone; events go into the story without passing here. False when nothing follows from it."""
+        """hello, state, progress and gone; events go into the story without passing here.
+
+        False when nothing follows from it.
+        """
         self._wall = wall
         known = self.view.hosts[host]
         if message["type"] == "gone":
@@ -98,6 +101,10 @@ class Coordinator:
             if not is_done and self._has_taken_its_join_back(host):
                 self._forget(host)
             return True
+        if message["type"] == "progress":
+            known["heard"] = wall
+            self.view.advance(host, message)
+            return self._ends_an_incident()
         if message["type"] != "hello" and message["type"] != "state":
             return False
         before, known["heard"] = known["state"], wall
@@ -105,14 +112,20 @@ class Coordinator:
             self._contacts.greet(host, now)
             self._told.forget(host)
         known["state"] = message["state"]
-        if before is None and self._rebuilt:
-            self._recovery.pass_over(self.view.tasks_on(host))
+        if before is None:
+            self._came = now
+            if self._rebuilt:
+                self._recovery.pass_over(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
         self._take_up(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
-            return any(incidents.still_open(self.view)) or message["lost_session"]
+            return self._ends_an_incident() or message["lost_session"]
         return True
+
+    def _ends_an_incident(self) -> bool:
+        """How far tasks are decides nothing else: the rest of a mending follows from their states, and from time."""
+        return any(incidents.trains_again(self.view, one) for one in incidents.still_open(self.view))
 
     def _has_taken_its_join_back(self, host: str) -> bool:
         """It came to a run that had begun without it, and the `up` that brought it was given up."""
@@ -315,7 +328,7 @@ class Coordinator:
         """A start that waits too long fails, and says for whom it waited."""
         limit_s = self._spec["start_timeout_s"]
         if start.unreached(self.view):
-            if self._rebuilt or now - self._began < min(limit_s, start.REACH_LIMIT_S):
+            if self._rebuilt or (now - self._came < start.REACH_LIMIT_S and now - self._began < limit_s):
                 return None  # those of a run that was under way are awaited as any that is away
             return Failure(None, *start.missing(self.view), fact("firewall"))
         waiting = [task for task in start.awaited(self.view) if self.view.reached(task)]

@@ -8,7 +8,7 @@ from ..link.dialer import Dialer
 from ..link.tls import Identity
 from ..records.reasons import because, fact
 from ..run import intents
-from .report import events_since, hello, news
+from .report import Report, events_since, hello
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Following:
         self._spec = spec
         self._limit_s = spec["recovery"]["host_timeout_s"]
         self._heard = now
-        self._told: object = None
+        self._report = Report(brief=False)
         self._events: Optional[int] = None
         coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
         self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
@@ -70,7 +70,7 @@ class Following:
             self.connected = True
             self._heard = now
             self._events = message["events_from"]
-            self._told = None
+            self._report = Report(brief=message["progress"])
         elif message["type"] == "orders":
             wanted.update(message["intents"])
             self._mending = message["mending"]
@@ -88,11 +88,9 @@ class Following:
             events = events_since(self._files.events, self._events)
             self._dialer.send({"type": "events", "from": self._events, "events": events})
             self._events += len(events)
-        value = intent.value
-        told = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
-        if told != self._told:
-            self._told = told
-            self._dialer.send(news(state, intent))
+        news = self._report.news(state, intent)
+        if news is not None:
+            self._dialer.send(news)
 
 
 def _given_up(held: Intents, limit_s: float) -> Intents:

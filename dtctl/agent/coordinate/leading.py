@@ -30,13 +30,15 @@ if TYPE_CHECKING:
     from ..link.messages import FromHub
     from ..link.tls import Identity
     from ..records.answers import Checkpoint
-    from ..records.messages import Events, Hello, News
+    from ..records.messages import Events, Hello, News, Progress
     from ..records.reasons import Fact
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..records.whole_run import PostedRequest
     from ..run.intents import Followed
     from ..run.runfiles import RunFiles
+
+    Heard = Union[Hello, News, Progress, Events]
 
 SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
@@ -205,20 +207,23 @@ class Leading:
             else:
                 self._disbelieve(host, problem, self._hub, now, wall)
 
-    def _problem(self, host: str, message: Union[Hello, News, Events]) -> Optional[str]:
+    def _problem(self, host: str, message: Heard) -> Optional[str]:
         """Why it cannot be so, though it is a record."""
         if message["type"] == "events":
             return self.coordinator.view.problem_of_events(host, message)
+        if message["type"] == "progress":
+            return self.coordinator.view.problem_of_progress(host, message)
         stranger = self._stranger(host, message) if message["type"] == "hello" else None
         return stranger or self.coordinator.view.problem(host, message)
 
-    def _believe(self, host: str, told: Union[Hello, News, Events], hub: Hub, now: float, wall: float) -> None:
+    def _believe(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
         if told["type"] == "events":
             self._story.add_events(host, told["from"], told["events"], now, wall)
             return
         if told["type"] == "hello":
             self._welcome.add(host)
-            hub.send(host, {"type": "welcome", "v": PROTOCOL, "events_from": self._story.received(host)})
+            held = self._story.received(host)
+            hub.send(host, {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True})
         if self.coordinator.hear(host, told, now, wall):
             self._news()
 

@@ -10,33 +10,41 @@ STARTS = 2
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Dict, Optional
 
     from .view import View
 
+    Jobs = Dict[str, "_Job"]
 
-def first_steps(view: View, host: str) -> Dict[str, float]:
-    """Of the tasks of a host that might have hung since their start: how long their peers took for the first step."""
-    found = {task: _peers_took(view, task) for task in view.tasks_on(host) if _has_told_nothing(view, task)}
+
+def first_steps(view: View, host: str, jobs: Optional[Jobs] = None) -> Dict[str, float]:
+    """Of the tasks of a host that might have hung since their start: how long their peers took for the first step.
+
+    `jobs`: what is found out about each job on the way, for other hosts that are asked after at the same moment.
+    """
+    jobs = {} if jobs is None else jobs
+    found = {task: _peers_took(view, task, jobs) for task in view.tasks_on(host) if _has_told_nothing(view, task)}
     return {task: took_s for task, took_s in found.items() if took_s is not None}
 
 
 def _has_told_nothing(view: View, task: str) -> bool:
     """Where every step needs every worker, a silent one takes part in what its peers tell."""
     entry = view.entry(task)
+    if entry["step"] is not None or entry["state"] != "running":
+        return False
     is_alone = view.own(task) and view.role(task) == "worker" and view.spec["strategy"] != "sync-ps"
-    return is_alone and entry["state"] == "running" and entry["step"] is None and has_never_hung(entry)
+    return is_alone and has_never_hung(entry)
 
 
-def _peers_took(view: View, task: str) -> Optional[float]:
+def _peers_took(view: View, task: str, jobs: Jobs) -> Optional[float]:
     """None where not every peer tells steps, unless it has never done anything while the lead trained."""
     lead_s = view.entry(view.lead)["first_step_s"]
     if lead_s and _has_done_nothing(view, task, lead_s):
         return lead_s
-    peers = [view.entry(other) for other in _peers(view, task)]
-    if not peers or any(entry["step"] is None or not entry["first_step_s"] for entry in peers):
-        return None
-    return max(entry["first_step_s"] for entry in peers)
+    name = task.partition(":")[0]
+    if name not in jobs:
+        jobs[name] = _Job(view, name)
+    return jobs[name].others_took(task)
 
 
 def _has_done_nothing(view: View, task: str, lead_s: float) -> bool:
@@ -50,7 +58,18 @@ def _has_done_nothing(view: View, task: str, lead_s: float) -> bool:
     return entry["idle_since"] - entry["since"] <= START_S + STARTS * lead_s
 
 
-def _peers(view: View, task: str) -> List[str]:
-    job = task.partition(":")[0]
-    alike = [other for other in view.with_role("worker") if other.partition(":")[0] == job and other != task]
-    return [other for other in alike if view.intents[other]["want"] == "run" and not view.final(other)]
+class _Job:
+    """Its workers, as they are now: they are gone through once, however many of them are asked after."""
+
+    def __init__(self, view: View, name: str) -> None:
+        alike = [task for task in view.with_role("worker") if task.partition(":")[0] == name]
+        wanted = [task for task in alike if view.intents[task]["want"] == "run" and not view.final(task)]
+        entries = {task: view.entry(task) for task in wanted}
+        self._took = {task: entry["first_step_s"] for task, entry in entries.items()}
+        self._silent = {task for task, entry in entries.items() if entry["step"] is None or not entry["first_step_s"]}
+
+    def others_took(self, task: str) -> Optional[float]:
+        """The longest; None where one has told nothing, and where there are no others."""
+        if len(self._silent) > (task in self._silent):
+            return None
+        return max((took_s for other, took_s in self._took.items() if other != task), default=None)

@@ -2,21 +2,80 @@
 
 from __future__ import annotations
 
-from ..records.kinds import Wrong, checked
+from ..records.kinds import Wrong, checked, fields_of
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
+from ..records.run_state import Advance
 from ..records.whole_run import Event
 
-__all__ = ["EVENTS_AT_ONCE", "events_since", "hello", "news"]
+__all__ = ["EVENTS_AT_ONCE", "Report", "events_since", "hello", "news"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Any, Dict, List, Optional, Union
 
-    from ..records.messages import Hello, News, Told
-    from ..records.run_state import State
+    from ..records.messages import Hello, News, Progress, Told
+    from ..records.run_state import Entry, State
     from ..records.spec import Spec
     from ..run.event_log import EventLog
     from ..run.intents import Followed
+
+
+_ADVANCES = frozenset(fields_of(Advance))
+
+
+class Report:
+    """What is to be told on one connection, after its hello. `brief`: the coordinator takes `progress`."""
+
+    def __init__(self, brief: bool) -> None:
+        self._brief = brief
+        self._told: object = None
+        self._state: Optional[State] = None
+        """As it was told, where a part of it may follow."""
+
+    def news(self, state: State, intent: Followed) -> Union[News, Progress, None]:
+        """None when nothing has changed since the last time; what this returns counts as told."""
+        value = intent.value
+        told = (value["serial"], value["session"] is None, intent.lost_session)
+        if told == self._told and self._state is not None and state["serial"] == self._state["serial"]:
+            return None
+        whole: Union[News, Progress] = news(state, intent)
+        if self._brief and told == self._told and self._state is not None:
+            whole = _progress(self._state, state) or whole
+        self._told, self._state = told, _kept(state)
+        return whole
+
+
+def _kept(state: State) -> State:
+    """As it is now: its tasks' fields are replaced, and never changed themselves."""
+    kept = state.copy()
+    kept["tasks"] = {task: entry.copy() for task, entry in state["tasks"].items()}
+    return kept
+
+
+def _progress(before: State, state: State) -> Optional[Progress]:
+    """What is new in a state; None where that is more than how far its tasks are."""
+    was: Any = before
+    for name, value in state.items():
+        if name not in ("serial", "machine", "tasks") and value != was[name]:
+            return None
+    if state["tasks"].keys() != before["tasks"].keys():
+        return None
+    tasks: Dict[str, Any] = {}
+    for task, entry in state["tasks"].items():
+        changed = _changed(before["tasks"][task], entry)
+        if not _ADVANCES.issuperset(changed):
+            return None
+        if changed:
+            tasks[task] = changed
+    progress: Progress = {"type": "progress", "serial": state["serial"], "tasks": tasks}
+    if state["machine"] != before["machine"]:
+        progress["machine"] = state["machine"]
+    return progress
+
+
+def _changed(before: Entry, entry: Entry) -> Dict[str, Any]:
+    was: Any = before
+    return {name: value for name, value in entry.items() if value != was[name]}
 
 
 def hello(spec: Spec, state: State, intent: Followed, events: int) -> Hello:

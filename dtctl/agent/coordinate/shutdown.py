@@ -73,7 +73,8 @@ class Shutdown:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
 
     def _ending(self) -> List[str]:
-        return [task for task in self._view.tasks if task not in self._not_stopped() and not self._view.final(task)]
+        stopped = [task for task in self._view.tasks if self._view.intents[task]["want"] == "stop"]
+        return [task for task in stopped if not self._view.final(task)]
 
     def _stop(self, tasks: List[str]) -> None:
         self._view.wanted(tasks, want="stop", **self._how)

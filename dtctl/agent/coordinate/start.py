@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from .view import View
 
 REACH_LIMIT_S = 60.0
-"""A host that has not reached the coordinator by then has something in its way; imports come later."""
+"""After the last one that came, or the beginning: who has not reached the coordinator by then has something in its way.
+
+Imports come later. Hundreds of agents that share a machine may take longer than that, one after the other.
+"""
 
 
 def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .view import View
 
 
+_NOTHING: "Tuple[bool, Dict[str, float]]" = (False, {})
+
+
 class Told:
     """By this coordinator, since each host's last hello."""
 
@@ -20,15 +23,14 @@ class Told:
         self._view = view
         self._versions: Dict[str, Dict[str, int]] = {}
         self._confirmed: Dict[str, Dict[str, int]] = {}
-        self._mending: Dict[str, bool] = {}
-        self._first_steps: Dict[str, Dict[str, float]] = {}
+        self._beside: Dict[str, Tuple[bool, Dict[str, float]]] = {}
+        """Whether somebody is mended, and first steps."""
         self._over: Set[str] = set()
 
     def forget(self, host: str) -> None:
         self._versions[host] = {}
         self._over.discard(host)
-        self._mending.pop(host, None)
-        self._first_steps.pop(host, None)
+        self._beside.pop(host, None)
 
     def confirm(self, host: str, offered: Mapping[str, Intent]) -> None:
         """What the agent there holds itself to, whoever has asked it for that."""
@@ -47,17 +49,18 @@ class Told:
     def news(self, *, mending: bool, may_go: Callable[[str], bool]) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet; they count as told then."""
         hosts = [host for host, known in self._view.hosts.items() if known["connected"]]
-        return [(host, orders) for host in hosts for orders in self._orders(host, mending, may_go(host))]
+        jobs: peers.Jobs = {}
+        return [(host, orders) for host in hosts for orders in self._orders(host, mending, may_go(host), jobs)]
 
-    def _orders(self, host: str, mending: bool, over: bool) -> List[Orders]:
+    def _orders(self, host: str, mending: bool, over: bool, jobs: peers.Jobs) -> List[Orders]:
         told = self._versions.setdefault(host, {})
-        wanted = {task: self._view.intents[task] for task in self._view.tasks_on(host)}
-        intents = {task: intent.copy() for task, intent in wanted.items() if intent["version"] > told.get(task, 0)}
-        first_steps = peers.first_steps(self._view, host)
-        before = (self._mending.get(host, False), self._first_steps.get(host, {}))
-        if not intents and (host in self._over or not over) and (mending, first_steps) == before:
+        wanted, tasks = self._view.intents, self._view.tasks_on(host)
+        intents = {task: wanted[task].copy() for task in tasks if wanted[task]["version"] > told.get(task, 0)}
+        first_steps = peers.first_steps(self._view, host, jobs)
+        beside = (mending, first_steps)
+        if not intents and (host in self._over or not over) and beside == self._beside.get(host, _NOTHING):
             return []
-        self._mending[host], self._first_steps[host] = mending, first_steps
+        self._beside[host] = beside
         told.update(_versions(intents))
         if over:
             self._over.add(host)

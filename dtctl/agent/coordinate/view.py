@@ -11,9 +11,9 @@ from ..run import goodput, intents, outcome, policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional
+    from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-    from ..records.messages import Events, Told
+    from ..records.messages import Events, Progress, Told
     from ..records.run_state import Intents
     from ..records.spec import Member, RecoverySpec, Spec, Stage
     from ..records.whole_run import Contact
@@ -65,6 +65,8 @@ class View:
         self._on: Dict[str, List[str]] = {host: [] for host in data["hosts"]}
         for task, place in self.roster.items():
             self._on[place["host"]].append(task)
+        self._contact = {task: data["hosts"][place["host"]] for task, place in self.roster.items()}
+        self._with_role: Dict[Tuple[Role, ...], List[str]] = {}
         self._held = {task for stage in self.stages if stage["held"] for task in stage["tasks"]}
         self.lead = spec["lead"]
         self.coordinator = spec["coordinator"]
@@ -93,6 +95,25 @@ class View:
                 return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
         return None
 
+    def problem_of_progress(self, host: str, told: Progress) -> Optional[str]:
+        """The same for what has changed since then."""
+        state = self.hosts[host]["state"]
+        if state is None:
+            return "it tells of progress before its state"
+        odd = [task for task in told["tasks"] if task not in state["tasks"]]
+        return "it tells of %s, which is not its own task" % odd[0] if odd else None
+
+    def advance(self, host: str, told: Progress) -> None:
+        """Takes it into the host's state."""
+        state = self.hosts[host]["state"]
+        assert state is not None, "without one it was not believed"
+        state["serial"] = told["serial"]
+        if "machine" in told:
+            state["machine"] = told["machine"]
+        for task, changed in told["tasks"].items():
+            fields: Any = changed
+            state["tasks"][task].update(fields)
+
     def problem_of_events(self, host: str, events: Events) -> Optional[str]:
         """The same for what a host tells of the past."""
         for event in events["events"]:
@@ -118,23 +139,26 @@ class View:
         return self.roster[task]["serves"]
 
     def with_role(self, *roles: Role) -> List[str]:
-        return [task for task in self.roster if self.role(task) in roles]
+        found = self._with_role.get(roles)
+        if found is None:
+            found = self._with_role[roles] = [task for task in self.roster if self.role(task) in roles]
+        return found
 
     def entry(self, task: str) -> Entry:
         """The task as its agent last told it, however long ago."""
-        state = self.hosts[self.host_of(task)]["state"]
-        return state["tasks"].get(task, UNKNOWN) if state else UNKNOWN
+        state = self._contact[task]["state"]
+        return UNKNOWN if state is None else state["tasks"].get(task, UNKNOWN)
 
     def state(self, task: str) -> TaskState:
         return self.entry(task)["state"]
 
     def reached(self, task: str) -> bool:
         """Its agent can be told something now."""
-        return self.hosts[self.host_of(task)]["connected"]
+        return self._contact[task]["connected"]
 
     def absent(self, task: str) -> bool:
         """The run goes on without its host."""
-        return self.hosts[self.host_of(task)]["absent"]
+        return self._contact[task]["absent"]
 
     @property
     def present(self) -> List[str]:
@@ -155,14 +179,8 @@ class View:
 
     def facts(self) -> outcome.Facts:
         """What the outcome follows from. Tasks of a host that was never heard are lost, unless it is absent."""
-        entries = {
-            task: state["tasks"][task]
-            for host, tasks in self._on.items()
-            for state in [self.hosts[host]["state"]]
-            if state is not None
-            for task in tasks
-            if task in state["tasks"]
-        }
+        known = {task: self.entry(task) for task in self.roster}
+        entries = {task: entry for task, entry in known.items() if entry is not UNKNOWN}
         absent = [task for task in self.roster if self.absent(task)]
         return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents, absent)
 

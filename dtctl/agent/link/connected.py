@@ -27,6 +27,8 @@ class Agent(Peer):
         self.until = now + PROOF_S
         self.is_dismissed = False
         self.is_dropped = False
+        self.is_written_to = False
+        """Its socket is waited for until it takes more."""
 
     @property
     def due(self) -> float:

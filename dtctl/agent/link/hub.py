@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 PARTING_S = 5.0
 """How long a refused agent has to read the reason."""
 
+MANY = 100
+REST_S = 0.05
+"""Where there are so many agents, this long after each look at what they say: then one look serves several of them."""
+
 
 class Hub:
     """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
@@ -57,6 +61,7 @@ class Hub:
         self._told: Set[Tuple[str, str]] = set()
         """What was said about a host, and is not repeated however often it happens."""
         self._due: Optional[float] = None
+        self._rests_until: Optional[float] = None
         self._now = now
 
     @property
@@ -64,8 +69,8 @@ class Hub:
         return self._acceptor.port
 
     def readers(self) -> List[int]:
-        own: int = self._selector.fileno()
-        return [own] if self._acceptor.is_resting else [own, self._acceptor.fileno()]
+        own = [] if self._rests_until is not None else [self._selector.fileno()]
+        return own if self._acceptor.is_resting else [*own, self._acceptor.fileno()]
 
     def writers(self) -> List[int]:
         return []
@@ -74,7 +79,8 @@ class Hub:
         """On the monotonic clock."""
         if self._broken:
             return self._now
-        return min((time for time in (self._due, self._acceptor.due()) if time is not None), default=None)
+        times = (self._due, self._rests_until, self._acceptor.due())
+        return min((time for time in times if time is not None), default=None)
 
     def step(self, now: float) -> Said:
         """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
@@ -84,8 +90,11 @@ class Hub:
         """
         self._now = now
         said: Said = []
-        for key, events in self._selector.select(0):
-            self._serve(key.data, events, said)
+        if self._rests_until is None or now >= self._rests_until:
+            ready = self._selector.select(0)
+            for key, events in ready:
+                self._serve(key.data, events, said)
+            self._rests_until = now + REST_S if ready and len(self._agents) >= MANY else None
         for stream, identity in self._acceptor.step(now):
             self._take_in(Agent(stream, identity, now), said)
         broken, self._broken = self._broken, []
@@ -202,8 +211,10 @@ class Hub:
         self._watch(agent)
 
     def _watch(self, agent: Agent) -> None:
-        waiting = selectors.EVENT_WRITE if agent.stream.is_waiting else 0
-        self._selector.modify(agent.stream, selectors.EVENT_READ | waiting, agent)
+        if agent.is_written_to != agent.stream.is_waiting:
+            agent.is_written_to = agent.stream.is_waiting
+            waiting = selectors.EVENT_WRITE if agent.is_written_to else 0
+            self._selector.modify(agent.stream, selectors.EVENT_READ | waiting, agent)
 
     def _dismiss(self, agent: Agent, reason: str) -> None:
         self._part(agent, [{"type": "refused", "reason": reason}])

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Literal, Mapping, TypedDict, Union
 
-    from ..records.messages import Events, Hello, News, Orders, Refusal, Welcome
+    from ..records.messages import Events, Hello, News, Orders, Progress, Refusal, Welcome
 
     class Gone(TypedDict):
         """A connection has ended; `heard`: when something last came by it, on the monotonic clock."""
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
         type: Literal["connected"]
 
-    FromHub = Union[Hello, News, Events, Gone, Lied, Superseded]
+    FromHub = Union[Hello, News, Progress, Events, Gone, Lied, Superseded]
     FromDialer = Union[Welcome, Orders, Refusal, Gone, Connected]
 
 BEAT = {"type": "beat"}

@@ -105,6 +105,8 @@ class Channel:
                 if not piece:
                     raise Lost("the other end has closed the connection")
                 pieces.append(piece)
+                if not (self._incoming.pending or self._tls.pending()):
+                    return b"".join(pieces)
         except ssl.SSLWantReadError:
             return b"".join(pieces)
         except ssl.SSLError as error:

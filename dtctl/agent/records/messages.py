@@ -1,7 +1,8 @@
 """What agents say to their coordinator and hear from it."""
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
-from .run_state import AgentProcess, Intents, State
+from .kinds import AtMost, Dict, List, OneOf, Optional, Perhaps, Record, Usual, Within
+from .run_state import Advance, AgentProcess, Intents, State
+from .vitals import Machine
 from .whole_run import Event
 from .words import Count, Name, Reason, Seconds, TaskName
 
@@ -42,6 +43,18 @@ class News(Told):
     type: OneOf["state"]
 
 
+class Progress(Record):
+    """In place of `state`, to a coordinator that takes it, when the tasks have only come further since the last one."""
+
+    type: OneOf["progress"]
+    serial: Count
+    """Of the state that has come of it."""
+    machine: Perhaps[Optional[Machine]]
+    """Where it was sampled again."""
+    tasks: Dict[TaskName, Advance]
+    """Those of which something has changed."""
+
+
 Events = Record(
     "Events",
     {"type": OneOf["events"], "from": Count, "events": AtMost[List[Optional[Event]], EVENTS_AT_ONCE]},
@@ -62,6 +75,8 @@ class Welcome(Record):
     v: Within[int, PROTOCOL, PROTOCOL]
     events_from: Count
     """The index of the first line of events.jsonl that is lacking."""
+    progress: Usual[bool, False]
+    """The coordinator takes `progress`."""
 
 
 class Orders(Record):
@@ -84,9 +99,9 @@ class Refusal(Record):
     reason: Reason
 
 
-FROM_AGENT = {"hello": Hello, "state": News, "events": Events, "beat": Beat}
+FROM_AGENT = {"hello": Hello, "state": News, "progress": Progress, "events": Events, "beat": Beat}
 FROM_COORDINATOR = {"welcome": Welcome, "orders": Orders, "refused": Refusal, "beat": Beat}
 
 if TYPE_CHECKING:
-    FromAgent = Union[Hello, News, Events, Beat]
+    FromAgent = Union[Hello, News, Progress, Events, Beat]
     FromCoordinator = Union[Welcome, Orders, Refusal, Beat]

@@ -1,6 +1,6 @@
 """What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
 
-from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within
+from .kinds import AtMost, Dict, Form, List, Optional, Perhaps, Record, Usual, Within
 from .reasons import Because, Why
 from .vitals import Complaint, Machine, Processors, Share
 from .words import By, Count, Epoch, Line, Name, Pid, Reason, Seconds, SignalNumber, Tail, TaskName, TaskState, Want
@@ -167,6 +167,24 @@ class Entry(Because):
     asked: Usual[bool, False]
     """dtctl has asked for the exit."""
     history: Usual[AtMost[List[Past], HISTORY], []]
+
+
+class Advance(Record):
+    """What has changed of how far a task is, and how busy: fields of its Entry."""
+
+    step: Perhaps[Optional[Count]]
+    step_time: Perhaps[Optional[Epoch]]
+    rate: Perhaps[Optional[PerSecond]]
+    loss: Perhaps[Optional[Loss]]
+    progress: Perhaps[Optional[Epoch]]
+    longest_gap_s: Perhaps[Seconds]
+    first_step_s: Perhaps[Seconds]
+    cpu: Perhaps[Optional[Processors]]
+    memory_bytes: Perhaps[Optional[Count]]
+    most_memory_bytes: Perhaps[Count]
+    throttled: Perhaps[Optional[Share]]
+    idle_since: Perhaps[Optional[Epoch]]
+    complaint: Perhaps[Optional[Complaint]]
 
 
 Entries = Dict[TaskName, Entry]

@@ -37,6 +37,8 @@ class Sequence:
         budget = {"max_restarts": 1000, "max_run_restarts": 10000, "backoff_min_s": 0.5, "backoff_max_s": 4.0}
         recovery = {**budget, "stall_s": self.stall_s, "repeat": 0}
         self.trial = Trial(self.strategy, PLACES[self.strategy], self.seed, recovery=recovery)
+        builds = random.Random(-self.seed - 1)
+        self.trial.older = {host for host in self.trial.places.values() if builds.random() < 0.25}
         for task in self.trial.tasks.values():
             task.ready_s = self.random.uniform(0.5, 5.0)
 

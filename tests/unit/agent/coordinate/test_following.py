@@ -11,11 +11,13 @@ from dtctl.agent.coordinate import following
 from dtctl.agent.coordinate.following import Following
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.messages import Orders
+from dtctl.agent.records.messages import PROTOCOL, Orders, Welcome
 from dtctl.agent.records.run_state import Process
 from dtctl.agent.run.intents import Followed
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.world import spec_of
+
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False}
 
 
 class Link:
@@ -23,13 +25,14 @@ class Link:
 
     def __init__(self, *_: Any) -> None:
         self.waiting: list[Any] = []
+        self.sent: list[str] = []
 
     def step(self, now: float) -> list[Any]:
         said, self.waiting = self.waiting, []
         return said
 
     def send(self, message: Any) -> None:
-        pass
+        self.sent.append(message["type"])
 
 
 @pytest.fixture
@@ -45,7 +48,9 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
     intent = Followed(files)
 
-    def hear(message: Any) -> Following:
+    def hear(message: Any, step: int | None = None) -> Following:
+        next(iter(state["tasks"].values()))["step"] = step
+        state["serial"] += step is not None
         part._dialer.waiting.append(message)  # type: ignore[attr-defined]
         part.step(101.0, 1000.0, state, intent)
         return part
@@ -59,13 +64,27 @@ def orders(**fields: Any) -> Any:
 
 def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
     assert followed({"type": "connected"}).mending
-    assert not followed({"type": "welcome", "v": 2, "events_from": 0}).mending
+    assert not followed(WELCOME).mending
     assert followed(orders(mending=True)).mending
     assert not followed(orders()).mending
     assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).mending
 
 
 def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: Any) -> None:
-    followed({"type": "welcome", "v": 2, "events_from": 0})
+    followed(WELCOME)
     assert followed(orders(first_steps={"worker:0": 4.0})).first_steps == {"worker:0": 4.0}
     assert followed(orders()).first_steps == {}
+
+
+@pytest.mark.parametrize(
+    ("welcome", "told"), [({"progress": True}, "progress"), ({}, "state")], ids=["of this build", "of an older one"]
+)
+def test_progress_is_told_to_a_coordinator_that_takes_it(followed: Any, welcome: dict[str, Any], told: str) -> None:
+    followed({"type": "connected"})
+    followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}))
+    part = followed(orders(), step=7)
+    assert part._dialer.sent == ["hello", "state", told]
+    followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5})
+    followed({"type": "connected"})
+    followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}), step=8)
+    assert part._dialer.sent[3:] == ["hello", "state"], "what was told before was told to another coordinator"

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.leading import Leading
+from dtctl.agent.coordinate.leading import SAVE_S, Leading
 from dtctl.agent.coordinate.quota import BURST_BYTES
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.run_state import Process, State
+from dtctl.agent.records.vitals import Machine
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run.intents import Followed
 from dtctl.agent.run.runfiles import RunFiles
@@ -22,6 +23,7 @@ from tests.unit.agent.coordinate.world import Fields, spec_of
 
 PLACES = {"chief:0": "lead", "worker:0": "good", "worker:1": "bad"}
 WALL = 1_700_000_000.0
+MACHINE = made(Machine, time=WALL, cpus=2, load=0.5, memory_bytes=8, available_bytes=4, waiting={})
 LOST = {"attempt": 1, "started": WALL, "ended": WALL, "asked": False, "signal": 9}
 
 
@@ -75,6 +77,14 @@ class Desk:
             self.now, self.wall = self.now + 0.1, self.wall + 0.1
             self.leading.step(self.now, self.wall, self.state, self.intent)
 
+    def state_of(self, host: str) -> State:
+        """What cluster.json has of it after a while."""
+        self.now, self.wall = self.now + SAVE_S, self.wall + SAVE_S
+        self.hear(host)
+        state = self.view["hosts"][host]["state"]
+        assert state is not None
+        return state
+
     def hello(self, host: str, **changed: Any) -> Any:
         agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
         whole = {"type": "hello", "v": PROTOCOL, "run": "demo-1", "host": host, "agent": agent, "events": 0}
@@ -82,6 +92,9 @@ class Desk:
 
     def news(self, host: str, **changed: Any) -> Any:
         return checked(FROM_AGENT["state"], {"type": "state", **self.told(host, **changed)})
+
+    def progress(self, **told: Any) -> Any:
+        return checked(FROM_AGENT["progress"], {"type": "progress", **told})
 
     def told(self, host: str, **changed: Any) -> Fields:
         own = [task for task, place in PLACES.items() if place == host]
@@ -144,6 +157,39 @@ def test_an_agent_speaks_of_its_own_tasks_only(desk: Desk, kind: str, field: str
     assert said in told
     desk.hear("bad", desk.hello("bad"))  # the genuine agent
     assert desk.view["hosts"]["bad"]["connected"]
+
+
+def test_progress_alone_is_taken_into_the_state_of_its_host(desk: Desk) -> None:
+    before, good = desk.state_of("bad"), desk.state_of("good")
+    told = {"serial": 7, "machine": MACHINE, "tasks": {"worker:1": {"step": 12, "loss": "0.5"}}}
+    desk.hear("bad", desk.progress(**told))
+    entry = {**before["tasks"]["worker:1"], "step": 12, "loss": "0.5"}
+    assert desk.state_of("bad") == {**before, "serial": 7, "machine": MACHINE, "tasks": {"worker:1": entry}}
+    assert desk.state_of("good") == good
+    desk.hear("bad", desk.progress(serial=8, tasks={"worker:1": {"loss": None}}))
+    entry["loss"] = None
+    assert desk.state_of("bad") == {**before, "serial": 8, "machine": MACHINE, "tasks": {"worker:1": entry}}
+
+
+def test_progress_can_be_of_how_far_a_task_is_and_of_nothing_else(desk: Desk) -> None:
+    desk.hear("bad", desk.progress(serial=7, tasks={"worker:1": {"state": "failed", "attempt": 9, "step": 12}}))
+    entry = desk.state_of("bad")["tasks"]["worker:1"]
+    assert (entry["state"], entry["attempt"], entry["step"]) == ("running", 1, 12)
+
+
+def test_progress_of_a_neighbours_task_ends_the_connection(desk: Desk) -> None:
+    before = desk.state_of("good")
+    desk.hear("bad", desk.progress(serial=7, tasks={"worker:0": {"step": 10**6}}))
+    assert [host for host, _ in desk.links.refused] == ["bad"]
+    assert desk.state_of("good") == before
+    [told] = [text for text in desk.contacts() if "cannot be true" in text]
+    assert "it tells of worker:0, which is not its own task" in told
+    desk.hear("bad", desk.progress(serial=8, tasks={"worker:1": {"step": 13}}))  # before its next hello
+    assert desk.state_of("bad")["tasks"]["worker:1"]["step"] is None
+
+
+def test_agents_are_told_that_progress_alone_will_do(desk: Desk) -> None:
+    assert [message["progress"] for _, message in desk.links.sent if message["type"] == "welcome"] == [True, True]
 
 
 def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import peers
+from dtctl.agent.coordinate.told import Told
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.run_state import Past
+from dtctl.agent.records.run_state import Entry, Past
 from tests.unit.agent.coordinate import views
 
 LOST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9)
@@ -105,3 +106,23 @@ def test_peers_are_of_the_same_job_and_the_slowest_of_them_teaches() -> None:
     assert peers.first_steps(view, "e") == {}, "other:0 has no peers"
     views.told(view, "worker:2", step=None)
     assert peers.first_steps(view, "d") == {}, "not every peer has told a step"
+
+
+def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the lead alone tells steps, for as long as the run goes on."""
+    workers = 300
+    view = views.running(places={"chief:0": "c", **{f"worker:{number}": f"w{number}" for number in range(workers)}})
+    views.told(view, "chief:0", step=1, first_step_s=9.0)
+    looks: list[str] = []
+    entry = View.entry
+
+    def looked_at(self: View, task: str) -> Entry:
+        looks.append(task)
+        return entry(self, task)
+
+    monkeypatch.setattr(View, "entry", looked_at)
+    told = Told(view)
+    for host in view.hosts:
+        told.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
+    assert told.news(mending=False, may_go=lambda host: False) == []
+    assert len(looks) < 10 * workers

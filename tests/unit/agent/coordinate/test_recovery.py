@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dtctl.agent.checkpoints.losing import Loss
+from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.messages import FROM_AGENT
 from dtctl.agent.records.reasons import Fact, fact, headline
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
@@ -42,6 +44,25 @@ def test_a_lost_ps_tells_to_which_step_the_run_went_back() -> None:
     incident = world.data["incidents"][-1]
     assert (incident["step"], incident["back_to"]) == (1237, 1000)
     assert "back to step 1000, 237 steps lost" in world.decisions[-1]
+
+
+def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_decision() -> None:
+    world = async_ps()
+    world.tell_step("chief:0", 1237)
+    world.die("ps:1")
+    world.until(lambda: world.attempts["ps:1"] == 2)
+    world.run_for(5)
+
+    def decides(**fields: object) -> bool:
+        told = {"type": "progress", "serial": 99, "tasks": {"chief:0": fields}}
+        return world.coordinator.hear("c", checked(FROM_AGENT["progress"], told), world.now, world.wall)
+
+    assert not decides(loss="0.5", progress=world.wall)
+    assert not decides(step=1237)
+    assert decides(step=1238)
+    world.coordinator.step(world.now, world.wall)
+    assert recovered(world)
+    assert not decides(step=1239)
 
 
 def test_a_ps_without_any_checkpoint_fails_the_run_and_says_what_would_start_over() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dtctl.agent.coordinate import start
 from dtctl.agent.supervise import autopsy
 from tests.unit.agent.coordinate.world import World, async_ps
 
@@ -63,6 +64,26 @@ def test_a_host_that_never_reaches_the_coordinator_fails_the_start_within_a_minu
     assert world.condition == "Failed"
     assert "firewall" in world.data["condition"]["reason"]
     assert not any(world.attempts.values())
+
+
+def test_hosts_that_come_one_after_the_other_are_awaited_until_the_start_may_take_no_longer() -> None:
+    world = World("async-ps", PLACES, start_timeout_s=600.0)
+    hosts = sorted(set(PLACES.values()) - {world.spec["host"]})
+    world.cut.update(hosts)
+    for host in hosts:
+        world.run_for(start.REACH_LIMIT_S - 5.0)
+        assert world.data["phase"] == "starting"
+        world.cut.discard(host)
+    world.until(lambda: world.condition == "Running")
+
+    world = World("async-ps", PLACES, start_timeout_s=2 * start.REACH_LIMIT_S)
+    world.cut.update(hosts)
+    world.run_for(start.REACH_LIMIT_S - 5.0)
+    world.cut.discard(hosts[0])
+    world.run_for(start.REACH_LIMIT_S - 5.0)
+    world.cut.discard(hosts[1])
+    world.until(lambda: world.data["phase"] == "ended", 30.0)
+    assert "firewall" in world.data["condition"]["reason"]
 
 
 def test_a_task_that_never_listens_fails_the_start_by_name() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from dtctl.agent.checkpoints.losing import Loss
 from dtctl.agent.coordinate.coordinator import Coordinator
+from dtctl.agent.coordinate.report import Report
 from dtctl.agent.coordinate.services import Services
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
@@ -29,6 +31,7 @@ SCOPES = {
     "collective": {"lead": "gang", "worker": "gang"},
 }
 STEP_S = 0.25
+AGENT = {"pid": 1, "start_time": 1, "boot_id": "b"}
 
 
 def role_of(task: str) -> str:
@@ -110,10 +113,14 @@ class World:
         self.lost_session = False
         self.lost_session_on: set[str] = set()
         """Hosts that alone have lost it."""
+        self.older: set[str] = set()
+        """Hosts with an agent of a build that tells no progress alone."""
         self.mending: dict[str, bool] = {}
         self.story: list[StoryLine] = []
         self._greeted: set[str] = set()
-        self._told: dict[str, str] = {}
+        self._reports: dict[str, Report] = {}
+        self._written: dict[str, tuple[int, str]] = {}
+        """state.json of each host: its serial, and its tasks."""
         self._over: set[str] = set()
         self._make_coordinator(first_view(self.spec, self.wall))
 
@@ -226,29 +233,46 @@ class World:
         if host in self.cut:
             self._hang_up(host)
             return
-        agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
-        message = {
-            "type": "state" if host in self._greeted else "hello",
+        message = self._news(host) if host in self._greeted else self._hello(host)
+        if message is not None:
+            told: Any = json.loads(json.dumps(message))
+            self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+
+    def _hello(self, host: str) -> Any:
+        self._greeted.add(host)
+        self._reports[host] = Report(brief=host not in self.older)
+        followed = self._followed(host)
+        return {
+            "type": "hello",
             "v": PROTOCOL,
             "run": self.spec["run"],
             "host": host,
-            "agent": agent,
+            "agent": AGENT,
             "events": 0,
-            "state": {
-                "run": self.spec["run"],
-                "host": host,
-                "tasks": {name: self.tasks[name].entry for name in self._on(host)},
-            },
-            "intents": {name: self.tasks[name].intent for name in self._on(host)},
+            "state": self._state(host),
+            "intents": followed.value["tasks"],
             "kept": self.kept,
-            "lost_session": self.lost_session or host in self.lost_session_on,
+            "lost_session": followed.lost_session,
         }
-        text = json.dumps(message)
-        if host not in self._greeted or text != self._told.get(host):
-            self._told[host] = text
-            self._greeted.add(host)
-            told: Any = json.loads(text)
-            self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+
+    def _news(self, host: str) -> Any:
+        """None when nothing has changed."""
+        return self._reports[host].news(self._state(host), self._followed(host))
+
+    def _state(self, host: str) -> Any:
+        entries = {name: self.tasks[name].entry for name in self._on(host)}
+        text = json.dumps(entries)
+        if text != self._written.get(host, (0, ""))[1]:
+            self._written[host] = (self._written.get(host, (0, ""))[0] + 1, text)
+        own = {"run": self.spec["run"], "host": host, "machine": None}
+        return {**own, "serial": self._written[host][0], "tasks": entries}
+
+    def _followed(self, host: str) -> Any:
+        """intent.json there."""
+        wanted = {name: self.tasks[name].intent for name in self._on(host)}
+        value = {"serial": sum(intent["version"] for intent in wanted.values()), "tasks": wanted}
+        lost = self.lost_session or host in self.lost_session_on
+        return SimpleNamespace(value={**value, "session": None if self.kept else AGENT}, lost_session=lost)
 
     def ask_to_end(self, host: str, how: How) -> None:
         """As a session on that host does that is told to end the run, of its tasks for now the first alone."""

@@ -1,0 +1,147 @@
+"""What an agent tells after its hello: all of its state, or how far its tasks have come where nothing else is new."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate.report import Report
+from dtctl.agent.coordinate.view import View, first_view
+from dtctl.agent.records.kinds import checked, fields_of, made
+from dtctl.agent.records.messages import FROM_AGENT, Welcome
+from dtctl.agent.records.run_state import Advance, Entry, State
+from tests.unit.agent.coordinate.world import spec_of
+
+TASKS = ("worker:0", "worker:1")
+MACHINE = {"time": 1.0, "cpus": 2, "load": 0.5, "memory_bytes": 8, "available_bytes": 4, "waiting": {}}
+COMPLAINT = {"text": "waits for ps:0", "since": 1.0, "last": 2.0}
+
+
+class Host:
+    """state.json and intent.json of a host, and what is told of them."""
+
+    def __init__(self, brief: bool = True) -> None:
+        entries = {task: made(Entry, state="running", attempt=1) for task in TASKS}
+        self.state: Any = made(State, run="demo-1", host="far", machine=MACHINE, tasks=entries)
+        intents: Any = {task: {"want": "run", "version": 1} for task in TASKS}
+        self.intent: Any = SimpleNamespace(value={"serial": 1, "session": None, "tasks": intents}, lost_session=False)
+        self.report = Report(brief)
+
+    def tell(self, task: str = "", **fields: Any) -> Any:
+        """With what has changed of the task, or of the state."""
+        if task:
+            self.state["tasks"][task].update(fields)
+        else:
+            self.state.update(fields)
+        if fields:
+            self.state["serial"] += 1
+        return copy.deepcopy(self.report.news(self.state, self.intent))
+
+
+@pytest.fixture
+def host() -> Host:
+    """It has told its state."""
+    made = Host()
+    assert made.tell()["type"] == "state"
+    return made
+
+
+def test_what_has_not_changed_is_not_told(host: Host) -> None:
+    assert host.tell() is None
+
+
+def test_progress_is_told_alone(host: Host) -> None:
+    assert host.tell("worker:1", step=5, loss="0.1") == {
+        "type": "progress",
+        "serial": 2,
+        "tasks": {"worker:1": {"step": 5, "loss": "0.1"}},
+    }
+    assert host.tell("worker:1", loss="0.2")["tasks"] == {"worker:1": {"loss": "0.2"}}
+    assert host.tell() is None
+
+
+def test_another_sample_of_the_machine_is_told_alone(host: Host) -> None:
+    busy = {**MACHINE, "load": 9.0}
+    assert host.tell(machine=busy) == {"type": "progress", "serial": 2, "tasks": {}, "machine": busy}
+
+
+@pytest.mark.parametrize(
+    ("task", "changed"),
+    [
+        ("worker:0", {"state": "backoff"}),
+        ("worker:0", {"ready": True}),
+        ("worker:0", {"step": 7, "attempt": 2}),
+        ("worker:0", {"history": [{}]}),
+        ("", {"finished": True}),
+        ("", {"intent_serial": 3}),
+    ],
+)
+def test_where_more_is_new_all_is_told(host: Host, task: str, changed: dict[str, Any]) -> None:
+    told = host.tell(task, **changed)
+    assert told["type"] == "state"
+    assert told["state"] == host.state
+
+
+@pytest.mark.parametrize("change", ["intent", "kept", "lost session"])
+def test_what_is_wanted_here_is_told_with_all(host: Host, change: str) -> None:
+    if change == "intent":
+        host.intent.value["serial"] += 1
+    elif change == "kept":
+        host.intent.value["session"] = {"pid": 1}
+    else:
+        host.intent.lost_session = True
+    assert host.tell("worker:0", step=9)["type"] == "state"
+
+
+def test_a_coordinator_of_an_older_build_is_told_all_each_time() -> None:
+    assert not checked(Welcome, {"type": "welcome", "v": 2, "events_from": 0})["progress"], "it says nothing of that"
+    host = Host(brief=False)
+    assert [host.tell()["type"], host.tell("worker:0", step=1)["type"]] == ["state", "state"]
+    assert host.tell() is None
+
+
+def test_a_field_of_an_advance_is_as_that_of_an_entry() -> None:
+    own, whole = fields_of(Advance), fields_of(Entry)
+    assert {name: kind.words for name, (kind, _) in own.items()} == {name: whole[name][0].words for name in own}
+
+
+CHANGES: list[tuple[str, list[Any]]] = [
+    ("step", [None, 1, 2, 3]),
+    ("progress", [1.0, 2.5]),
+    ("rate", [None, 0.5]),
+    ("cpu", [None, 0.5]),
+    ("idle_since", [None, 4.0]),
+    ("complaint", [None, COMPLAINT]),
+    ("ready", [True, False]),
+    ("state", ["running", "backoff"]),
+    ("attempt", [1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed: int) -> None:
+    chances = random.Random(seed)
+    host = Host()
+    spec = spec_of("async-ps", {"chief:0": "lead", **dict.fromkeys(TASKS, "far")})
+    view = View(spec, first_view(spec, 0.0))
+    types: list[str] = []
+    for _ in range(100):
+        for task in chances.sample(TASKS, chances.randint(0, 2)):
+            name, values = chances.choice(CHANGES[: chances.choice([6, 6, 6, 9])])
+            host.state["tasks"][task][name] = chances.choice(values)
+        told = host.tell(machine={**MACHINE, "load": chances.choice([0.5, 1.5])})
+        told = checked(FROM_AGENT[told["type"]], json.loads(json.dumps(told)))
+        types.append(told["type"])
+        if told["type"] == "progress":
+            assert view.problem_of_progress("far", told) is None
+            view.advance("far", told)
+        else:
+            view.hosts["far"]["state"] = told["state"]
+        assert view.hosts["far"]["state"] == checked(State, host.state)
+    assert types.count("progress") > 20
+    assert types.count("state") > 1
