@@ -178,12 +178,18 @@ def command(job: dict[str, Any]) -> None:
 class Running:
     job: dict[str, Any]
     begun: float
+    settled: bool = False
     interrupted: float | None = None
     killed: bool = False
 
     def look(self, pid: int, now: float) -> None:
-        """Ctrl-C when its time is over, and the end of all patience when that does not help."""
-        if self.interrupted is None and now > self.begun + self.job["patience_s"]:
+        """Ctrl-C when its time is over, and the end of all patience when that does not help.
+
+        Its time begins when its home is made: on a busy machine that takes longer than some commands get.
+        """
+        if not self.settled:
+            self.begun, self.settled = now, Path(self.job["stdout"]).exists()
+        elif self.interrupted is None and now > self.begun + self.job["patience_s"]:
             self.interrupted = now
             os.kill(pid, signal.SIGINT)
         elif self.interrupted is not None and now > self.interrupted + GRACE_S and not self.killed:

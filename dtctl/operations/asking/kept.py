@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.transport import silence
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import answering
 
@@ -37,8 +38,8 @@ class _Refusal:
 class Kept:
     """A transport whose conversations go on after they were closed. A context manager: at its end they are over.
 
-    One that an error has ended is begun anew. A host that cannot be reached, or whose answer was not waited for to its
-    end, is left alone for a while, in which it is away at once: the others do not wait for it each time.
+    One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
+    that was waited for in vain, is left alone for a while, in which it is away at once: nobody waits for it each time.
     """
 
     def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
@@ -104,7 +105,7 @@ class Kept:
         return session
 
     def give_up(self, session: Session, since: float) -> None:
-        """In place of `give_back`, for one whose answer was waited for since then (monotonic), and not to its end."""
+        """In place of `give_back`, for one whose answer was waited for since then (monotonic), in vain."""
         session.close()
         name = session.host.name
         self._leave_alone(name, NotAsked(f"{name} was not asked, as it had not finished an earlier answer"), since)
@@ -143,7 +144,8 @@ class _Lent:
         """What has no result yet."""
         self._since = time.monotonic()
         self._broken = False
-        """The host has refused, or has gone: it may be asked again at once."""
+        self._late = False
+        """Whoever asks has waited for as long as it would."""
 
     @property
     def host(self) -> Host:
@@ -166,7 +168,14 @@ class _Lent:
     def receive(self, timeout_s: float | None = None) -> Message:
         try:
             message = self._receive(timeout_s)
-        except (AgentError, ConnectionLost):
+        except TimeoutError:
+            self._late = True
+            raise
+        except AgentError:  # an answer too
+            self._broken = True
+            self._asked.clear()
+            raise
+        except BaseException:
             self._broken = True
             raise
         self._kept = False
@@ -175,10 +184,11 @@ class _Lent:
         return message
 
     def close(self) -> None:
-        if self._broken:
-            self._session.close()
-        elif self._asked:
+        waited_s = time.monotonic() - self._since
+        if self._asked and (self._late or waited_s >= silence.TOLD_AFTER_S):
             self._keeper.give_up(self._session, self._since)
+        elif self._asked or self._broken:
+            self._session.close()
         else:
             self._keeper.give_back(self._session)
 
@@ -203,4 +213,5 @@ class _Lent:
                 self._session.send(fields, payload)
         except BaseException:
             self._broken = True
+            self._asked.clear()  # why is known
             raise

@@ -105,6 +105,19 @@ def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_agai
     assert transport.opened.count("c") == 1
 
 
+def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    transport = FakeTransport(Agents(told()))
+    with Kept(transport) as kept:
+        session = kept.open(record().way_to("c"))
+        session.send({"type": "status", "run": None})
+        now[0] += 120.0
+        session.close()
+        with pytest.raises(NotAsked):
+            kept.open(record().way_to("c"))
+
+
 def test_of_many_hosts_few_conversations_are_kept() -> None:
     transport = FakeTransport(Agents(told()))
     with Kept(transport, most=2) as kept:

@@ -100,6 +100,18 @@ def test_a_coordinator_that_has_no_story_to_tell_is_not_asked_for_scalars_then()
     assert {one.host for one in found.scalars.series} == set("abd")
 
 
+def test_a_coordinator_whose_story_is_not_to_be_believed_costs_no_time_and_is_asked_for_scalars_all_the_same() -> None:
+    class Strange(Told):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            said = super().__call__(session, fields)
+            return [{"type": "shutdown"}] if fields["type"] == "events" and fields["whole"] else said
+
+    found = gather(record(), FakeTransport(Strange(told())), {})
+    assert list(found.errors) == ["c"]
+    assert found.unasked == {}
+    assert {one.host for one in found.scalars.series} == set("abcd")
+
+
 def test_who_reads_the_story_alone_waits_for_each_once_too() -> None:
     agents = Beating("bc")
     story = read_events(record(), FakeTransport(agents), last=None)
