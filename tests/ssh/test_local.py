@@ -38,7 +38,7 @@ def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from dtctl.model import Host; from dtctl.reach import Local\n"
         "from dtctl.transport.connect import Transports\n"
-        "answering(Transports(local_root=Path(sys.argv[1])), Host('here', Local())).close()\n"
+        "Transports(local_root=Path(sys.argv[1])).open(Host('here', Local())).close()\n"
         "sys.exit(bool({'fabric', 'paramiko', 'invoke'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
