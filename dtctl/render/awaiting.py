@@ -72,7 +72,7 @@ def dialling(waits: Callable[[], Mapping[str, float]]) -> Iterator[None]:
         return
     from dtctl.render.terminal.last_line import LastLine
 
-    with moving(LastLine(lambda: waiting_for(waits(), console.columns() - 1, " to answer"))):
+    with moving(LastLine(lambda: waiting_for(waits(), console.columns() - 1, " to connect"))):
         yield
 
 

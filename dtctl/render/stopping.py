@@ -92,7 +92,7 @@ class StopProgress:
         from dtctl.render.terminal.rich_console import text
 
         def draw() -> object:
-            awaited = waiting_for(self._dialled(), console.columns() - 1, " to answer")
+            awaited = waiting_for(self._dialled(), console.columns() - 1, " to connect")
             line = text("; ".join(filter(None, [self.now(), awaited])))
             line.no_wrap, line.overflow = True, "crop"
             return line

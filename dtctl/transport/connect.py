@@ -53,7 +53,7 @@ class Transports:
         return session
 
     def dialled(self) -> dict[str, float]:
-        """Hosts whose agents have not answered yet, and how long they have been waited for."""
+        """Hosts that have not been connected to yet, and how long that has taken so far."""
         now = time.monotonic()
         return {host: now - since for host, since in dict(self._dialled).items()}
 

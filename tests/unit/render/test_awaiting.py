@@ -131,11 +131,11 @@ def test_a_command_that_shows_nothing_yet_tells_whom_it_waits_for(monkeypatch: p
     monkeypatch.setattr(console, "columns", lambda: 80)
     with terminal() as screen:
         with dialling(lambda: hosts(3, 4)):
-            eventually(lambda: "waiting for @gpu-[3-4] to answer, 10 s" in screen.getvalue())
+            eventually(lambda: "waiting for @gpu-[3-4] to connect, 10 s" in screen.getvalue())
         assert seen(screen) == [""]
 
 
-def test_hosts_count_as_dialled_until_their_agents_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     transports = Transports()
     during: list[dict[str, float]] = []
 

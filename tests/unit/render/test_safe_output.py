@@ -86,6 +86,7 @@ from dtctl.render.machine import status as machine_status
 from dtctl.render.narrator import Narrator, show_onward
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
+from dtctl.render.report import gaps
 from dtctl.render.scalars import shown as scalars
 from dtctl.render.story import story_line
 from dtctl.render.terminal import console, screen
@@ -339,6 +340,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
+    "show_unasked": lambda: gaps.show_unasked({f"a{BAD}": ("events",)}),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),

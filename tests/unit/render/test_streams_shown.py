@@ -34,10 +34,10 @@ def writes_in(path: Path) -> set[str]:
     return found
 
 
-def test_only_the_console_touches_the_streams() -> None:
+def test_only_the_console_touches_the_streams_and_the_line_that_stays_below() -> None:
     paths = [path for path in modules() if path.relative_to(PACKAGE).parts[0] not in ELSEWHERE]
     writers = {str(path.relative_to(PACKAGE)): writes_in(path) for path in paths if writes_in(path)}
-    assert set(writers) == {"render/terminal/console.py"}, writers
+    assert set(writers) == {"render/terminal/console.py", "render/terminal/last_line.py"}, writers
 
 
 def test_only_the_safe_console_makes_text_of_rich() -> None:
