@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 
@@ -57,4 +58,6 @@ class InPassing:
         """None where nobody was asked, or nobody answered."""
         if self._scene is None or not any(self._rounds):
             return None
-        return judged(self._scene, self._rounds, self._clocks, self._seconds)
+        found = judged(self._scene, self._rounds, self._clocks, self._seconds)
+        told = {host for facts in self._rounds for host in facts}
+        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in told))

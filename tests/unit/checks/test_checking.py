@@ -149,6 +149,7 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
     assert told is not None
     assert [one.signature.name for one in told.found] == ["clock_wrong"]
     assert told.seconds == 0.2
+    assert told.hosts == ("d",), "nobody else has told anything"
 
 
 def test_without_a_scene_nothing_is_asked_in_passing() -> None:
