@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,10 @@ from benchmarks.peers.environment import Environment
 from benchmarks.peers.options import Options, Report
 from tests.nightly.page import commit
 from tests.tables import replace_part
+
+
+WIDTH = 100
+"""Of the page, but for its tables."""
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -46,7 +51,14 @@ def text(report: Report, options: Options, environment: Environment, begin: Circ
 
 def write(file: Path, name: str, text: str) -> None:
     begin, end = marks(name)
-    replace_part(file, begin, end, text)
+    replace_part(file, begin, end, "\n".join(map(_folded, text.splitlines())))
+
+
+def _folded(line: str) -> str:
+    if line.startswith(("|", "#")):
+        return line
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _system() -> str:

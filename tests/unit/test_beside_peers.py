@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import page
+from benchmarks.peers import page, report
 from benchmarks.peers.command import not_reached
 from benchmarks.peers.contest import Contender, Standings
 from benchmarks.peers.gauge import Taken
@@ -90,3 +90,13 @@ def test_what_people_write_around_a_part_stays(tmp_path: Path) -> None:
     assert file.read_text() == "# Page\n\nabove\n\n<!-- a -->\n\nnewer\n\n<!-- end -->\n\nbelow\n"
     replace_table(file, "<!-- a -->", "<!-- end -->", ("a", "b"), [("1", "2")])
     assert "<!-- a -->\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\n<!-- end -->\n" in file.read_text()
+
+
+def test_text_is_folded_on_the_page_and_a_table_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "performance.md"
+    begin, end = report.marks("push")
+    file.write_text(f"{begin}\n{end}\n")
+    row, item = f"| {'wide ' * 30}|", "- " + " ".join(["word"] * 30)
+    report.write(file, "push", f"{row}\n\n{item}")
+    first, second = item[:96], item[97:]
+    assert file.read_text() == f"{begin}\n\n{row}\n\n{first}\n  {second}\n\n{end}\n"
