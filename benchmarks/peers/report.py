@@ -15,7 +15,6 @@ from benchmarks.peers.options import Options, Report
 from tests.nightly.page import commit
 from tests.tables import replace_part
 
-
 WIDTH = 100
 """Of the page, but for its tables."""
 
