@@ -94,6 +94,11 @@ def test_after_a_restart_of_the_machine_files_that_look_untouched_are_compared_a
         assert not talk.lacked
 
 
+def shape(compiled: bytes) -> tuple[bytes, int]:
+    """The head, which names the source, and the length. Python 3.8 marks what it may refer to again as it likes."""
+    return compiled[:16], len(compiled)
+
+
 @pytest.mark.parametrize("module", ["requests/session", "requests/runs", "host/paths"])
 def test_what_was_compiled_and_cut_short_is_compiled_again(host: AgentHost, module: str) -> None:
     host.ask("runs", cluster=None)
@@ -102,7 +107,7 @@ def test_what_was_compiled_and_cut_short_is_compiled_again(host: AgentHost, modu
     for size in (16, 100, len(whole) - 1):
         compiled.write_bytes(whole[:size])
         assert host.ask("runs", cluster=None)["runs"] == []
-        assert compiled.read_bytes() == whole
+        assert shape(compiled.read_bytes()) == shape(whole)
 
 
 def test_so_is_what_the_processes_that_stay_import(host: AgentHost) -> None:
@@ -114,7 +119,7 @@ def test_so_is_what_the_processes_that_stay_import(host: AgentHost) -> None:
     whole = compiled.read_bytes()
     compiled.write_bytes(whole[:-1])
     subprocess.run(words, check=True, env=host.env)
-    assert compiled.read_bytes() == whole
+    assert shape(compiled.read_bytes()) == shape(whole)
 
 
 def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:
