@@ -1,4 +1,4 @@
-"""Where dtctl keeps things of its own on the controller's machine, and how files that others may have made are read."""
+"""Where dtctl keeps things of its own on this machine; how files are replaced, and read that others may have made."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import grp
 import os
 import pwd
+import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -95,6 +96,40 @@ def read_regular(path: Path, limit_bytes: int) -> bytes:
     if len(content) > limit_bytes:
         raise OSError(errno.EFBIG, f"It holds more than {limit_bytes} bytes", os.fspath(path))
     return content
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Writes 0600 and all at once: a reader sees the old content or the new, and a full disk leaves the old one.
+
+    Nothing else is left, wherever Ctrl-C comes. `durable`: when it returns the content is on the disk, whatever becomes
+    of this machine. Raises OSError.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        # Not by `tempfile`: an interrupt as it opens the file would leave one whose name nobody knows.
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)  # the umask may have taken more
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())  # some file systems tell only now that there is no room, or no quota
+        part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    if durable:
+        _settle(path.parent)
+
+
+def _settle(directory: Path) -> None:
+    """The name of the new file is on the disk too; where directories cannot be synced, soon."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _is_own_group(group: int) -> bool:

@@ -12,12 +12,11 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from dtctl.places import cache_directory, check_private, make_private, read_regular
+from dtctl.places import cache_directory, check_private, make_private, read_regular, replace_file
 
 _VERSION = 2
 _LIMIT_BYTES = 1 << 28
@@ -55,15 +54,7 @@ class Fingerprints:
         text = json.dumps(value, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):  # without them the next scan only reads every file again
             make_private(self._file.parent)
-            with tempfile.NamedTemporaryFile("wb", dir=self._file.parent, prefix=".code-", delete=False) as file:
-                temporary = Path(file.name)
-                try:
-                    file.write(_sum(text) + b"\n" + text)
-                    file.close()
-                    temporary.replace(self._file)
-                except BaseException:
-                    temporary.unlink()
-                    raise
+            replace_file(self._file, _sum(text) + b"\n" + text, durable=False)
 
     def _load(self) -> dict[str, list[Any]]:
         check_private(self._file.parent)

@@ -169,6 +169,7 @@ def command(job: dict[str, Any]) -> None:
     except BaseException:
         traceback.print_exc()
         code = 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes now is none that the command has seen
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 1 if code else 0)

@@ -7,20 +7,16 @@ import errno
 import functools
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dtctl.errors import DtctlError
 from dtctl.operations.memory.record import RECORD_VERSION, RunRecord
-from dtctl.places import read_regular
+from dtctl.places import read_regular, replace_file
 
 _LIMIT_BYTES = 1 << 26
-
 
 _NO_FILE = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EFBIG)
 """Something else is in the file's place."""
@@ -59,37 +55,7 @@ def read_record(path: Path) -> RunRecord | None:
 
 
 def write_record(path: Path, record: RunRecord) -> None:
-    replace_text(path, json.dumps(record.to_json(), indent=1))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Writes 0600 and all at once: a reader sees the old text or the new, and a full disk leaves the old one.
-
-    When it returns the text is on the disk, whatever becomes of this machine.
-    """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            os.fchmod(descriptor, 0o600)  # mkstemp minds the umask
-            stream.write(text)
-            stream.flush()
-            os.fsync(descriptor)  # some file systems tell only now that there is no room, or no quota
-        Path(temporary).replace(path)
-        _settle(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise
-
-
-def _settle(directory: Path) -> None:
-    """The name of the new file is on the disk too; where directories cannot be synced, soon."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    replace_file(path, json.dumps(record.to_json(), indent=1).encode())
 
 
 def _is_consistent(record: RunRecord) -> bool:

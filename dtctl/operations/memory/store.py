@@ -18,10 +18,9 @@ from dtctl.operations.memory.files import (
     OtherVersion,
     UnreadRecord,
     read_record,
-    replace_text,
     write_record,
 )
-from dtctl.places import check_private, make_private, read_regular, state_directory
+from dtctl.places import check_private, make_private, read_regular, replace_file, state_directory
 
 if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
@@ -89,7 +88,7 @@ class Memory:
                 write_record(file, after)
 
     def make_current(self, run: str) -> None:
-        replace_text(self._current, checked_run(run) + "\n")
+        replace_file(self._current, f"{checked_run(run)}\n".encode())
 
     def forget(self, run: str) -> None:
         """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""

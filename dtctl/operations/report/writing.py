@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.memory.files import replace_text
+from dtctl.places import replace_file
 
 MARK = "<!-- dtctl report"
 """How a report begins, or its second line."""
@@ -34,12 +34,12 @@ def check_place(path: Path, *, force: bool) -> None:
 def write_report(path: Path, text: str, *, force: bool) -> int:
     """How many bytes it has. It is replaced as a whole, with mode 0600."""
     check_place(path, force=force)
-    whole = text.encode("utf-8", "replace").decode()
+    content = text.encode("utf-8", "replace")
     try:
-        replace_text(path.resolve(), whole)
+        replace_file(path.resolve(), content)
     except OSError as error:
         raise DtctlError(f"cannot write {path}: {error.strerror}", hint="-O names another file") from error
-    return len(whole.encode())
+    return len(content)
 
 
 def _is_report(path: Path) -> bool:

@@ -345,7 +345,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dtctl.operations.memory.files.os.fchmod", full)
+    monkeypatch.setattr("dtctl.places.os.fchmod", full)
     with pytest.raises(DtctlError, match="run digits-1 cannot be remembered in") as error:
         memory.save(newer)
     assert error.value.detail == "no space left on device"

@@ -65,6 +65,6 @@ def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dtctl.operations.report.writing.replace_text", full)
+    monkeypatch.setattr("dtctl.operations.report.writing.replace_file", full)
     with pytest.raises(DtctlError, match="No space left"):
         write_report(tmp_path / "a.html", TEXT, force=False)
