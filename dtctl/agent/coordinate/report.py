@@ -36,13 +36,12 @@ class Report:
         """None when nothing has changed since the last time; what this returns counts as told."""
         value = intent.value
         told = (value["serial"], value["session"] is None, intent.lost_session)
-        if told == self._told and self._state is not None and state["serial"] == self._state["serial"]:
+        before = self._state if told == self._told else None
+        if before is not None and state["serial"] == before["serial"]:
             return None
-        whole: Union[News, Progress] = news(state, intent)
-        if self._brief and told == self._told and self._state is not None:
-            whole = _progress(self._state, state) or whole
+        progress = _progress(before, state) if self._brief and before is not None else None
         self._told, self._state = told, _kept(state)
-        return whole
+        return progress or news(state, intent)
 
 
 def _kept(state: State) -> State:
