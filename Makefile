@@ -92,9 +92,9 @@ screens: $(VENV)/.browser
 site: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Every sentence that a user may see, in tests/golden.txt.
+# Prints every sentence that a user may see.
 golden: $(VENV)/.dev
-	$(BIN)/python -m tests.golden --write
+	$(BIN)/python -m tests.golden
 
 clean:
 	rm -rf $(VENV) demo build dist site .pytest_cache .mypy_cache .ruff_cache

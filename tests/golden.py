@@ -1,25 +1,19 @@
-"""Every sentence that a user may see, in tests/golden.txt: to be read in one sitting, and kept in step by a test.
-
-python -m tests.golden            what has changed since
-python -m tests.golden --write    write it
-"""
+"""Every sentence that a user may see, collected from the code, to be read in one sitting: `make golden`."""
 
 from __future__ import annotations
 
 import ast
 import itertools
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "tests" / "golden.txt"
 
 HEAD = """\
-Every sentence that a user may see: errors, hints, notes, tables, help, and the reasons in a run's story.
-Written by `make golden` from the code; {} stands for what is filled in. Change a sentence there, and read it here.
+Every sentence that a user may see: errors, hints, notes, tables, help, and the reasons of a run's events.
+{} stands for what is filled in.
 """
 
 UNSEEN = {
@@ -64,19 +58,6 @@ def page(found: dict[str, list[str]]) -> str:
     for name, texts in found.items():
         parts.append(f"\n{name}\n" + "".join(f"    {_one_line(text)}\n" for text in texts))
     return "".join(parts)
-
-
-def read(text: str) -> dict[str, set[str]]:
-    """A page as sets, to which it does not matter where in its file a sentence stands."""
-    found: dict[str, set[str]] = {}
-    name = ""
-    for line in text.removeprefix(HEAD).splitlines():
-        if line.startswith("    "):
-            found[name].add(line[4:])
-        elif line:
-            name = line
-            found[name] = set()
-    return found
 
 
 def _one_line(text: str) -> str:
@@ -196,27 +177,5 @@ def _filled_in(node: ast.AST) -> Iterator[ast.expr]:
                 yield from _filled_in(side)
 
 
-def changes() -> list[str]:
-    """What the page lacks (+) and has too much (-)."""
-    written, now = read(GOLDEN.read_text("utf-8")), read(page(sentences()))
-    lines = []
-    for name in sorted({*written, *now}):
-        for sign, texts in (
-            ("-", written.get(name, set()) - now.get(name, set())),
-            ("+", now.get(name, set()) - written.get(name, set())),
-        ):
-            lines += [f"{sign} {name}: {text}" for text in sorted(texts)]
-    return lines
-
-
-def main() -> None:
-    if sys.argv[1:] == ["--write"]:
-        GOLDEN.write_text(page(sentences()), "utf-8")
-        return
-    lines = changes()
-    print("\n".join(lines))
-    sys.exit(1 if lines else 0)
-
-
 if __name__ == "__main__":
-    main()
+    print(page(sentences()), end="")

@@ -11,6 +11,7 @@ import pytest
 import typer.main
 
 from dtctl.cli.app import app
+from tests import golden
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").glob("*.md")]
@@ -59,7 +60,7 @@ def shown_commands() -> list[tuple[str, str, tuple[str, ...]]]:
     return sorted(found)
 
 
-HINTS = [("golden.txt", HINT.findall((ROOT / "tests" / "golden.txt").read_text()))]
+HINTS = [("the code", HINT.findall(golden.page(golden.sentences())))]
 
 
 @pytest.mark.parametrize(("page", "name", "options"), shown_commands())
