@@ -14,7 +14,7 @@ from dtctl.config.order import check_kvstore, check_order, check_strategy, check
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.recovery import check_recovery, read_recovery
 from dtctl.config.sections import ClusterFile
-from dtctl.config.workable.hooks import check_hooks, read_hooks
+from dtctl.config.workable import check_hooks, read_hooks
 from dtctl.config.yaml.document import Findings
 from dtctl.model import Cluster, Job, TfConfig, Trainer
 
