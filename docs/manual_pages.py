@@ -12,7 +12,7 @@ from dtctl.operations.diagnosis.table import SIGNATURES
 from dtctl.render.health.findings import pattern_of
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS
-from dtctl.render.manual.glossary import STATES, WORDS
+from dtctl.render.manual.topics import STATES, WORDS
 from dtctl.render.manual.trouble import Trouble
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual; change it there. -->"

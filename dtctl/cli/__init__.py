@@ -19,9 +19,8 @@ def main() -> None:
 def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
-    from dtctl.cli.bash import whole_words
     from dtctl.cli.machine import in_json, wants_json
-    from dtctl.cli.shells import mended
+    from dtctl.cli.shells import whole_options, whole_words
     from dtctl.errors import DtctlError, ExitCode
     from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
@@ -36,7 +35,7 @@ def _main() -> None:
     show_whatever_comes()
     speak_json(wants_json(sys.argv[1:]))
     try:
-        with whole_words(os.environ), mended(os.environ):
+        with whole_words(os.environ), whole_options(os.environ):
             if wants_json(sys.argv[1:]):
                 in_json(app)
             app(prog_name="dtctl")

@@ -15,8 +15,7 @@ from pathlib import Path
 from dtctl.config.build import build
 from dtctl.config.launching import with_scheduler
 from dtctl.config.sections import ClusterFile
-from dtctl.config.workable import check_workable
-from dtctl.config.workable import check_gpus
+from dtctl.config.workable import check_gpus, check_workable
 from dtctl.config.yaml.document import Findings, in_words
 from dtctl.config.yaml.overrides import apply_overrides
 from dtctl.config.yaml.reading import read_sections

@@ -15,7 +15,6 @@ from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
 from dtctl.plan.neighbours import VARIABLES, Neighbourhood
 from dtctl.plan.order import stages
-from dtctl.plan.platform import platform_env, platform_words
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.success import known_target_step
 from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
@@ -210,3 +209,18 @@ def _address(host: Host, cluster: Cluster, hostnames: Mapping[str, str]) -> str:
 def _join(address: str, port: int) -> str:
     shown = AUTO if port == CHOSEN_PORT else str(port)
     return f"[{address}]:{shown}" if ":" in address else f"{address}:{shown}"
+
+
+def platform_words(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:
+    """Less those that the trainer's own arguments have."""
+    own = {word.partition("=")[0] for word in launch.args}
+    names = [name for name in launch.platform if name.islower() and f"--{name}" not in own]
+    return tuple(f"--{name}={_value(name, fields)}" for name in names)
+
+
+def platform_env(launch: Launch, fields: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: _value(name.lower(), fields) for name in launch.platform if name.isupper()}
+
+
+def _value(name: str, fields: Mapping[str, str]) -> str:
+    return fields["num_gpus" if name == "num_gpu" else name]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.render.errors import note
 from dtctl.render.machine import document
-from dtctl.render.machine import logs as machine_logs
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, local_time, size
+from dtctl.render.words import count, iso_utc, local_time, size
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.logs import LogLines
     from dtctl.operations.logs.saving import SavedLog
+
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """ANSI foregrounds, told apart on dark and on light."""
@@ -105,14 +105,14 @@ class LogObjects(LogPrinter):
 
     def print(self, lines: LogLines) -> None:
         self._remember(lines)
-        console.put("".join(map(document.json_line, machine_logs.logs(lines))))
+        console.put("".join(map(document.json_line, logs(lines))))
 
 
 def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:
     """Each file, as the path by which it is opened from here."""
     for one in files:
         if as_json:
-            document.print_json_line(machine_logs.saved(one))
+            document.print_json_line(saved(one))
         else:
             console.say(str(one.path))
     if not as_json:
@@ -125,3 +125,14 @@ def _headed(head: bytes, data: bytes) -> bytes:
         return data
     *lines, rest = data.split(b"\n")
     return b"".join(head + line + b"\n" for line in [*lines, *filter(None, [rest])])
+
+
+def logs(lines: LogLines) -> Iterator[dict[str, Any]]:
+    """An object a line. `time`: not after it, and not much before; of a progress bar the text is its last state."""
+    head = {"task": str(lines.task), "attempt": lines.attempt, "time": iso_utc(lines.time)}
+    for line in lines.data.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+        yield {**head, "text": line.rstrip("\r").rpartition("\r")[2]}
+
+
+def saved(one: SavedLog) -> dict[str, Any]:
+    return {"task": str(one.task), "attempt": one.attempt, "file": str(one.path), "sizeBytes": one.size_bytes}

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from dtctl.cli.shells import begun, for_fish, for_zsh, mended
+from dtctl.cli.shells import begun, for_fish, for_zsh, whole_options
 
 OFFERED = """_arguments '*: :(("json":"the run''s words"\n"text"))'"""
 
@@ -42,10 +42,10 @@ def test_fish_replaces_the_whole_word() -> None:
 
 def test_only_a_shell_that_completes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     line = {"_TYPER_COMPLETE_ARGS": "dtctl status --run="}
-    with mended({**line, "_DTCTL_COMPLETE": "complete_fish"}):
+    with whole_options({**line, "_DTCTL_COMPLETE": "complete_fish"}):
         print("digits-1")
     assert capsys.readouterr().out == "--run=digits-1\n"
     said = io.StringIO()
-    with redirect_stdout(said), mended(line):
+    with redirect_stdout(said), whole_options(line):
         print("digits-1")
     assert said.getvalue() == "digits-1\n"

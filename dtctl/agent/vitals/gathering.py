@@ -7,10 +7,11 @@ import shutil
 import time
 
 from ..host import paths, ports, processes
+from ..network import connecting
 from ..records.run_state import Start
 from ..records.vitals import MOST_LOG, MOST_UNREACHED
 from ..run import environment
-from . import disks, neighbours, packages, reaching
+from . import disks, neighbours, packages
 from .machine_load import MachineLoad
 from .usage import Usage
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from ..records.network.peers import Peer
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
-    from ..records.vitals import DiagnoseResult, Diverged, TaskVitals
+    from ..records.vitals import DiagnoseResult, Diverged, TaskVitals, Unreached
+
 
 REACH_S = 3.0
 BETWEEN_S = 0.5
@@ -38,7 +40,7 @@ def gather(
     load.look(time.time())
     for usage in usages.values():
         usage.look(began)
-    unreached = reaching.unreached(_peers(spec), REACH_S)
+    away = unreached(_peers(spec), REACH_S)
     gpus = neighbours.gpus(environment.base()["PATH"])
     time.sleep(max(0.0, began + BETWEEN_S - time.monotonic()))
     now = time.monotonic()
@@ -56,7 +58,7 @@ def gather(
         "disks": disks.of([run_dir, *places])[0],
         "busy": others.busy(now, own),
         "gpus": gpus,
-        "unreached": unreached[:MOST_UNREACHED],
+        "unreached": away[:MOST_UNREACHED],
         "diverged": diverged,
         "tasks": tasks,
     }
@@ -120,3 +122,18 @@ def _end_of_log(path: str, masks: Masks) -> str:
     from ..logs.tail import end_of
 
     return end_of(path, masks)[-MOST_LOG:]
+
+
+def unreached(peers: List[Peer], limit_s: float) -> List[Unreached]:
+    """`peers` are trainers: they are connected to, and hear nothing."""
+    addresses = {peer["whose"]: peer["address"] for peer in peers}
+    return [
+        {
+            "task": one["whose"],
+            "address": addresses[one["whose"]],
+            "problem": one["problem"],  # type: ignore[typeddict-item]
+            "text": one["text"],
+        }
+        for one in connecting.reach(peers, "", limit_s)
+        if one["problem"]
+    ]

@@ -49,8 +49,7 @@ def check(
     from dtctl.operations.memory.record import record_of
     from dtctl.operations.starting.code import make_local
     from dtctl.operations.starting.prepare import make_plan
-    from dtctl.render import errors
-    from dtctl.render.checks import page
+    from dtctl.render import checks, errors
     from dtctl.render.machine import checks as machine
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
@@ -60,9 +59,9 @@ def check(
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     if print_firewall is not None:
         from dtctl.operations.networking.rules import rules_of
-        from dtctl.render.checks import rules
+        from dtctl.render import checks
 
-        return rules.show_rules(rules_of(plan, print_firewall), print_firewall, output)
+        return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
     scene, record = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname), record_of(plan)
     with (
         scope.left("nothing was started; what was written to try is removed"),
@@ -72,7 +71,7 @@ def check(
     if output == "json":
         document.print_json("Check", machine.checked(checked))
     else:
-        page.show_checked(checked)
+        checks.show_checked(checked)
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)

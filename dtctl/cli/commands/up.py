@@ -69,8 +69,7 @@ def up(
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.telling.hooks import hooks_here
     from dtctl.operations.up import up as start
-    from dtctl.render import errors, left_out
-    from dtctl.render.checks import page
+    from dtctl.render import checks, errors, left_out
     from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import checks as machine
     from dtctl.render.machine import document
@@ -112,7 +111,7 @@ def up(
                 at_zero=_show_unseen,
                 before=Announced(scope, launch.record, "stopping", say=output == "text"),
                 stopping=progress.ending,
-                checked=page.show_brief,
+                checked=checks.show_brief,
             )
     except DtctlError as error:
         from dtctl.operations.replace import taken_places

@@ -15,13 +15,13 @@ from dtctl.errors import DtctlError
 from dtctl.operations.diagnosis.asking import in_short as problems_of
 from dtctl.operations.report.following import is_over
 from dtctl.operations.report.tree import Report
-from dtctl.render.dashboard.style import STYLE
 from dtctl.render.health.findings import filled as worded
 from dtctl.render.health.findings import happened, remedies, words
 from dtctl.render.health.roster import cells_of, rows_of
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.page import about, known_by_hash, nav, section
 from dtctl.render.report.sections import HEADINGS, contents
+from dtctl.render.report.style import STYLE as OF_REPORT
 from dtctl.render.report.tables import Column, scrolled
 from dtctl.render.status import SEPARATOR, in_short
 from dtctl.render.words import count, duration
@@ -206,3 +206,35 @@ def _tasks(report: Report) -> Html:
     ]
     columns = [Column(name.lower(), _KINDS.get(name, "number")) for name in names]
     return scrolled("Tasks as they are now", columns, told)
+
+
+STYLE = (
+    OF_REPORT
+    + """
+.answer { font-size: 1.15rem; margin: 0.25rem 0; font-variant-numeric: tabular-nums; max-width: none; }
+.unseen {
+  position: absolute; width: 1px; height: 1px; margin: -1px; overflow: hidden; clip-path: inset(50%);
+  white-space: nowrap;
+}
+.bar-of-state { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem 1rem; }
+#link { margin: 0; }
+#link::before {
+  content: ""; display: inline-block; width: 0.6rem; height: 0.6rem; border-radius: 50%; margin-right: 0.5rem;
+  background: var(--wait);
+}
+#link[data-state="live"]::before { background: var(--good); }
+#link[data-state="lost"]::before, #link[data-state="over"]::before { background: var(--bad); }
+#link[data-state="held"]::before { background: var(--warn); }
+button {
+  font: inherit; font-size: 0.875rem; color: var(--text); background: var(--panel); border: 1px solid var(--soft);
+  border-radius: 4px; padding: 0.25rem 0.75rem; cursor: pointer; min-height: 2rem;
+}
+button[aria-pressed="true"] { background: var(--text); color: var(--page); }
+button:focus-visible { outline: 3px solid var(--start); outline-offset: 2px; }
+.problem { border-left: 4px solid var(--bad); padding-left: 0.75rem; margin: 1rem 0; }
+.problem p { margin: 0.15rem 0; }
+.problem p:first-child { font-weight: 600; }
+.problem code { background: var(--panel); padding: 0.1rem 0.3rem; border-radius: 3px; }
+.curves figcaption { font-variant-numeric: tabular-nums; }
+"""
+)

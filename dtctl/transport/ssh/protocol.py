@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from paramiko.auth_handler import AuthHandler
 from paramiko.channel import Channel
 from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, cMSG_GLOBAL_REQUEST
 from paramiko.message import Message
@@ -18,11 +19,13 @@ from paramiko.packet import Packetizer
 from paramiko.ssh_exception import SSHException
 from paramiko.transport import Transport
 
-from dtctl.transport.ssh.prompt_login import PromptLogin
-
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from paramiko.auth_handler import AuthHandler
     from paramiko.pkey import PKey
+    from paramiko.transport import Transport
+
 
 PROBE_AFTER_S = 20
 """Without a word from us; also keeps firewalls from forgetting the connection."""
@@ -200,3 +203,43 @@ _FEEDS = {
 def _signatures(key_type: str) -> tuple[str, ...]:
     """The algorithms by which a key of this type proves itself (RFC 8332)."""
     return ("rsa-sha2-512", "rsa-sha2-256") if key_type == "ssh-rsa" else (key_type,)
+
+
+SERVICE = "ssh-userauth"
+
+
+class PromptLogin(AuthHandler):
+    """One question of a login. `first`: nobody has asked for the service on this connection yet."""
+
+    private_key: PKey | None
+    _get_key_type_and_bits: Callable[[PKey], tuple[str, Any]]
+
+    def __init__(self, transport: Transport, *, first: bool) -> None:
+        super().__init__(transport)
+        self._first = first
+        self._waits = False
+
+    def _request_auth(self) -> None:
+        # Decided before the request is sent: the answer may be there, in another thread, before anything else here.
+        at_once = not (self._first and self._needs_extensions())
+        self._waits = not at_once
+        if self._first:
+            super()._request_auth()  # type: ignore[misc]
+        if at_once:
+            self._ask()
+
+    def _needs_extensions(self) -> bool:
+        """By which algorithm an RSA key may sign the server says beside its answer for the service (RFC 8308)."""
+        return self.private_key is not None and "rsa" in self._get_key_type_and_bits(self.private_key)[0]
+
+    def _ask(self) -> None:
+        self._waits = False
+        accepted = Message()
+        accepted.add_string(SERVICE)
+        accepted.rewind()
+        super()._parse_service_accept(accepted)  # type: ignore[misc]
+
+    def _parse_service_accept(self, message: Message) -> None:
+        """paramiko calls it when the server has granted the service."""
+        if self._waits:
+            self._ask()

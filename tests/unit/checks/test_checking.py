@@ -20,7 +20,7 @@ from dtctl.operations.checks.checking import Checked, check
 from dtctl.operations.checks.passing import InPassing
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.memory.record import record_of
-from dtctl.render.checks import page
+from dtctl.render import checks
 from dtctl.render.machine import checks as machine_form
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
@@ -80,7 +80,7 @@ def test_a_host_that_cannot_be_asked_does_not_hinder_the_others() -> None:
     found = checked(FakeTransport(Hosts(), {"b": GONE}))
     assert found.errors == {"b": GONE}
     assert found.found == ()
-    assert page.summary(found).startswith("a,c,d checked in ")
+    assert checks.summary(found).startswith("a,c,d checked in ")
 
 
 def test_without_the_leads_host_nobody_is_asked_what_it_wrote() -> None:
@@ -186,6 +186,6 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
 def test_lines_fold_hosts_that_have_the_same() -> None:
     found = checked(FakeTransport(Hosts()))
     value = dataclasses.replace(found, hosts=("a", "b", "c", "d"))
-    from dtctl.render.checks.lines import shown
+    from dtctl.render.checks import shown
 
     assert dict(shown(value.told["software"], 4))["tensorflow"] == "2.21.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl.operations.checks.topic import Line, Said
-from dtctl.render.checks.lines import shown
+from dtctl.render.checks import shown
 
 EIGHT = [f"gpu-{number}" for number in range(1, 9)]
 

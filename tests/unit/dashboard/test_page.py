@@ -13,8 +13,7 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskState
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.report.tree import Report
-from dtctl.render.dashboard.page import entered, parts, policy, script, unknown, whole
-from dtctl.render.dashboard.style import STYLE
+from dtctl.render.dashboard.page import STYLE, entered, parts, policy, script, unknown, whole
 from dtctl.render.report.page import known_by_hash
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report

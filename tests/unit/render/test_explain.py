@@ -12,8 +12,7 @@ from dtctl.errors import ExitCode, UsageError
 from dtctl.render import explained
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS
-from dtctl.render.manual.glossary import STATES, WORDS
-from dtctl.render.manual.topics import find, listed, names
+from dtctl.render.manual.topics import STATES, WORDS, find, listed, names
 
 PACKAGE = Path(__file__).resolve().parents[3] / "dtctl"
 

@@ -71,9 +71,20 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.telling.attempts import Attempted
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
+from dtctl.render import (
+    checkpoints,
+    checks,
+    errors,
+    hooks,
+    interrupted,
+    left_out,
+    logs,
+    remains,
+    result,
+    status,
+    tables,
+)
 from dtctl.render import plan as plans
-from dtctl.render.checks import page, rules
 from dtctl.render.dashboard import saying
 from dtctl.render.health import findings
 from dtctl.render.live import board, stacks
@@ -359,10 +370,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_what_logs_tell": lambda: scalars.show_what_logs_tell(
         poisoned(METRICS), poisoned(run_status()), table_too=True
     ),
-    "show_checked": lambda: page.show_checked(CHECKED),
-    "show_findings": lambda: page.show_findings(CHECKED),
-    "show_brief": lambda: page.show_brief(CHECKED),
-    "show_rules": lambda: rules.show_rules(
+    "show_checked": lambda: checks.show_checked(CHECKED),
+    "show_findings": lambda: checks.show_findings(CHECKED),
+    "show_brief": lambda: checks.show_brief(CHECKED),
+    "show_rules": lambda: checks.show_rules(
         [Rules((f"a{BAD}",), (7,), (f"accept{BAD}",), (f"undo{BAD}",))], "ufw", "text"
     ),
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),

@@ -12,7 +12,7 @@ from paramiko.message import Message
 from paramiko.pkey import PKey
 from paramiko.rsakey import RSAKey
 
-from dtctl.transport.ssh.prompt_login import PromptLogin
+from dtctl.transport.ssh.protocol import PromptLogin
 
 SERVICE_REQUEST, USERAUTH_REQUEST = 5, 50
 

@@ -14,11 +14,10 @@ from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network.peers import Peer
 from dtctl.agent.records.vitals import Gpu, Machine
-from dtctl.agent.vitals import machine_load, packages, quota, reaching
+from dtctl.agent.vitals import gathering, machine_load, packages, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
 from dtctl.agent.vitals.neighbours import Others, gpus_told
-from dtctl.agent.vitals.quota import Quota
-from dtctl.agent.vitals.usage import Usage
+from dtctl.agent.vitals.usage import Quota, Usage
 
 
 def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
@@ -141,7 +140,7 @@ def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -
             "ps:1": f"127.0.0.1:{silent.getsockname()[1]}",
             "ps:2": "no-such-host.invalid:2222",
         }
-        found = {one["task"]: one["problem"] for one in reaching.unreached(peers(addresses), 5.0)}
+        found = {one["task"]: one["problem"] for one in gathering.unreached(peers(addresses), 5.0)}
     assert found == {"ps:1": "refused", "ps:2": "unresolved"}
 
 
@@ -152,7 +151,7 @@ def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
         for one in fillers:
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))
-        found = reaching.unreached(peers({"ps:0": f"127.0.0.1:{port}"}), 0.3)
+        found = gathering.unreached(peers({"ps:0": f"127.0.0.1:{port}"}), 0.3)
         for one in fillers:
             one.close()
     assert [one["problem"] for one in found] == ["timeout"]
@@ -180,7 +179,7 @@ def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
     (tmp_path / group / "job" / "cpu.stat").write_text("nr_periods 0\nnr_throttled 0\n")
     stat = tmp_path / group / "cpu.stat"
     stat.write_text("usage_usec 5\nnr_periods 100\nnr_throttled 90\n")
-    monkeypatch.setattr(quota, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(usage, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(processes, "proc_text", lambda _, name: told if name == "cgroup" else "")
     looks = Quota(7)
     assert looks.look() is None

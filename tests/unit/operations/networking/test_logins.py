@@ -8,7 +8,7 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network.logins import SshFacts
 from dtctl.operations.checks.topic import Greeted, Heard, fails
 from dtctl.operations.networking.logins import TOPIC
-from dtctl.render.checks.lines import shown
+from dtctl.render.checks import shown
 from tests.unit.checks.scenes import judged, scene, sentence, told
 
 WELL = {

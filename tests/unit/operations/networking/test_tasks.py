@@ -14,7 +14,7 @@ from dtctl.model import Host, Launch, Trainer
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails
 from dtctl.operations.networking.tasks import TOPIC
 from dtctl.reach import Local
-from dtctl.render.checks.lines import shown
+from dtctl.render.checks import shown
 from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import COMMAND, cluster, job
 from tests.unit.operations.networking.rounds import listening, reaching

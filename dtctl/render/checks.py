@@ -1,0 +1,181 @@
+"""What `check` has found, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.topic import Line, Said, fails
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.networking.firewall import Kind, Rules
+from dtctl.render.errors import note, show_warning
+from dtctl.render.health.findings import filled, paragraph, valued
+from dtctl.render.machine import document
+from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import still
+from dtctl.render.words import count, crowd, fold
+
+_HOW: dict[Kind, str] = {
+    "nftables": "save these lines as dtctl.nft there; sudo nft -f dtctl.nft    loads them, as often as you like",
+    "iptables": "save these lines as dtctl.sh there; sudo sh dtctl.sh    runs them, as often as you like",
+    "ufw": "save these lines as dtctl.sh there; sudo sh dtctl.sh    runs them, as often as you like",
+}
+_OPENS: dict[Kind, str] = {
+    "nftables": "A table of the host's own that drops these connections still does: allow them there, too.",
+    "iptables": "They go before all other rules.",
+    "ufw": "They go before all other rules.",
+}
+_LASTS: dict[Kind, str] = {
+    "nftables": "They last until the next boot; what /etc/nftables.conf includes lasts longer.",
+    "iptables": "They last until the next boot; sudo netfilter-persistent save    keeps them, where that is installed.",
+    "ufw": "They hold while ufw is active: sudo ufw status. Before the first sudo ufw enable: sudo ufw allow ssh",
+}
+
+
+def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
+    """A block for the hosts that need the same."""
+    if output == "json":
+        told = [
+            {"hosts": list(one.hosts), "ports": list(one.ports), "lines": list(one.lines), "undo": list(one.undo)}
+            for one in rules
+        ]
+        return document.print_json("Firewall", {"kind": kind, "rules": told})
+    out = console.out()
+    for number, one in enumerate(rules):
+        if number:
+            out.print("")
+        ports = ", ".join(map(str, one.ports))
+        out.print(f"# {fold(one.hosts)}: {_HOW[kind]}")
+        out.print(f"# The cluster's hosts may connect to port {ports}, and nobody else. {_OPENS[kind]}")
+        out.print(f"# {_LASTS[kind]}")
+        out.print("# To take them away again:")
+        for line in one.undo:
+            out.print(f"#   sudo {line}")
+        for line in one.lines:
+            out.print(line)
+    return None
+
+
+SAID: Mapping[str, str] = {
+    "shared": "checkpoints: {where} is one directory for {hosts}",
+    "not_shared": "checkpoints: {where} is on {lead} alone",
+    "sharing_not_known": "checkpoints: who sees what {lead} saves cannot be told without {lead}",
+    "connections": "{reached} of {tried} connections between {hosts} work: every port from every other host, at the "
+    "address that the tasks are given",
+    "connections_sampled": "{reached} of {tried} connections between {hosts} work; these are a part of the {whole} "
+    "that there are: each host tried, and was tried by, {partners} others, in rotation, and the ps and the "
+    "coordinator by more",
+    "doors_open": "{open} of {doors} task ports answer this machine, which is none of the hosts",
+    "doors_closed": "none of {doors} task ports answers this machine, which is none of the hosts",
+    "doors_inside": "this machine is one of the hosts: what strangers reach cannot be told from here",
+    "not_exchanged": "how fast hosts exchange data was not measured: the ports of their tasks are a live "
+    "run's, or taken",
+    "speed": "{pairs} pairs measured: {latency_ms} ms there and back, {rate_bytes} a second; the slowest is {slowest} "
+    "({slowest_bytes} a second), the farthest {farthest} ({farthest_ms} ms)",
+    "step_to_ps": "one step moves {moved_bytes} to each ps and back (the newest checkpoint, shared among them): "
+    "{least_ms} ms at least",
+    "step_to_peers": "a step that exchanges {moved_bytes} (the newest checkpoint) takes {least_ms} ms at least",
+    "step_by_size": "a step that moves {moved_bytes} each way takes {least_ms} ms at least",
+    "logins": "a login takes {least} to {most} s with the start of Python (the slowest: {slowest}); up to {width} at "
+    "once",
+}
+"""Templates of what is so of the cluster as a whole, by the kinds of Said."""
+
+_MOST_VALUES = 6
+"""That differ from host to host; of more only the ends are told."""
+
+
+def shown(lines: Iterable[Line | Said], hosts: int) -> list[tuple[str, str]]:
+    """Labels and what is told under them; `hosts`: how many there are."""
+    return [row for one in lines if (row := _row(one, hosts)) is not None]
+
+
+def _row(one: Line | Said, hosts: int) -> tuple[str, str] | None:
+    if isinstance(one, Said):
+        fields = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
+        return "", filled(SAID[one.kind], fields)
+    without = [host for host, value in one.values.items() if value in (None, "")]
+    known = {host: value for host, value in one.values.items() if host not in without}
+    if not known:
+        return None
+    label = _label(one.what)
+    alike: dict[str, list[str]] = {}
+    for host, value in known.items():
+        alike.setdefault(valued(one.what, value), []).append(host)
+    if len(alike) == 1 and len(known) == hosts:
+        return label, next(iter(alike))
+    told = [f"{fold(names)}: {value}" for value, names in alike.items()]
+    if len(alike) > _MOST_VALUES:
+        told = [_span(one.what, known)]
+    return label, "; ".join([*told, *([f"{fold(without)}: none"] if without else [])])
+
+
+def _span(what: str, known: Mapping[str, Any]) -> str:
+    """The least and the most of many different values, with the hosts that have them."""
+    (least_host, least), *_, (most_host, most) = sorted(known.items(), key=lambda item: item[1])
+    return f"{valued(what, least)} ({least_host}) to {valued(what, most)} ({most_host})"
+
+
+def _label(what: str) -> str:
+    """`memory_bytes` -> memory; what has no such end stands as it is."""
+    for end in ("_bytes", "_flops", "_share", "_s"):
+        what = what.removesuffix(end)
+    return what.replace("_", " ")
+
+
+NOTICED_S = 0.5
+"""A brief check that takes so long is spoken of, though nothing is wrong."""
+
+
+def show_checked(checked: Checked) -> None:
+    out = console.out()
+    for topic, lines in checked.told.items():
+        rows = shown(lines, len(checked.hosts) - len(checked.errors))
+        width = max((len(label) for label, _ in rows), default=0)
+        if rows:
+            out.print(topic, style="bold")
+        for label, value in rows:
+            out.print(f"  {label:<{width}}  {value}" if label else f"  {value}")
+    show_findings(checked)
+    out.print(summary(checked))
+
+
+def show_findings(checked: Checked) -> None:
+    """A paragraph for each; a blank line parts them."""
+    out = console.out()
+    for found in checked.found:
+        out.print("")
+        first, *rest = worded(found)
+        out.print(first, style="bold")
+        for line in rest:
+            out.print(f"  {line}")
+    if checked.found:
+        out.print("")
+
+
+def show_brief(checked: Checked) -> None:
+    """Of the check by the way, where a bar may be moving: what is wrong, and the time, if it took any."""
+    with still():
+        for found in checked.found:
+            what, *remedies = paragraph(found)
+            show_warning(what, hint="\n".join(remedies))
+        if checked.found or checked.seconds >= NOTICED_S:
+            note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
+
+
+def worded(found: Finding) -> list[str]:
+    """`problem` or `warning`, what is so, and what to type."""
+    first, *rest = paragraph(found)
+    return [f"{'problem' if fails(found) else 'warning'}: {first}", *rest]
+
+
+def summary(checked: Checked) -> str:
+    """As in `gpu-[1-8] checked in 3.2 s: 2 problems, 1 warning`."""
+    asked = [host for host in checked.hosts if host not in checked.errors]
+    if not asked:
+        return "no host could be asked"
+    problems = sum(fails(one) for one in checked.found)
+    warnings = len(checked.found) - problems
+    told = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
+    return f"{crowd(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"

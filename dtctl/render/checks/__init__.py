@@ -1,1 +1,0 @@
-"""What `check` has found, in words."""
