@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measuring import heading, show
-from dtctl.agent.scalars.reading import Reader
+from dtctl.agent.metrics.reading import Reader
 from tests.event_files import event, piece, record, scalar, summary
 
 SCALARS = 100_000

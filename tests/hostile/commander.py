@@ -50,9 +50,8 @@ def import_all(factor: float) -> None:
     for module in pkgutil.walk_packages(dtctl.__path__, "dtctl."):
         if not module.name.startswith(("dtctl.agent.", "dtctl.trainer", "dtctl.__main__", "dtctl.templates")):
             importlib.import_module(module.name)
-    from dtctl.operations import gc
+    from dtctl.operations import dump, gc
     from dtctl.operations.asking import streams
-    from dtctl.operations.live import dump
     from dtctl.operations.starting import rollback
     from dtctl.transport import payload
 

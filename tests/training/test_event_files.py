@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.scalars.looking import agreed
+from tests.unit.agent.metrics.looking import agreed
 
 pytestmark = [
     pytest.mark.training,

@@ -16,11 +16,11 @@ from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
 from .checkpoints import OutputMark as OutputMark
 from .checks import CheckFacts, CheckResult
+from .dump import Dump
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
+from .metrics import MetricsResult, Points
 from .run_state import Entries, Intents, State
-from .scalars import MetricsResult, Points
 from .spec import Inventory
-from .stacks import Dump
 from .vitals import DiagnoseResult
 from .whole_run import Condition, RunView, StoryLine
 from .words import (

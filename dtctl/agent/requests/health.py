@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..dump import serving as stacks
 from ..host.secrets import Masks
-from ..stacks import serving as stacks
 from ..vitals import gathering
 from . import metrics, runs
 

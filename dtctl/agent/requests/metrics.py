@@ -6,8 +6,8 @@ import math
 import time
 from fnmatch import fnmatchcase
 
+from ..metrics.reading import Reader
 from ..run import environment
-from ..scalars.reading import Reader
 from . import runs
 
 TYPE_CHECKING = False
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Callable, List
 
     from ..protocol.conversation import Conversation
+    from ..records.metrics import FolderTold, MetricsResult, Points
     from ..records.requests import MetricsRequest
-    from ..records.scalars import FolderTold, MetricsResult, Points
     from ..records.vitals import Diverged
 
 LOOK_EVERY_S = 1.0

@@ -10,8 +10,8 @@ import os
 import signal
 from contextlib import suppress
 
+from ..dump import spying
 from ..host import files, paths, processes
-from ..stacks import spying
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from ..checkpoints.evidence import CheckpointSigns
+from ..dump.hook import SITE
 from ..host.secrets import Masks
 from ..run import environment
 from ..run.limits import hung_in_a_row, limit_of_first_step
-from ..stacks.hook import SITE
 from .keeper import AttemptSpec
 from .observation import Observation
 from .watchdog import Watchdog

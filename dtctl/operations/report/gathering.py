@@ -15,12 +15,12 @@ from dtctl.model import Host
 from dtctl.operations.asking.kept import NotAsked, for_one_look
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.metrics.reading import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.report.timeline import timeline
 from dtctl.operations.report.tree import HostFacts, Report
 from dtctl.operations.report.unlogged import points_of
-from dtctl.operations.scalars.reading import Metrics, Point, Series, read_metrics
 from dtctl.operations.status import RunStatus, status
 from dtctl.transport.seam import Session, Transport, answering
 

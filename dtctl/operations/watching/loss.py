@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 from dtctl.operations.asking.streams import Away
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.scalars.following import follow_metrics
-from dtctl.operations.scalars.reading import Point, Series
+from dtctl.operations.metrics.following import follow_metrics
+from dtctl.operations.metrics.reading import Point, Series
 from dtctl.transport.seam import Transport
 
 TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")

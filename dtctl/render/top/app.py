@@ -20,10 +20,10 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.watching.feed import Feed
 from dtctl.render.top.columns import SORTED_BY
 from dtctl.render.top.keys import TABLE, last_line
-from dtctl.render.top.knowing import Knowledge
-from dtctl.render.top.moment import Choice, jobs_of
+from dtctl.render.top.model import Knowledge
 from dtctl.render.top.page import Page, page
 from dtctl.render.top.screens import HelpScreen, LogScreen
+from dtctl.render.top.snapshot import Choice, jobs_of
 from dtctl.render.top.widgets import Block, Lines
 
 LOOK_EVERY_S = 0.1

@@ -9,9 +9,9 @@ from typing import Literal
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskState
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
-from dtctl.render.scalars.plot import sparkline
-from dtctl.render.top.course import Courses, latest, number
-from dtctl.render.top.moment import WORST_FIRST, Moment
+from dtctl.render.metrics.plot import sparkline
+from dtctl.render.top.history import Courses, latest, number
+from dtctl.render.top.snapshot import WORST_FIRST, Moment
 from dtctl.render.words import duration
 
 CURVE = 10

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.scalars.reading import Point
+from dtctl.operations.metrics.reading import Point
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.columns import curve
-from dtctl.render.top.course import Course, Courses, rates_of
-from dtctl.render.top.moment import Line, Moment, safe
+from dtctl.render.top.history import Course, Courses, rates_of
+from dtctl.render.top.snapshot import Line, Moment, safe
 from dtctl.render.words import duration
 
 CURVE = 40

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dtctl.render.top.columns import COLUMNS, Column
-from dtctl.render.top.moment import Choice, Line
 from dtctl.render.top.rows import Row
+from dtctl.render.top.snapshot import Choice, Line
 
 GAP = 2
 LEAST_NOTE = 16

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dtctl.operations.scalars.reading import Point
-from dtctl.render.top.course import Courses
+from dtctl.operations.metrics.reading import Point
 from dtctl.render.top.head import answer, curves
+from dtctl.render.top.history import Courses
 from dtctl.render.top.layout import Layout, layout
-from dtctl.render.top.moment import Choice, Line, Moment, safe
+from dtctl.render.top.problems import wrong
 from dtctl.render.top.rows import Row, rows
-from dtctl.render.top.wrong import wrong
+from dtctl.render.top.snapshot import Choice, Line, Moment, safe
 
 _LEAST_ROWS = 6
 """Lines that the table gets, whatever is wrong."""

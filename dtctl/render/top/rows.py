@@ -11,8 +11,8 @@ from statistics import median
 from dtctl.model import TaskId, TaskState
 from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.top.columns import COLUMNS, Key, Seen
-from dtctl.render.top.course import Courses
-from dtctl.render.top.moment import WORST_FIRST, Choice, Moment, jobs_of, safe
+from dtctl.render.top.history import Courses
+from dtctl.render.top.snapshot import WORST_FIRST, Choice, Moment, jobs_of, safe
 
 
 @dataclass(frozen=True)

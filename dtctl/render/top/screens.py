@@ -17,7 +17,7 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.watching.feed import Feed
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.top.keys import LOG, help_lines, last_line
-from dtctl.render.top.moment import Line, safe
+from dtctl.render.top.snapshot import Line, safe
 from dtctl.render.top.widgets import Block, Lines
 
 MOST_LINES = 10_000

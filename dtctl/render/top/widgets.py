@@ -11,7 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from dtctl.render.top.moment import Line
+from dtctl.render.top.snapshot import Line
 
 _STYLES: dict[str, Style] = {}
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.scalars.reading import Metrics, Point, Series
+from dtctl.operations.metrics.reading import Metrics, Point, Series
 from dtctl.render.machine.metrics import point
-from dtctl.render.scalars.plot import Curve, plot, sparkline
-from dtctl.render.scalars.shown import csv_line, line_of, show_plots, show_table
+from dtctl.render.metrics.plot import Curve, plot, sparkline
+from dtctl.render.metrics.shown import csv_line, line_of, show_plots, show_table
 from tests.fuzz import cases
 
 

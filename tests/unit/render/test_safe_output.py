@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
+from dtctl.agent.records.dump import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
-from dtctl.agent.records.stacks import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -52,17 +52,17 @@ from dtctl.operations.checks.topic import Line, Said
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Finding, Seen
+from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
-from dtctl.operations.live.dump import Dumped, Dumps
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.onward import Onward
 from dtctl.operations.logs.saving import SavedLog
+from dtctl.operations.metrics.reading import Metrics, Point, Series, Unread
 from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.scalars.reading import Metrics, Point, Series, Unread
 from dtctl.operations.starting.earlier import Unseen
 from dtctl.operations.starting.interrupts import Left
 from dtctl.operations.starting.secrets import Exposure
@@ -74,6 +74,7 @@ from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
     checks,
+    dump,
     errors,
     hooks,
     interrupted,
@@ -87,18 +88,18 @@ from dtctl.render import (
 from dtctl.render import plan as plans
 from dtctl.render.dashboard import saying
 from dtctl.render.health import findings
-from dtctl.render.live import board, stacks
+from dtctl.render.live import board
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import checks as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
+from dtctl.render.metrics import shown as scalars
 from dtctl.render.narrator import Narrator, show_onward
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.report import gaps
-from dtctl.render.scalars import shown as scalars
 from dtctl.render.story import story_line
 from dtctl.render.terminal import console, screen
 from tests.fuzz import cases
@@ -357,7 +358,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
     "show_hooks": lambda: hooks.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: hooks.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
-    "show_dumps": lambda: stacks.show_dumps(DUMPS),
+    "show_dumps": lambda: dump.show_dumps(DUMPS),
     "show_url": lambda: board.show_url(
         "http://127.0.0.1:1/", BoardPlace("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
     ),

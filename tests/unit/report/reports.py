@@ -18,9 +18,9 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Happening, Story
+from dtctl.operations.metrics.reading import Metrics, Point, Series
 from dtctl.operations.report.gathering import put_together
 from dtctl.operations.report.tree import Report
-from dtctl.operations.scalars.reading import Metrics, Point, Series
 from dtctl.operations.status import RunStatus
 from tests.unit.coordinated import incident, record, told
 

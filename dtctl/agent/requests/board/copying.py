@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ...scalars.copying import Copying
+from ...metrics.copying import Copying
 from .. import runs
 from ..metrics import directories
 

@@ -6,9 +6,9 @@ import os
 import re
 import shutil
 
+from ...metrics import copying
 from ...records.board import MOST_FOLDERS, PROBE
 from ...run import environment
-from ...scalars import copying
 from .. import runs
 from ..metrics import directories
 

@@ -8,11 +8,11 @@ import time
 
 from ...host import ports
 from ...host.errors import Refused
+from ...metrics import copying
+from ...metrics.finding import outermost
 from ...protocol.conversation import Aborted
 from ...records.board import LIFELINE
 from ...run import environment
-from ...scalars import copying
-from ...scalars.finding import outermost
 from .. import runs
 from ..metrics import directories
 from ..setup import end_tree

@@ -13,18 +13,17 @@ from dtctl.errors import ExitCode
 @on_run
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
     """Show where live trainers are: the Python stacks of their threads; they go on meanwhile."""
-    from dtctl.operations.live.dump import dump as read
-    from dtctl.render import errors
-    from dtctl.render.live import stacks
+    from dtctl.operations.dump import dump as read
+    from dtctl.render import dump, errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import stacks as machine
+    from dtctl.render.machine import dump as machine
 
     record = scope.record()
     found = read(record, scope.transport, chosen(record, tasks))
     if output == "json":
         document.print_json("Dump", machine.dumps(found))
     else:
-        stacks.show_dumps(found)
+        dump.show_dumps(found)
     errors.show_host_errors(found.errors)
     exit_for(found.errors, others=found.tasks)
     if not found.has_stacks:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.scalars.reading import Point, Series
+    from dtctl.operations.metrics.reading import Point, Series
     from dtctl.operations.status import RunStatus
     from dtctl.transport.seam import Transport
 
@@ -68,11 +68,11 @@ def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
     from dtctl.operations.asking.kept import for_one_look
-    from dtctl.operations.scalars.reading import read_metrics
+    from dtctl.operations.metrics.reading import read_metrics
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.scalars import shown
+    from dtctl.render.metrics import shown
 
     with for_one_look(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
@@ -101,7 +101,7 @@ def _show(
 
 def _refuse_tags(record: RunRecord, transport: Transport, tags: list[str]) -> None:
     """Raises UsageError where there are others."""
-    from dtctl.operations.scalars.reading import read_metrics
+    from dtctl.operations.metrics.reading import read_metrics
 
     others = sorted({one.tag for one in read_metrics(record, transport, [], points=1).series})
     if others:
@@ -121,7 +121,7 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.scalars import shown
+    from dtctl.render.metrics import shown
 
     if as_csv:
         return shown.put_csv
@@ -132,9 +132,9 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     from dtctl.operations.asking.streams import Away, Back
-    from dtctl.operations.scalars.following import follow_metrics
+    from dtctl.operations.metrics.following import follow_metrics
     from dtctl.render import errors
-    from dtctl.render.scalars import shown
+    from dtctl.render.metrics import shown
 
     if head:
         shown.put_csv_head()

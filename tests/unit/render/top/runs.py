@@ -10,8 +10,8 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.status import RunStatus
-from dtctl.render.top.course import Courses
-from dtctl.render.top.moment import Line, Moment
+from dtctl.render.top.history import Courses
+from dtctl.render.top.snapshot import Line, Moment
 from tests.unit.coordinated import record
 
 NOW = 1000.0

@@ -15,15 +15,15 @@ from dtctl.model import TaskId
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away
-from dtctl.operations.scalars.reading import Point, Series
+from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.loss import Losses
 from dtctl.render.health.findings import problem_lines
-from dtctl.render.top.course import Course, Courses, rates_of
 from dtctl.render.top.head import curves, spread
-from dtctl.render.top.moment import Choice, Moment
+from dtctl.render.top.history import Course, Courses, rates_of
 from dtctl.render.top.page import page, wrapped
-from dtctl.render.top.wrong import wrong
+from dtctl.render.top.problems import wrong
+from dtctl.render.top.snapshot import Choice, Moment
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import incident, record, told
 from tests.unit.render.test_safe_output import poisoned

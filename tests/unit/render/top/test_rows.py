@@ -8,10 +8,10 @@ import pytest
 
 from dtctl.model import TaskId
 from dtctl.render.top.columns import SORTED_BY
-from dtctl.render.top.course import Courses
+from dtctl.render.top.history import Courses
 from dtctl.render.top.layout import layout
-from dtctl.render.top.moment import Choice
 from dtctl.render.top.rows import Row, rows
+from dtctl.render.top.snapshot import Choice
 from tests.unit.render.top.runs import NOW, USUAL, moment, task, training, words
 
 MIXED = (

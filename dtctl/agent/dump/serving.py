@@ -1,0 +1,145 @@
+"""Answers `dump`: the stacks of live trainers, which go on unharmed (docs/agent.md, "dump")."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..host import locks, paths, processes
+from ..host.secrets import Masks
+from ..records.dump import MOST_PROCESSES
+from ..records.run_state import Start
+from . import spying, threads
+from .asking import Stacks
+from .trimming import Room
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional, Tuple
+
+    from ..records.dump import Dump, Missing, ProcessDump, Stack
+    from ..records.run_state import Entry
+    from ..run.runfiles import RunFiles
+
+LIMIT_S = 60.0
+"""For all tasks of a host; those that come later are told without stacks."""
+TURN_S = 10.0
+"""How long another who asks for the same task's stacks is waited for."""
+
+
+def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]) -> None:
+    """Tells of each of these tasks, one after the other; `tasks` holds their entries of state.json."""
+    masks = Masks(files.secrets().values())
+    until = time.monotonic() + LIMIT_S
+    for task, entry in tasks.items():
+        send(_dump(files.directory, task, entry, masks, until))
+
+
+def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> Dump:
+    attempt = paths.attempt_directory(run_dir, task, entry["attempt"])
+    found = _processes(attempt) if entry["attempt"] else []
+    told: List[ProcessDump] = []
+    if found:
+        turn = _turn(attempt)
+        try:
+            asked = _Asked(Stacks(attempt), masks, until)
+            told = [asked.tell(process) for process in found[:MOST_PROCESSES]]
+        finally:
+            if turn is not None:
+                os.close(turn)
+    return {
+        "task": task,
+        "attempt": entry["attempt"],
+        "state": entry["state"],
+        "processes": told,
+        "omitted": max(0, len(found) - MOST_PROCESSES),
+    }
+
+
+def _processes(attempt: str) -> List[processes.Process]:
+    """The trainer first."""
+    try:
+        start = paths.read_record(os.path.join(attempt, "start.json"), Start)
+    except paths.Damaged:
+        return processes.tree(None, [attempt])
+    if start is None:
+        return []
+    tree = processes.tree(processes.trainer(start), [start["key"]] if start["key"] else [])
+    return sorted(tree, key=lambda process: (process.pid != start["pid"], process.pid))
+
+
+def _turn(attempt: str) -> Optional[int]:
+    """Alone with the trainer's answers; without it, on a disk that is full, they may be those to somebody else."""
+    until = time.monotonic() + TURN_S
+    while time.monotonic() < until:
+        try:
+            lock = locks.hold(os.path.join(attempt, "stacks.lock"), exclusive=True)
+        except OSError:
+            return None
+        if lock is not None:
+            return lock
+        time.sleep(0.05)
+    return None
+
+
+class _Asked:
+    """The processes of one task, asked one after the other."""
+
+    def __init__(self, stacks: Stacks, masks: Masks, until: float) -> None:
+        self._stacks = stacks
+        self._masks = masks
+        self._until = until
+        self._room = Room()
+
+    def tell(self, process: processes.Process) -> ProcessDump:
+        pid = process.pid
+        said = ""
+        stacks: List[Stack] = []
+        missing: Optional[Missing] = None
+        way: Optional[str] = None
+        kernel, kernel_omitted = threads.told(pid, self._room.threads)  # before it is asked, which wakes it
+        self._room.count_threads(len(kernel))
+        if time.monotonic() > self._until:
+            missing = "no_time"
+        elif not self._is_python(pid):
+            missing = "not_python"
+        else:
+            way, stacks, missing, said = self._ask(process)
+        kept, omitted = self._room.take(sorted(stacks, key=lambda stack: not stack["main"]))
+        return {
+            "pid": pid,
+            "command": self._command(pid),
+            "way": way,  # type: ignore[typeddict-item]
+            "stacks": kept,
+            "stacks_omitted": omitted,
+            "missing": missing,
+            "said": said,
+            "threads": kernel,
+            "threads_omitted": kernel_omitted,
+        }
+
+    def _ask(self, process: processes.Process) -> Tuple[Optional[str], List[Stack], Optional[Missing], str]:
+        variables = processes.environment(process.pid)
+        program = spying.find(processes.words(process.pid), variables)
+        said = ""
+        if program is not None:
+            stacks, said = spying.ask(program, process.pid, self._masks)
+            if stacks:
+                return "py-spy", stacks, None, ""
+        stacks, hindrance = self._stacks.ask(process, self._masks)
+        if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
+            hindrance = "off"
+        return ("faulthandler" if stacks else None), stacks, hindrance, said
+
+    def _command(self, pid: int) -> str:
+        shown = self._masks.hide(processes.command(pid).encode("utf-8", "replace")).decode("utf-8", "replace")
+        return shown[: processes.LONGEST_COMMAND]
+
+    def _is_python(self, pid: int) -> bool:
+        """It runs Python's own program, or one that has loaded Python and answers."""
+        try:
+            if "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid)):
+                return True
+        except OSError:
+            return False
+        return self._stacks.is_open_in(pid)

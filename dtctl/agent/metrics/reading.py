@@ -1,0 +1,171 @@
+"""The scalars that trainers have written for TensorBoard, without TensorFlow (docs/agent.md, "Scalars").
+
+Looked for: files with `tfevents` in their names in a run's directories and some levels below. Others may write there,
+and the file system may hang: nothing but regular files is opened, nothing is believed before its checksum was compared,
+and a look ends after a few seconds, with what it has read by then. The next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from ..host import patience
+from ..host.budget import Budget, Spent
+from ..records.kinds import MOST
+from ..records.metrics import MOST_FOLDERS, MOST_PROBLEMS
+from ..records.words import brief
+from . import memory
+from .finding import event_folders, outermost
+from .folder import Folder, Room
+from .series import spread
+from .telling import folder_told, path_told, series_told, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+    from ..records.metrics import FolderTold, Problem
+    from .series import Series
+
+LOOK_S = 8.0
+"""How long one look takes at most."""
+
+WORTH_BYTES = 1 << 20
+"""So much has to have been read to be kept for the next reader."""
+
+MOST_SERIES = 1000
+MOST_FILES = 1000
+"""Of one folder; the newest by their names."""
+
+MOST_POINTS_TOLD = 100_000
+"""Of all series together, in one answer."""
+
+_MOST_NAMES = 100_000
+_HANGS = "its file system does not answer"
+
+
+class Reader:
+    """All event files below some directories. Each look costs only what is new since the one before."""
+
+    def __init__(self, roots: Sequence[str], directory: Optional[str] = None) -> None:
+        """`directory`: where it is kept from one reader to the next what was read."""
+        self.roots = outermost(roots)
+        self._room = Room(MOST_SERIES)
+        self._directory = directory
+        self._folders = memory.remembered(directory, self.roots, self._room) if directory is not None else {}
+        self._kept_bytes = self._read_bytes
+        self._problems: List[Problem] = []
+
+    def look(self) -> None:
+        until = time.monotonic() + LOOK_S
+        self._problems = []
+        for root in self.roots:
+            try:
+                patience.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._look, root, until))
+            except patience.Silent:
+                self._say(root, _HANGS)
+
+    @property
+    def _read_bytes(self) -> int:
+        return sum(file.offset for folder in list(self._folders.values()) for file in list(folder.files.values()))
+
+    def keep(self) -> None:
+        """Lets the next reader go on from here, where it would take long to read it all again."""
+        read = self._read_bytes
+        if self._directory is not None and abs(read - self._kept_bytes) >= WORTH_BYTES:
+            memory.remember(self._directory, list(self._folders.values()))
+            self._kept_bytes = read
+
+    def look_until_all_is_read(self, limit_s: float) -> None:
+        """Looks again and again, as long as that reads more."""
+        until = time.monotonic() + limit_s
+        left = -1
+        self.look()
+        while self.unread_bytes not in (0, left) and time.monotonic() < until:
+            left = self.unread_bytes
+            self.look()
+
+    @property
+    def unread_bytes(self) -> int:
+        """That the next look will read, unless they are of records that are being written."""
+        return min(sum(folder.unread_bytes for folder in self._folders.values()), MOST)
+
+    @property
+    def omitted(self) -> int:
+        """Values that had no room."""
+        return min(self._room.omitted, MOST)
+
+    def problems(self) -> List[Problem]:
+        found = list(self._problems)
+        for folder in list(self._folders.values()):
+            found += [{"path": path_told(folder, name), "problem": why} for name, why in folder.problems.items()]
+        return found[:MOST_PROBLEMS]
+
+    def told(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:
+        """At most so many points of each series whose tag is wanted."""
+        chosen = self._chosen(wanted)
+        each = max(1, min(most, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen))))
+        return [
+            folder_told(folder, [series_told(tag, series, spread(series.points(), each)) for tag, series in tags])
+            for folder, tags in chosen
+        ]
+
+    def told_new(self, wanted: Callable[[str], bool]) -> List[FolderTold]:
+        """The points that have been found since `told` or this was called; of each series the last of them."""
+        chosen = self._chosen(wanted)
+        each = max(1, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen)))
+        found = []
+        for folder, tags in chosen:
+            fresh = [(tag, series) for tag, series in tags if series.fresh]
+            if fresh:
+                found.append(
+                    folder_told(folder, [series_told(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
+                )
+        self.forget_new()
+        return found
+
+    def forget_new(self) -> None:
+        """What was found so far is not new any more."""
+        for folder in self._folders.values():
+            for series in folder.series.values():
+                series.fresh.clear()
+
+    def _chosen(self, wanted: Callable[[str], bool]) -> List[Tuple[Folder, List[Tuple[str, Series]]]]:
+        chosen: List[Tuple[Folder, List[Tuple[str, Series]]]] = []
+        for folder in sorted(self._folders.values(), key=lambda one: (one.root, one.name)):
+            tags = [(tag, folder.series[tag]) for tag in sorted(folder.series) if wanted(tag) and folder.series[tag]]
+            if tags and len(chosen) < MOST_FOLDERS:
+                chosen.append((folder, tags))
+        return chosen
+
+    def _look(self, root: str, until: float) -> None:
+        budget = Budget(until, _MOST_NAMES)
+        found: Dict[str, Tuple[int, List[str]]] = {}
+        try:
+            for path, inode, names in event_folders(root, budget, self._say):
+                found[path] = inode, sorted(names)[-MOST_FILES:]
+            for path in [path for path in self._folders if self._folders[path].root == root and path not in found]:
+                self._room.series += len(self._folders.pop(path).series)  # deleted
+        except Spent as spent:
+            self._say(root, "not all of it was looked at: %s" % spent)
+        for path, (_, names) in found.items():
+            if path in self._folders:
+                self._folders[path].note(names)
+        try:
+            for path, (inode, names) in found.items():
+                folder = self._folders.get(path)
+                if folder is None:
+                    if len(self._folders) >= MOST_FOLDERS:
+                        self._say(root, "more than %d directories have event files" % MOST_FOLDERS)
+                        break
+                    folder = self._folders[path] = Folder(root, path, self._room)
+                    folder.note(names)
+                folder.inode = inode
+                folder.look(names, budget.check)
+        except Spent:
+            pass  # what is left is told as unread
+
+    def _say(self, path: str, problem: str) -> None:
+        if len(self._problems) < MOST_PROBLEMS:
+            self._problems.append({"path": text(path), "problem": brief(problem)})

@@ -1,0 +1,77 @@
+"""The stacks of live trainers, as their hosts read them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dtctl.agent.records.answers import RunResult
+from dtctl.agent.records.dump import Dump
+from dtctl.errors import DtctlError
+from dtctl.model import Host, TaskId
+from dtctl.operations.asking.conversation import Request, about, ask
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.seam import Message, Transport
+
+WITHIN_S = 180.0
+"""A host takes at most a minute for its tasks; each of them may be waited for, too."""
+QUIET_S = 90.0
+"""Of each task when it has its stacks: of the first within that minute, and what a last process takes."""
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """One task: what its host tells of its processes."""
+
+    task: TaskId
+    host: str
+    told: Dump
+
+
+@dataclass(frozen=True)
+class Dumps:
+    run: str | None
+    """None: no host has one."""
+    tasks: tuple[Dumped, ...]
+    """In the order of the cluster file."""
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+    @property
+    def has_stacks(self) -> bool:
+        return any(process["stacks"] for one in self.tasks for process in one.told["processes"])
+
+
+def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Dumps:
+    """Of each of these tasks; by one connection to each of their hosts."""
+    wanted = {host: [str(task) for task in tasks if record.roster[task] == host] for host in record.roster.values()}
+    found: dict[TaskId, Dumped] = {}
+    lock = threading.Lock()
+
+    def heard(host: Host, message: Message) -> None:
+        told = message.of(Dump)
+        with about(host.name, "sent an invalid `dump`"):
+            check_tasks("task", [told["task"]], wanted[host.name])
+            task = TaskId.parse(told["task"])
+            with lock:
+                if task in found:
+                    raise wrong("task", "one that was not told of before", told["task"])
+                found[task] = Dumped(task, host.name, told)
+
+    outcomes = ask(
+        record,
+        transport,
+        Request(
+            "dump",
+            RunResult,
+            lambda host: {"tasks": wanted[host.name]},
+            lambda _, answer: check_run(record.cluster, record.run, answer["run"]),
+            within_s=WITHIN_S,
+            heard={"dump": heard},
+            quiet_s=QUIET_S,
+        ),
+        [host for host, named in wanted.items() if named],
+    )
+    runs = [answer["run"] for answer in outcomes.results.values()]
+    return Dumps(runs[0] if runs else None, tuple(found[task] for task in tasks if task in found), outcomes.errors)

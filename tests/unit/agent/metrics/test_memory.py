@@ -1,0 +1,105 @@
+"""What is kept from one reader to the next: it reads on where the other has ended, and anew where that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.agent.metrics import memory, reading
+from dtctl.agent.metrics.reading import Reader
+from tests.event_files import scalar
+from tests.fuzz import cases
+from tests.unit.agent.metrics.looking import noted_reads, points
+
+NAME = "events.out.tfevents.1.host"
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(reading, "WORTH_BYTES", 1)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "run").mkdir()
+    return tmp_path / "out"
+
+
+def look(out: Path) -> Reader:
+    reader = Reader([str(out)], str(out.parent / "run"))
+    reader.look()
+    reader.keep()
+    return reader
+
+
+def write(out: Path, first: int, last: int) -> int:
+    data = b"".join(scalar(step, "loss", float(step), wall=step) for step in range(first, last))
+    with (out / NAME).open("ab") as file:
+        file.write(data)
+    return len(data)
+
+
+def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(out, 0, 2501)  # of which every second is kept, and the last
+    before = look(out)
+    read = noted_reads(monkeypatch)
+    kept = (out.parent / "run" / memory.NAME).stat().st_size
+    assert points(look(out)) == points(before)
+    assert read == [kept]
+    added = write(out, 2501, 2600)
+    found = look(out)
+    assert read == [kept, kept, added]
+    monkeypatch.undo()
+    whole = Reader([str(out)])
+    whole.look()
+    assert found.told(lambda _: True, 2000) == whole.told(lambda _: True, 2000)
+
+
+def test_little_is_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "WORTH_BYTES", 1 << 20)
+    write(out, 0, 10)
+    look(out)
+    assert not (out.parent / "run" / memory.NAME).exists()
+
+
+def test_a_file_that_was_replaced_since_is_read_anew(out: Path) -> None:
+    write(out, 0, 10)
+    look(out)
+    (out / "new").write_bytes(scalar(3, "loss", 7.0))
+    (out / "new").replace(out / NAME)
+    assert points(look(out)) == [(3, 7.0)]
+
+
+def test_files_of_which_none_is_left_are_forgotten(out: Path) -> None:
+    write(out, 0, 10)
+    look(out)
+    (out / NAME).unlink()
+    (out / "events.out.tfevents.2.host").write_bytes(scalar(9, "loss", 7.0))
+    assert points(look(out)) == [(9, 7.0)]
+
+
+def test_a_memory_that_cannot_be_written_harms_nothing(out: Path) -> None:
+    write(out, 0, 10)
+    (out.parent / "run" / memory.NAME).mkdir()
+    assert len(points(look(out))) == 10
+    assert len(points(look(out))) == 10
+
+
+@cases
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(32, 126)), min_size=1, max_size=4))
+def test_a_damaged_memory_is_no_harm(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
+    base = tmp_path_factory.mktemp("memory")
+    (base / "out").mkdir()
+    (base / "run").mkdir()
+    write(base / "out", 0, 5)
+    reader = Reader([str(base / "out")], str(base / "run"))
+    reader.look()
+    memory.remember(str(base / "run"), list(reader._folders.values()))
+    path = base / "run" / memory.NAME
+    kept = bytearray(path.read_bytes())
+    for place, byte in changes:
+        kept[place % len(kept)] = byte
+    path.write_bytes(bytes(kept))
+    again = Reader([str(base / "out")], str(base / "run"))
+    again.look()
+    again.told(lambda _: True, 100)
