@@ -21,7 +21,7 @@ ORDER = (
     *("metrics", "tensorboard", "report", "dashboard", "checkpoints", "dump", "wait", "restart", "replace", "stop"),
     *("down", "runs", "gc", "push", "execute", "ssh", "schema"),
 )
-"""Modules of `commands` and of its folder `file`; those that are not named here follow by their names."""
+"""Modules of `commands`; those that are not named here follow by their names."""
 
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
@@ -33,9 +33,10 @@ class Commands(Mapping[str, Any]):
     """
 
     def __init__(self) -> None:
-        modules = pkgutil.walk_packages(commands.__path__, f"{commands.__name__}.")
-        found = {module.name.rpartition(".")[2]: module.name for module in modules if not module.ispkg}
-        self._modules = {NAMES.get(name, name): found[name] for name in [*ORDER, *sorted(found.keys() - set(ORDER))]}
+        found = {module.name for module in pkgutil.iter_modules(commands.__path__)}
+        self._modules = {
+            NAMES.get(name, name): f"{commands.__name__}.{name}" for name in [*ORDER, *sorted(found - set(ORDER))]
+        }
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:

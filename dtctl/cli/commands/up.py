@@ -58,7 +58,7 @@ def up(
     """Push the code and start every task."""
     overrides = with_ports_from(overrides, ports_from)
     if dry_run:
-        from dtctl.cli.commands.file import plan
+        from dtctl.cli.commands import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.operations.checks.scene import scene_of
