@@ -13,8 +13,8 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.onward import PATIENCE_S, Onward, replaced_by
 from dtctl.operations.status import RunStatus
 from dtctl.render.errors import note, show_host_errors
+from dtctl.render.events import news
 from dtctl.render.logs import LogPrinter
-from dtctl.render.story import news
 
 TOGETHER_S = 0.5
 """Hosts that go away within this time are told together, or as soon as nothing else comes."""

@@ -11,9 +11,9 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.gc import written_line
 from dtctl.render.health.findings import advice_lines, fold_tasks
 from dtctl.render.health.roster import left_behind
-from dtctl.render.remains import written_line
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line

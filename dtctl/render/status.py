@@ -8,10 +8,10 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.checkpoints import age, checkpoint_lines
+from dtctl.render.events import incident_lines
 from dtctl.render.health.findings import problem_lines
 from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.report.goodput import goodput_line
-from dtctl.render.story import incident_lines
 from dtctl.render.tables import print_table
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold

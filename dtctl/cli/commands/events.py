@@ -26,8 +26,8 @@ def events(
     from dtctl.operations.events import read_events
     from dtctl.operations.telling.attempts import folded
     from dtctl.render import errors, result
+    from dtctl.render.events import story_line
     from dtctl.render.machine import document
-    from dtctl.render.story import story_line
     from dtctl.render.terminal.console import say
 
     record = scope.record()
@@ -53,8 +53,8 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
     from dtctl.operations.events import Happening, follow_events
     from dtctl.operations.telling.attempts import Folding
     from dtctl.render import errors
+    from dtctl.render.events import story_line
     from dtctl.render.machine import document
-    from dtctl.render.story import story_line
     from dtctl.render.terminal.console import say
 
     folding = Folding()
@@ -85,7 +85,7 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
 def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:
     """The last lines so far, and the number of the first event that is not in them."""
     from dtctl.operations.events import read_events
-    from dtctl.render.story import story_line
+    from dtctl.render.events import story_line
 
     story = read_events(record, scope.transport, last=None)
     if story.away is not None:

@@ -36,9 +36,9 @@ def execute(
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting
+    from dtctl.render.execute import OutputPrinter
     from dtctl.render.machine import document
     from dtctl.render.machine.results import Outputs
-    from dtctl.render.output import OutputPrinter
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)

@@ -30,7 +30,7 @@ def explain(
     """Explain a key of cluster.yaml, an exit code or a word."""
     import dataclasses
 
-    from dtctl.render import explained
+    from dtctl.render import explain
     from dtctl.render.machine import document
     from dtctl.render.manual.topics import find, listed
 
@@ -38,10 +38,10 @@ def explain(
         if output == "json":
             document.print_json("Explanations", {"topics": listed()})
         else:
-            explained.show_list(listed())
+            explain.show_list(listed())
         return
     found = find(topic)
     if output == "json":
         document.print_json("Explanation", {"topics": [dataclasses.asdict(one) for one in found]})
     else:
-        explained.show(found)
+        explain.show(found)

@@ -32,8 +32,8 @@ def gc(
     from dtctl.operations.gc import collect
     from dtctl.render import errors
     from dtctl.render.awaiting import dialling
+    from dtctl.render.gc import show_remains
     from dtctl.render.machine import document
-    from dtctl.render.remains import show_remains
 
     record = _inventory(scope)
 
@@ -66,7 +66,7 @@ def _inventory(scope: Scope) -> RunRecord:
 
 def _ask(found: GcResult) -> None:
     """Files of dead runs go without a question; processes, and what trainers wrote, do not."""
-    from dtctl.render.remains import show_remains
+    from dtctl.render.gc import show_remains
     from dtctl.render.terminal import console
 
     if not (found.processes or found.written):

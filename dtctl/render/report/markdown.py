@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
+from dtctl.render.events import happening_line
 from dtctl.render.metrics.plot import sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
 from dtctl.render.report.gaps import gaps
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, hardware
 from dtctl.render.status import restarts_lines
-from dtctl.render.story import happening_line
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import count
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.events import Happening
 from dtctl.operations.report.tree import HostFacts, Report
+from dtctl.render.events import happening_line
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
 from dtctl.render.report.gaps import gaps
@@ -12,7 +13,6 @@ from dtctl.render.report.html import Html, joined, preformatted, tag
 from dtctl.render.report.shapes import bars, key
 from dtctl.render.report.tables import Column, scrolled
 from dtctl.render.status import restarts_lines
-from dtctl.render.story import happening_line
 from dtctl.render.words import count, duration, local_time, size
 
 MOST_INCIDENTS = 50

@@ -8,8 +8,8 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.render.events import incident_lines
 from dtctl.render.health.roster import STATE_STYLE
-from dtctl.render.story import incident_lines
 from dtctl.render.top.columns import note
 from dtctl.render.top.snapshot import WORST_FIRST, Line, Moment, safe
 from dtctl.render.words import count, fold

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.operations.asking.written import Written, told_once
-from dtctl.render.remains import written_line
+from dtctl.render.gc import written_line
 from dtctl.render.result import show_kept
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.config.sections.keys import all_keys
 from dtctl.errors import ExitCode, UsageError
-from dtctl.render import explained
+from dtctl.render import explain
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS
 from dtctl.render.manual.topics import STATES, WORDS, find, listed, names
@@ -94,7 +94,7 @@ def test_an_unknown_word_is_an_error_with_the_nearest_one(word: str, hint: str) 
 
 
 def test_a_screen_shows_type_default_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    explained.show(find(["grace"]))
+    explain.show(find(["grace"]))
     shown = capsys.readouterr().out
     assert "default: 30s" in shown
     assert "example: grace: 2m" in shown

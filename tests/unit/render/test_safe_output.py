@@ -76,17 +76,19 @@ from dtctl.render import (
     checks,
     dump,
     errors,
+    gc,
     hooks,
     interrupted,
     left_out,
     logs,
-    remains,
     result,
     status,
     tables,
 )
 from dtctl.render import plan as plans
 from dtctl.render.dashboard import saying
+from dtctl.render.events import story_line
+from dtctl.render.execute import OutputPrinter
 from dtctl.render.health import findings
 from dtctl.render.live import board
 from dtctl.render.logs import LogPrinter
@@ -97,10 +99,8 @@ from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
 from dtctl.render.metrics import shown as scalars
 from dtctl.render.narrator import Narrator, show_onward
-from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.report import gaps
-from dtctl.render.story import story_line
 from dtctl.render.terminal import console, screen
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
@@ -339,7 +339,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
     "show_unseen": lambda: result.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: result.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
-    "show_remains": lambda: remains.show_remains(poisoned(REMAINS), dry_run=True),
+    "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
     "show_status": lambda: status.show_status(poisoned(run_status())),
     "show_ended": lambda: result.show_ended(poisoned(run_status())),
     "show_started": lambda: result.show_started(poisoned(UP), poisoned(plan())),
@@ -567,7 +567,7 @@ def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.Monkey
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=4), st.sampled_from([["a"], ["a", "b"]]))
 def test_where_output_is_cut_on_its_way_changes_nothing(data: bytes, cuts: list[int], places: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dtctl.render.output._LONGEST", 16)
+        patch.setattr("dtctl.render.execute._LONGEST", 16)
         patch.setattr(console, "on_terminal", lambda **_: True)
         assert _printed(patch, places, [data]) == _printed(patch, places, _pieces(data, sorted(cuts)))
 

@@ -53,12 +53,12 @@ def test_only_the_safe_console_makes_text_of_rich() -> None:
 def test_text_that_counts_as_safe_comes_from_few_places() -> None:
     users = {str(path.relative_to(PACKAGE)) for path in modules() if "console.put(" in path.read_text()}
     assert users == {
-        *("render/logs.py", "render/output.py", "render/machine/document.py", "render/metrics/shown.py"),
+        *("render/logs.py", "render/execute.py", "render/machine/document.py", "render/metrics/shown.py"),
         "render/report/page.py",
         "cli/shells.py",  # words that cli/completion.py has looked at
     }
     users = {str(path.relative_to(PACKAGE)) for path in modules() if "console.pass_on(" in path.read_text()}
-    assert users == {"render/logs.py", "render/output.py"}
+    assert users == {"render/logs.py", "render/execute.py"}
 
 
 CLUSTER = """\

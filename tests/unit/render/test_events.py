@@ -15,7 +15,7 @@ from dtctl.operations.asking import streams
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.events import Happening, follow_events, read_events
-from dtctl.render.story import happening_line, incident_lines, news
+from dtctl.render.events import happening_line, incident_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
