@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from dtctl.config.fields import FIELD, SPACE
-from dtctl.config.platform import check_platform, directory_is_set, lacks_directory, platform_names
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Findings, Path
 from dtctl.errors import UsageError
-from dtctl.model import DIRECTORY_NAMES, Dialect, Launch, lead_among
+from dtctl.model import DIRECTORY_NAMES, PLATFORM_NAMES, Dialect, Launch, lead_among
 from dtctl.ways import SCHEDULER
 
 TASK_FIELDS = (
@@ -116,3 +115,28 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
 
 def field_names(jobs: Sequence[str]) -> list[str]:
     return [*(f"{job}_hosts" for job in jobs), *TASK_FIELDS, *(f"{name}_dir" for name in DIRECTORY_NAMES)]
+
+
+def platform_names(said: Sequence[str] | None, content: ClusterFile) -> tuple[str, ...]:
+    """The names one by one: `flags` and `env` stand for the directories that are set and num_gpus."""
+    with_value = [name for name in PLATFORM_NAMES if name == "num_gpus" or directory_is_set(name, content)]
+    groups = {"flags": with_value, "env": [name.upper() for name in with_value]}
+    return tuple(dict.fromkeys(name for word in said or () for name in groups.get(word, [word])))
+
+
+def directory_is_set(field: str, content: ClusterFile) -> bool:
+    """`field`: output_dir, say."""
+    return field.endswith("_dir") and getattr(content.dirs, field.removesuffix("_dir")) is not None
+
+
+def check_platform(path: tuple[str, ...], section: LaunchKeys, content: ClusterFile, findings: Findings) -> None:
+    for index, word in enumerate(section.platform or ()):
+        field = word.lower()
+        if field.endswith("_dir") and not directory_is_set(field, content) and not findings.has("dirs"):
+            lacks_directory((*path, "platform", index), word, findings)
+
+
+def lacks_directory(at: Path, field: str, findings: Findings) -> None:
+    name = field.strip("{}").lower().removesuffix("_dir")
+    summary = f"{findings.name(*at)}: {field} has no value, because dirs.{name} is not set"
+    findings.add(at, summary, f"write, for example, dirs: {{{name}: /data}}")

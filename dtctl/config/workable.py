@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from dtctl.config.fields import FIELD
-from dtctl.config.launching import field_names
-from dtctl.config.platform import directory_is_set, lacks_directory
+from dtctl.config.launching import directory_is_set, field_names, lacks_directory
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.suggest import closest

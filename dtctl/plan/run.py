@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.marks import PATH
 from dtctl.errors import PreflightError
@@ -14,11 +16,14 @@ from dtctl.plan.directories import Directories, checkpoint_directories, director
 from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
 from dtctl.plan.neighbours import VARIABLES, Neighbourhood
-from dtctl.plan.order import stages
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.success import known_target_step
 from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
-from dtctl.ways import EVALUATOR, PS, Role, Way, settle_s
+from dtctl.ways import EVALUATOR, PS, Role, Way, circle, parties, settle_s, waits
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, TaskId
+
 
 AUTO = "auto"
 """Stands for a port that its host has not chosen yet."""
@@ -224,3 +229,31 @@ def platform_env(launch: Launch, fields: Mapping[str, str]) -> Mapping[str, str]
 
 def _value(name: str, fields: Mapping[str, str]) -> str:
     return fields["num_gpus" if name == "num_gpu" else name]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tasks that need every task of the stages at the indexes `after` to be ready."""
+
+    name: str
+    tasks: tuple[TaskId, ...]
+    after: tuple[int, ...] = ()
+    held: bool = False
+    """They start when those are ready; else at once, and wait by themselves."""
+
+
+def stages(cluster: Cluster) -> tuple[Stage, ...]:
+    """A stage for each party of the run, behind those that it waits for."""
+    waiting, members = waits(cluster), parties(cluster)
+    if ring := circle(waiting):
+        raise PreflightError(f"{' and '.join(ring)} wait for each other", hint="change their depends_on")
+    index = {name: number for number, name in enumerate(TopologicalSorter(waiting).static_order())}
+    return tuple(
+        Stage(
+            name,
+            members[name],
+            tuple(sorted(index[other] for other in waiting[name])),
+            held=bool(waiting[name]) and cluster.jobs[members[name][0].job].depends_on is not None,
+        )
+        for name in index
+    )

@@ -7,10 +7,11 @@ import re
 from typing import TYPE_CHECKING
 
 from dtctl.model import LEAD_JOBS, Cluster, TaskId
-from dtctl.ways import PS, WORKER
+from dtctl.ways import PS, WORKER, Way
 
 if TYPE_CHECKING:
-    from dtctl.plan.values import SuccessRule
+    from dtctl.plan.values import Part, Roster, SuccessRule
+
 
 _STEP_FLAG = re.compile(r"--?(?:train_steps|max_steps|target_step)(?:=(?P<value>.*))?")
 
@@ -38,3 +39,19 @@ def known_target_step(cluster: Cluster) -> int | None:
             text = following if flag["value"] is None else flag["value"]
             return int(text) if text.isascii() and text.isdecimal() else None
     return None
+
+
+def restoring_hosts(roster: Roster) -> tuple[str, ...]:
+    """The lead's host first, as the lead looks for the newest one.
+
+    With parameters on ps tasks each of those restores its own, from the same files (RestoreV2 runs on the device of
+    its variable); where all train alike each restores all.
+    """
+    lead = next(part.host for part in roster.tasks if part.id == roster.lead)
+    return tuple(dict.fromkeys([lead, *(part.host for part in roster.tasks if _restores(part, roster.way))]))
+
+
+def _restores(part: Part, way: Way) -> bool:
+    if way.keeps_parameters_on_ps:
+        return part.role == "ps"
+    return way in (Way.COLLECTIVE, Way.KVSTORE) and part.role == "worker"

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from dtctl.agent.records.marks import CODE, HOME, PATH
+
 if TYPE_CHECKING:
     from dtctl.model import Cluster, TaskId
     from dtctl.plan.directories import Directories
-    from dtctl.plan.order import Stage
+    from dtctl.plan.run import Stage
     from dtctl.ways import Role, Scope, Way
+
 
 SuccessRule = Literal["lead", "all-workers"]
 
@@ -97,3 +100,13 @@ class RunPlan(Roster):
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         return tuple(task for task in self.tasks if task.host == host)
+
+
+_SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH"}
+
+
+def shown(text: str) -> str:
+    """`text` for a person: the marks as the words that stand for them in a plan."""
+    for mark, words in _SHOWN.items():
+        text = text.replace(mark, words)
+    return text

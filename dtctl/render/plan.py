@@ -8,9 +8,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.model import Host, TaskId
-from dtctl.plan.marks import shown
-from dtctl.plan.order import Stage
-from dtctl.plan.values import RunPlan, TaskPlan
+from dtctl.plan.run import Stage
+from dtctl.plan.values import RunPlan, TaskPlan, shown
 from dtctl.render.hooks import hook_line
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console

@@ -29,7 +29,7 @@ MODULES = (
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     "agent/supervise/watchdog",
     *(f"config/{name}" for name in ("placement", "ranges")),
-    *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "order", "roster", "run", "success")),
+    *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "roster", "run", "success")),
     *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),
     *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "speed", "storage")),
     *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts", "joins")),

@@ -19,7 +19,7 @@ from dtctl.operations.checkpointing.own import OwnCheckpoint
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.starting.ownership import strangers
 from dtctl.plan.directories import on_host
-from dtctl.plan.restoring import restoring_hosts
+from dtctl.plan.success import restoring_hosts
 from dtctl.plan.values import RunPlan
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport

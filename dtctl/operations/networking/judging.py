@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dtctl.agent.records.network.peers import Bound
-from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.matrix import matrix_causes
-from dtctl.operations.networking.view import Attempt, View, is_loopback
+from dtctl.operations.networking.view import Attempt, Cause, View, is_loopback
 
 MOST_ALIKE = 3
 """Causes of a kind that are told one by one."""

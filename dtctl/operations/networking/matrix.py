@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dtctl.operations.networking.causes import Cause
-from dtctl.operations.networking.view import Attempt
+from dtctl.operations.networking.view import Attempt, Cause
 
 Direction = Literal["in", "out"]
 

@@ -15,14 +15,14 @@ from dtctl.agent.records.network.peers import NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exposure, measuring, of_exchange, of_tasks, proxies
-from dtctl.operations.networking.causes import Cause
+from dtctl.operations.networking import exchange, exposure, measuring, of_tasks, proxies
 from dtctl.operations.networking.coverage import MOST, MOST_IN_PASSING, Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
 from dtctl.operations.networking.view import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
     Attempt,
+    Cause,
     Place,
     View,
     addresses_of,
@@ -216,4 +216,4 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
 
-TOPIC = Topic("network", ask, judge, tell, (*of_tasks.ROWS, *of_exchange.ROWS), exposure.doors)
+TOPIC = Topic("network", ask, judge, tell, (*of_tasks.ROWS, *exchange.ROWS), exposure.doors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dtctl.agent.records.network.peers import Bound, NetworkFacts, Resolved
 from dtctl.plan.values import RunPlan
@@ -120,3 +121,16 @@ def is_public(address: str) -> bool:
         return ipaddress.ip_address(address).is_global
     except ValueError:
         return False
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause of whatever many connections have failed of it.
+
+    `hosts`: where it is to be mended. `others`: whom it concerns there.
+    """
+
+    kind: str
+    hosts: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)

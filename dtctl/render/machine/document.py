@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.plan.marks import shown
+from dtctl.plan.values import shown
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
 

@@ -10,9 +10,8 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network.peers import Bound, Resolved
-from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.judging import judge
-from dtctl.operations.networking.view import Attempt, View
+from dtctl.operations.networking.view import Attempt, Cause, View
 from tests.unit.operations.networking.networks import address, attempts, names, place, view
 
 WELL = attempts(names(4), lambda source, target, port: "")

@@ -7,8 +7,8 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.judging import judge
+from dtctl.operations.networking.view import Cause
 from tests.fuzz import cases
 from tests.unit.operations.networking.networks import Fails, attempts, names, view
 

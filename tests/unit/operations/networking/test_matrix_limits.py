@@ -6,9 +6,8 @@ import dataclasses
 
 import pytest
 
-from dtctl.operations.networking.causes import Cause
 from dtctl.operations.networking.matrix import MOST_PAIRS, matrix_causes
-from dtctl.operations.networking.view import Attempt
+from dtctl.operations.networking.view import Attempt, Cause
 from tests.unit.operations.networking.networks import Fails, attempts, names, place
 
 REFUSED = {"mode": "reject", "text": "Connection refused"}
