@@ -1,4 +1,4 @@
-"""The commands and their order in `dtctl --help`."""
+"""The commands, in the groups of `dtctl --help`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,50 @@ from dtctl.cli.effects import NAMES
 from dtctl.cli.parsing import Command, Group
 from dtctl.render.terminal.console import say
 
-ORDER = (
-    *("init", "explain", "validate", "plan", "trust", "check", "up", "status", "top", "diagnose", "logs", "events"),
-    *("metrics", "tensorboard", "report", "dashboard", "checkpoints", "dump", "wait", "restart", "replace", "stop"),
-    *("down", "runs", "gc", "push", "execute", "ssh", "schema"),
-)
-"""Modules of `commands`; those that are not named here follow by their names."""
+GROUPS = {
+    "Start": {
+        "init": "Write a trainer and a cluster.yaml that works at once",
+        "trust": "Pin the hosts' keys after showing their fingerprints",
+        "check": "Check every host: network, storage, programs, clocks",
+        "up": "Push the code and start every task",
+        "push": "Push the code and start nothing",
+    },
+    "Watch": {
+        "status": "Show the state of the run and what is wrong",
+        "top": "Watch the run on a full screen",
+        "dashboard": "Watch the run in a browser",
+        "logs": "Show what tasks print",
+        "events": "List what happened, attempt by attempt",
+        "metrics": "Show loss, accuracy and other scalars",
+        "tensorboard": "Run TensorBoard next to the event files",
+        "report": "Write one page about the run",
+        "wait": "Wait for the run to finish; its result is the exit code",
+        "runs": "List the cluster's runs",
+    },
+    "Repair": {
+        "diagnose": "Find out what is wrong, and what to do about it",
+        "dump": "Show the Python stacks of live trainers",
+        "restart": "Restart tasks within their run",
+        "replace": "Move the tasks of a host to another one",
+        "exec": "Run a command in the environment of tasks",
+        "ssh": "Log in to the host of a task",
+        "checkpoints": "List, verify, pull, push or prune checkpoints",
+    },
+    "Stop and clean up": {
+        "stop": "Stop tasks, and make sure that nothing is left",
+        "down": "Stop the run and remove its files",
+        "gc": "Remove what finished runs have left on the hosts",
+    },
+    "Cluster file": {
+        "validate": "Check the cluster file",
+        "plan": "Show what `up` would run, and where",
+        "explain": "Explain a key, an exit code or a word",
+        "schema": "Print the JSON Schema, for editors",
+    },
+}
+"""What `dtctl --help` lists, so that it imports none of them; a command that is not named here comes last."""
+
+OTHER = "More"
 
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}
 
@@ -33,10 +71,10 @@ class Commands(Mapping[str, Any]):
     """
 
     def __init__(self) -> None:
-        found = {module.name for module in pkgutil.iter_modules(commands.__path__)}
-        self._modules = {
-            NAMES.get(name, name): f"{commands.__name__}.{name}" for name in [*ORDER, *sorted(found - set(ORDER))]
-        }
+        modules = [module.name for module in pkgutil.iter_modules(commands.__path__)]
+        found = {NAMES.get(name, name): f"{commands.__name__}.{name}" for name in modules}
+        listed = [name for group in GROUPS.values() for name in group]
+        self._modules = {name: found[name] for name in [*listed, *sorted(found.keys() - set(listed))]}
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -67,6 +105,15 @@ class Dtctl(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        listed = {name for group in GROUPS.values() for name in group}
+        other = {name: self.commands[name].get_short_help_str() for name in self.commands if name not in listed}
+        width = max(map(len, self.commands))
+        for title, group in {**GROUPS, OTHER: other}.items():
+            if group:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
 
 app = typer.Typer(

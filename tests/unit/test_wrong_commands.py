@@ -62,12 +62,11 @@ def test_a_wrong_command_is_told_the_reason_and_a_remedy(
 
 
 def test_the_table_is_long_and_tries_each_command() -> None:
-    from dtctl.cli.app import ORDER
-    from dtctl.cli.effects import NAMES
+    from dtctl.cli.app import Commands
 
     assert len({row[0] for row in WRONG}) == len(WRONG) >= 150
     typed_ones = {word for row in WRONG for word in shlex.split(row[0])[:1]}
-    assert {NAMES.get(name, name) for name in ORDER} <= typed_ones
+    assert set(Commands()) <= typed_ones
 
 
 def rows_are_sound(rows: list[Row]) -> bool:
