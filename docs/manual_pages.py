@@ -115,7 +115,7 @@ def _topic(topic: Topic[Any, Any]) -> tuple[str, ...]:
 
 def checks() -> str:
     return _page(
-        "# What is wrong before the start?",
+        "# Checks before the start",
         "<!-- Written by docs/generate.py from dtctl/operations/checks; change it there. -->",
         "    dtctl check             every host of the cluster file here\n"
         "    dtctl check --local     this machine, as if it were all of them\n"

@@ -116,7 +116,7 @@ def recovery(one: Incident) -> List[Fact]:
 
 
 def payload(one: Happened, cluster: str, time: str) -> Dict[str, Any]:
-    """What is posted, and what a command reads from its stdin; docs/how-to-be-told.md. `time` in RFC 3339."""
+    """What is posted, and what a command reads from its stdin; docs/notifications.md. `time` in RFC 3339."""
     kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
     cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
     words = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}

@@ -11,7 +11,7 @@ from dtctl.config.sections.base import Section
 
 
 class HookEntry(Section):
-    """Who is told of the run, by `post` or by `run`: [how-to-be-told.md](how-to-be-told.md). `${NAME}` in `post` and in
+    """Who is told of the run, by `post` or by `run`: [notifications.md](notifications.md). `${NAME}` in `post` and in
     the values of `headers` is the value of that variable, from `trainer.env_file` or else from your own environment; it
     is treated as a secret."""
 
