@@ -76,7 +76,8 @@ class Folder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
+        descriptor, self.descriptor = self.descriptor, -1  # a thread that comes late finds no other's
+        os.close(descriptor)
 
     def below(self, name: str, *, make: int | None = None) -> Folder:
         """A directory in this one, by a relative path. Raises OSError, also for a path that leads out of it."""
