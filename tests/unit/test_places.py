@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 import pytest
 
 from dtctl.places import PRIVATE, Folder, folder_of, replace_file, temporary_folder
+
+PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 
 def then(work: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
@@ -190,3 +194,76 @@ def test_a_temporary_folder_is_private_and_goes_with_its_content() -> None:
             file.write(b"x")
         assert {stat.S_IMODE(path.stat().st_mode) for path in (folder.path, shown.path)} == {0o700}
     assert not folder.path.exists()
+
+
+WRITERS = {
+    *("write_text", "write_bytes", "mkdir", "makedirs", "touch", "rename", "renames", "symlink_to", "hardlink_to"),
+    *("symlink", "link", "copy", "copy2", "copyfile", "copytree", "copyfileobj", "move", "chmod", "truncate"),
+    *("mkdtemp", "mkstemp", "NamedTemporaryFile", "TemporaryDirectory", "mkfifo", "mknod"),
+}
+OF = {"copy": "shutil", "move": "shutil", "link": "os", "truncate": "os"}
+"""Whose it has to be, where other objects have methods of that name."""
+ALLOWED = {
+    ("transport/ssh/passphrase.py", "os.open"): "the terminal",
+    ("render/terminal/console.py", "os.open"): "/dev/null",
+    ("operations/board/copies.py", "tempfile.mkdtemp"): "a directory of its own, for this user alone",
+    ("operations/board/copies.py", "self.directory.mkdir"): "in it",
+    ("operations/board/copies.py", "file.path.parent.mkdir"): "in it",
+    ("operations/board/copies.py", "file.path.open"): "in it",
+}
+
+
+_MODE = re.compile("[rbt]*[wax+][rbtwax+]*")
+
+
+def written(tree: ast.AST) -> list[str]:
+    """The calls in a module that open a file for writing, make one, or give one a name."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        whose = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        given = [*node.args, *(one.value for one in node.keywords)]
+        texts = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        opens = name in ("open", "fdopen") and any(
+            set(text) <= set("rbtwax+") and set(text) & set("wax+") for text in texts
+        )
+        opens |= name == "open" and any(flag in ast.unparse(node) for flag in ("O_WRONLY", "O_RDWR", "O_CREAT"))
+        replaces = name == "replace" and (whose == "os" or (len(node.args) == 1 and not node.keywords))
+        writes = name in WRITERS and OF.get(name) in (None, whose)
+        if opens or replaces or writes:
+            found.append(f"{whose}.{name}" if whose else name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "writes"),
+    [
+        ("Path(a).open('w')", True),
+        ("open(a, mode='ab')", True),
+        ("open(a, 'rb')", False),
+        ("os.open(a, os.O_RDWR | os.O_CREAT)", True),
+        ("os.open(a, os.O_RDONLY)", False),
+        ("os.fdopen(a, 'wb')", True),
+        ("path.replace(other)", True),
+        ("text.replace('a', 'b')", False),
+        ("dataclasses.replace(a, b=1)", False),
+        ("shutil.copy(a, b)", True),
+        ("folder.move(a, b)", False),
+        ("place.mkdir()", True),
+        ("tempfile.TemporaryFile()", False),
+    ],
+)
+def test_what_writes_is_known(code: str, writes: bool) -> None:
+    assert bool(written(ast.parse(code))) == writes
+
+
+def test_every_writer_on_the_controller_is_a_folder() -> None:
+    found: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(("agent/", "places.py", "trainer.py")):
+            calls = [call for call in written(ast.parse(path.read_text())) if (name, call) not in ALLOWED]
+            found |= {name: calls} if calls else {}
+    assert found == {}
