@@ -7,11 +7,22 @@ import grp
 import os
 import pwd
 import secrets
+import shutil
 import stat
-from contextlib import suppress
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from dtctl.errors import PreflightError
+
+PRIVATE = 0o700
+RESERVE_BYTES = 500 << 20
+"""So much of a disk is left free, or a twentieth of a small one."""
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
+_LONGEST_PART = 200
 
 
 def cache_directory() -> Path:
@@ -34,19 +45,244 @@ def own_directories() -> tuple[Path, ...]:
     return cache_directory(), state_directory(), local_root()
 
 
+def is_around_home(directory: Path) -> bool:
+    """It is the user's home or above it: programs read many files there that have nothing to do with dtctl."""
+    real, home = Path(os.path.realpath(directory)), Path(os.path.realpath(Path.home()))
+    return real == home or real in home.parents
+
+
+class Folder:
+    """A directory that dtctl writes in, held open. Nothing is written on this machine but through one.
+
+        with Folder(directory, project=record.project, make=PRIVATE) as folder:
+            folder.replace("report.html", content)      whole or not at all
+            with folder.new("worker-0.log") as file:    that was not there
+                ...
+            with folder.below("train/eval", make=PRIVATE) as inner:
+                ...
+
+    No link that others may have made leads elsewhere: none is followed within a project (`project`, the cluster file's
+    directory, or the working directory, unless that is the home directory or above it), nor below a folder. Above, a
+    link has to be the user's own, or root's. A name is one component, and the file of that name is no link either.
+
+    `make`: missing directories are made with this mode. Raises OSError, whose `strerror` names the link.
+    """
+
+    def __init__(self, path: Path, project: Path | None = None, *, make: int | None = None) -> None:
+        self.path = path
+        self.descriptor, self.is_of_project = _walk(Path("/"), path.absolute().parts[1:], make, projects=_own(project))
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        descriptor, self.descriptor = self.descriptor, -1  # a thread that comes late finds no other's
+        os.close(descriptor)
+
+    def below(self, name: str, *, make: int | None = None) -> Folder:
+        """A directory in this one, by a relative path. Raises OSError, also for a path that leads out of it."""
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        inner = Folder.__new__(Folder)
+        inner.path = self.path.joinpath(*map(_one, parts))
+        inner.descriptor, inner.is_of_project = _walk(self.path, parts, make, at=os.dup(self.descriptor))
+        return inner
+
+    def new(self, name: str, mode: int = 0o600) -> BinaryIO:
+        """A file to write that was not there. Raises OSError."""
+        return os.fdopen(self._open(name, os.O_WRONLY | os.O_EXCL, mode), "wb")
+
+    def append(self, name: str) -> BinaryIO:
+        """A regular file to add to, made if it is missing. Raises OSError."""
+        return os.fdopen(regular(self._open(name, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK), self.path / name), "ab")
+
+    def _open(self, name: str, flags: int, mode: int = 0o600) -> int:
+        flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(_one(name), flags, mode, dir_fd=self.descriptor)
+
+    def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Writes 0600 and all at once: a reader sees the old content or the new, and a full disk leaves the old one.
+
+        Nothing else is left, wherever Ctrl-C comes. `durable`: when it returns the content is on the disk, whatever
+        becomes of this machine. Raises OSError.
+        """
+        part = f".{name[:_LONGEST_PART]}.{secrets.token_hex(8)}"
+        try:
+            # Not by `tempfile`: an interrupt as it opens the file would leave one whose name nobody knows.
+            with self.new(part) as file:
+                os.fchmod(file.fileno(), 0o600)  # the umask may have taken more
+                file.write(content)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())  # some file systems tell only now that there is no room, or no quota
+            os.replace(part, _one(name), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        except BaseException:
+            with suppress(OSError):
+                self.unlink(part)
+            raise
+        if durable:
+            self.settle()
+
+    def read(self, name: str, limit_bytes: int) -> bytes:
+        """All that a file holds, which is no link. Raises as `read_regular` does."""
+        return _read(open_regular(name, follow=False, dir_fd=self.descriptor), limit_bytes, self.path / name)
+
+    def move(self, name: str, to: Folder, new: str | None = None) -> None:
+        """Raises FileExistsError where the name is taken."""
+        if to.find(target := _one(new or name)) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(to.path / target))
+        os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
+
+    def find(self, name: str) -> os.stat_result | None:
+        """What has this name, a link too."""
+        with suppress(FileNotFoundError):
+            return os.stat(_one(name), dir_fd=self.descriptor, follow_symlinks=False)
+        return None
+
+    def names(self) -> list[str]:
+        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            return os.listdir(opened)  # noqa: PTH208 (of a descriptor)
+        finally:
+            os.close(opened)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(_one(name), dir_fd=self.descriptor)
+
+    def refuse_without_room(self, size_bytes: int) -> None:
+        """Raises OSError where so much more would leave less than a reserve of the disk free."""
+        disk = os.fstatvfs(self.descriptor)
+        reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 20)
+        if size_bytes > disk.f_bavail * disk.f_frsize - reserve:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(self.path))
+
+    def settle(self) -> None:
+        """Names of files are on the disk, too; where directories cannot be synced, soon."""
+        with suppress(OSError):
+            opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Folder]:
+    """For this user alone, below $TMPDIR or /tmp; it is removed at the end with all that is in it."""
+    place = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        with Folder(place) as folder:
+            yield folder
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def replace_file(path: Path, content: bytes, *, project: Path | None = None, durable: bool = True) -> None:
+    """As `Folder.replace`, in a directory that is there. Raises OSError."""
+    with Folder(path.parent, project) as folder:
+        folder.replace(path.name, content, durable=durable)
+
+
+@contextmanager
+def folder_of(path: Path, project: Path | None = None, *, make: int | None = None) -> Iterator[tuple[Folder, str]]:
+    """Where a file is that the user may have linked to: its folder and its name there. Raises OSError as `Folder`."""
+    for _ in range(_MOST_LINKS):
+        with Folder(path.parent, project, make=make) as folder:
+            found = folder.find(path.name)
+            if found is None or not stat.S_ISLNK(found.st_mode):
+                yield folder, path.name
+                return
+            path = path.parent / _followed(path, found, folder.descriptor, within=folder.is_of_project)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+
+
+def _own(project: Path | None) -> set[tuple[int, int]]:
+    """The directories in which no link is the user's own, by device and inode."""
+    found = set()
+    for directory in (project, Path()):
+        with suppress(OSError):
+            if directory is not None and not is_around_home(directory):
+                found.add(_identity(directory.stat()))
+    return found
+
+
+def _walk(
+    path: Path,
+    parts: Sequence[str],
+    make: int | None,
+    *,
+    at: int | None = None,
+    projects: Collection[tuple[int, int]] = (),
+) -> tuple[int, bool]:
+    """A descriptor of the directory that `parts` lead to, and whether that lies in a project.
+
+    They begin at the root, or at `at`, which is closed, and below which no link is followed.
+    """
+    left, links, depth = list(reversed(parts)), 0, 0 if at is None else 1
+    at = os.open("/", _DIRECTORY) if at is None else at
+    try:
+        while left:
+            name = left.pop()
+            try:
+                found = os.open(name, _DIRECTORY, dir_fd=at)
+            except FileNotFoundError:
+                if make is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path / name)) from None
+                with suppress(FileExistsError):  # by another dtctl, just now
+                    os.mkdir(name, make, dir_fd=at)
+                    if make == PRIVATE:
+                        os.chmod(name, make, dir_fd=at)  # the umask may have taken more
+                left.append(name)
+                continue
+            except NotADirectoryError:
+                if not stat.S_ISLNK((link := os.stat(name, dir_fd=at, follow_symlinks=False)).st_mode):
+                    raise NotADirectoryError(
+                        errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path / name)
+                    ) from None
+                if (links := links + 1) > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path / name)) from None
+                target = _followed(path / name, link, at, within=depth > 0)
+                left += reversed([part for part in target.parts if part != "/"])
+                if target.is_absolute():
+                    os.close(at)
+                    at, path = os.open("/", _DIRECTORY), Path("/")
+                continue
+            os.close(at)
+            at, path = found, path / name
+            if name == "..":
+                depth = max(0, depth - 1)
+            elif depth or _identity(os.fstat(at)) in projects:
+                depth += 1
+        return at, depth > 0
+    except BaseException:
+        os.close(at)
+        raise
+
+
+def _followed(path: Path, link: os.stat_result, at: int, *, within: bool) -> Path:
+    """Where a link leads to. Raises OSError for one that others may have made."""
+    target = Path(os.readlink(path.name, dir_fd=at))
+    if within or link.st_uid not in (0, os.geteuid()):
+        raise OSError(errno.ELOOP, f"{path} is a link (to {target}), which is not followed", os.fspath(path))
+    return target
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _one(name: str) -> str:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise OSError(errno.EINVAL, "Not the name of a file", name)
+    return name
+
+
 def make_private(directory: Path) -> None:
     """Makes the directory and what is missing above it, for this user alone whatever the umask says.
 
     Raises OSError, and PreflightError as `check_private` does.
     """
-    missing = [place for place in (directory, *directory.parents) if not place.exists()]
-    for place in reversed(missing):
-        try:
-            place.mkdir(mode=0o700)
-        except FileExistsError:  # by another dtctl, just now
-            continue
-        place.chmod(0o700)
-    check_private(directory)
+    with Folder(directory, make=PRIVATE):
+        check_private(directory)
 
 
 def check_private(directory: Path) -> None:
@@ -79,7 +315,11 @@ def check_private(directory: Path) -> None:
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None) -> int:
     """A descriptor for reading what is a regular file now that it is open; nobody waits for a FIFO. Raises OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags, dir_fd=dir_fd)
+    return regular(os.open(path, flags, dir_fd=dir_fd), path)
+
+
+def regular(descriptor: int, path: str | os.PathLike[str]) -> int:
+    """The descriptor, if what is open is a regular file. Else it is closed, and OSError raised."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor
@@ -91,45 +331,15 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: i
 
 def read_regular(path: Path, limit_bytes: int) -> bytes:
     """All that a file holds. Raises OSError, also when that is more than the limit."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    return _read(open_regular(path), limit_bytes, path)
+
+
+def _read(descriptor: int, limit_bytes: int, path: Path) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise OSError(errno.EFBIG, f"It holds more than {limit_bytes} bytes", os.fspath(path))
     return content
-
-
-def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Writes 0600 and all at once: a reader sees the old content or the new, and a full disk leaves the old one.
-
-    Nothing else is left, wherever Ctrl-C comes. `durable`: when it returns the content is on the disk, whatever becomes
-    of this machine. Raises OSError.
-    """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        # Not by `tempfile`: an interrupt as it opens the file would leave one whose name nobody knows.
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), 0o600)  # the umask may have taken more
-            file.write(content)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())  # some file systems tell only now that there is no room, or no quota
-        part.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
-    if durable:
-        _settle(path.parent)
-
-
-def _settle(directory: Path) -> None:
-    """The name of the new file is on the disk too; where directories cannot be synced, soon."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _is_own_group(group: int) -> bool:

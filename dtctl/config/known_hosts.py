@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dtctl.places import is_around_home
+
 NAME = "known_hosts"
 
 _MEANT_FOR_ELSE = ("authorized_", "config", "environment", "id_", "rc")
@@ -42,12 +44,6 @@ def is_named_so(file: Path) -> bool:
     """Its name says what it is for; in ~/.ssh the name of its directory may say so instead."""
     real = Path(os.path.realpath(file))
     return (real.relative_to(_ssh()).parts[0] if is_of_ssh(real) else real.name).startswith(NAME)
-
-
-def is_around_home(directory: Path) -> bool:
-    """It is the user's home or above it: programs read many files there that have nothing to do with dtctl."""
-    real, home = Path(os.path.realpath(directory)), Path(os.path.realpath(Path.home()))
-    return real == home or real in home.parents
 
 
 def _ssh() -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from dtctl.config.discovery import FILE_NAME
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, LONGEST_CLUSTER
 from dtctl.config.suggest import did_you_mean
 from dtctl.errors import UsageError
+from dtctl.places import Folder
 
 UNNAMED = "training"
 """A cluster in a directory whose name has nothing of a name in it."""
@@ -95,17 +96,15 @@ def _write(
 ) -> tuple[Path, ...]:
     """Copies the files, and writes the texts beside them."""
     paths = sorted(directory / path for path in (*files, *texts))
-    there = [path for path in paths if path.exists()]
+    there = [path for path in paths if os.path.lexists(path)]
     if there:
         raise UsageError(f"{there[0]} already exists", hint="dtctl init DIR    writes to another directory")
     for path in (*files, *texts):
         target = directory / path
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if path in texts:
-                target.write_text(texts[path], encoding="utf-8")
-            else:
-                shutil.copyfile(files[path], target)
+            content = texts[path].encode() if path in texts else files[path].read_bytes()
+            with Folder(target.parent, directory, make=0o777) as folder, folder.new(target.name, 0o666) as file:
+                file.write(content)
         except OSError as error:
             raise UsageError(f"cannot write {target}: {error.strerror}") from error
     return tuple(paths)

@@ -244,6 +244,8 @@ LIES: dict[str, Lie] = {
     "a checkpoint of another": told("verify result", within("verified.0.prefix", PATH)),
     "files that are paths": told("part", put(name=PATH)),
     "files of another checkpoint": told("part", put(name="checkpoint")),
+    "a shard that another was asked for": told("part", put(name="model.ckpt-1000.data-00001-of-00002")),
+    "a file that fits on no disk": told("part", put(total=1 << 60)),
     "files that begin in the middle": told("part", put(offset=1 << 40)),
     "files that are not what was sent": told("fetch result", within("files.0.sha256", "0" * 64)),
     "files without end": before("fetch result", forever(b"x" * 65536)),

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "plan": {"plan", "config", "ways", "model", "reach", "errors"},
     "bundle": {"bundle", "transport", "config", "places", "model", "reach", "errors"},
     "transport": {"transport", "config", "places", "model", "reach", "errors"},
-    "config": {"config", "ways", "model", "hooks", "reach", "durations", "errors"},
+    "config": {"config", "ways", "places", "model", "hooks", "reach", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
     "ways": {"model"},

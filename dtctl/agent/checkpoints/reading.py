@@ -274,12 +274,6 @@ def belongs(name: str, prefix: str) -> bool:
     return name in (prefix + ".index", prefix + ".meta") or (match is not None and match.group(1) == prefix)
 
 
-def shard_of(name: str) -> Optional[int]:
-    """The number of the shard; None of an index or a graph."""
-    match = _DATA.match(name)
-    return int(match.group(2)) if match else None
-
-
 def _modified(path: str, budget: Budget) -> float:
     budget.check()
     try:

@@ -1,4 +1,4 @@
-"""The files of one checkpoint, sent in parts: data first, and the index, without which they are none, last."""
+"""The files of one checkpoint, sent in parts, in the order in which they were asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 from ..host import files
 from ..host.errors import Refused
-from . import reading
+from ..records.checkpoints import is_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,19 +25,11 @@ def send(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
     """`path`: the checkpoint's. Raises Refused for a file that changes while it is sent."""
     had = {one["name"]: one for one in request["have"]}
     place, name = os.path.split(path)
-    return [_send(os.path.join(place, one), one, had, put) for one in _names(place, name, request)]
-
-
-def _names(place: str, prefix: str, request: FetchRequest) -> List[str]:
-    with os.scandir(place) as listed:
-        names = [entry.name for _, entry in zip(range(reading.MOST_NAMES), listed)]
-    own = sorted(name for name in names if name == prefix or reading.belongs(name, prefix))
-    data = [name for name in own if name != prefix + ".index"]
-    if request["shards"] is not None:
-        data = [name for name in data if reading.shard_of(name) in (None, *request["shards"])]
-    if not request["index"]:
-        data = [name for name in data if reading.shard_of(name) is not None]
-    return [*data, *(name for name in own if name == prefix + ".index" and request["index"])]
+    for one in request["files"]:
+        if one != name and not is_part(name, one):
+            raise Refused("bad_request", "%s is no file of %s" % (ascii(one)[:200], ascii(name)[:200]))
+    there = [one for one in request["files"] if os.path.lexists(os.path.join(place, one))]
+    return [_send(os.path.join(place, one), one, had, put) for one in there]
 
 
 def _send(path: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:

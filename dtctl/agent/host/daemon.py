@@ -9,34 +9,43 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, NoReturn
+    from typing import Callable, Iterable
 
 MOST_DESCRIPTORS = 65536
 
 
 def detached(work: Callable[[], None]) -> None:
     """Has `work` done by a new process, no child of this one and in a session of its own, and returns at once."""
-    pid = os.fork()
-    if pid == 0:
-        work_and_exit(lambda: _be_orphaned(work))
-    os.waitpid(pid, 0)
+    os.waitpid(fork(lambda: _be_orphaned(work)), 0)
 
 
 def _be_orphaned(work: Callable[[], None]) -> None:
     os.setsid()
-    if os.fork() == 0:
-        work_and_exit(work)
+    fork(work)
 
 
-def work_and_exit(work: Callable[[], None]) -> NoReturn:
-    """Ends a forked process after `work`, so that it never returns into its parent's program."""
+def fork(work: Callable[[], None], code: int = 0) -> int:
+    """The id of a new process, which does `work` and ends with this code, whatever is raised meanwhile.
+
+    It never returns into its parent's program: what it could not flush on a full disk is lost with it.
+    """
+    parent = os.getpid()
     try:
-        work()
-    except BaseException:  # the process ends here, and its log tells why
+        pid = os.fork()
+        if pid == 0:
+            work()
+        return pid
+    except BaseException:  # the new process ends here, and its log tells why
+        if os.getpid() == parent:
+            raise
         sys.excepthook(*sys.exc_info())
+        raise
     finally:
-        sys.stderr.flush()
-        os._exit(0)
+        if os.getpid() != parent:
+            try:
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
 
 
 def rename(name: str) -> None:

@@ -12,13 +12,14 @@ import re
 import signal
 import socket
 import struct
+from contextlib import suppress
 
 from ..host import daemon
 from ..host.errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, NoReturn, Optional, Pattern
+    from typing import List, Optional, Pattern
 
     from ..host.secrets import Masks
 
@@ -81,9 +82,7 @@ class Expression:
 
     def _begin(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        self._pid = os.fork()
-        if self._pid == 0:
-            _search(self._pattern, theirs)
+        self._pid = daemon.fork(lambda: _search(self._pattern, theirs), 1)
         theirs.close()
         return ours
 
@@ -120,9 +119,9 @@ def lines_of(data: bytes) -> List[bytes]:
     return lines
 
 
-def _search(pattern: Pattern[str], line: socket.socket) -> NoReturn:
+def _search(pattern: Pattern[str], line: socket.socket) -> None:
     """The life of the other process: it answers until nobody asks any more."""
-    try:
+    with suppress(BaseException):  # nobody asks any more, or there is no memory: whoever waits sees that it has ended
         _be_bounded(line.fileno())
         while True:
             data = _receive(line, _SIZE.unpack(_receive(line, _SIZE.size))[0])
@@ -130,10 +129,6 @@ def _search(pattern: Pattern[str], line: socket.socket) -> NoReturn:
             found = bytes(pattern.search(one.decode("utf-8", "replace")) is not None for one in lines_of(data))
             signal.setitimer(signal.ITIMER_PROF, 0)
             line.sendall(_SIZE.pack(len(found)) + found)
-    except BaseException:  # nobody asks any more, or there is no memory: whoever waits sees that it has ended
-        pass
-    finally:
-        os._exit(1)
 
 
 def _be_bounded(line: int) -> None:

@@ -188,10 +188,8 @@ class FetchRequest(Request):
     """The files of one checkpoint, or the rest of them."""
 
     of: CheckpointPlace
-    shards: Usual[Optional[AtMost[List[Count], 1000]], None]
-    """Those that are wanted; null: all that lie on the host."""
-    index: Usual[bool, True]
-    """With the index, and what else there is one of."""
+    files: AtMost[List[AtMost[str, 300]], MOST_STORED]
+    """Those that are wanted, if they are there, in this order."""
     have: Usual[AtMost[List[Had], 1100], []]
     """What was received of them before."""
 

@@ -15,7 +15,7 @@ from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Mapping, NoReturn, Optional
+    from typing import List, Mapping, Optional
 
     from ..records.reasons import Fact
     from ..records.run_state import Ending, Start
@@ -79,10 +79,12 @@ def _keep(what: AttemptSpec) -> None:
     started = time.time()
     go_read, go_write = os.pipe()
     fault_read, fault_write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def work() -> None:
         os.close(go_write)
         _become_trainer(what, go_read, fault_write)
+
+    pid = daemon.fork(work, CANNOT_RUN)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # not before the fork: a stop must be able to end what is about to exec
     os.close(go_read)
@@ -115,17 +117,15 @@ def _wait(pid: int, run: RunFiles) -> int:
         signal.sigtimedwait([signal.SIGCHLD], LOOK_S)
 
 
-def _become_trainer(what: AttemptSpec, go: int, fault: int) -> NoReturn:
-    met = Fault(fact("exit_unknown"), False)
+def _become_trainer(what: AttemptSpec, go: int, fault: int) -> None:
+    """Returns only when it has become none, and what was in the way is written to `fault`."""
     try:
         if os.read(go, 1) != b"g":  # not recorded, or the keeper was killed: it must not run
-            os._exit(CANNOT_RUN)
+            return
         met = _prepare_and_exec(what)
     except BaseException as bug:  # the process ends here, and the keeper tells it
         met = Fault(fact("said", text=repr(bug)), False)
-    finally:
-        os.write(fault, met.encode())
-        os._exit(CANNOT_RUN)
+    os.write(fault, met.encode())
 
 
 def _prepare_and_exec(what: AttemptSpec) -> Fault:

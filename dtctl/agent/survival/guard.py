@@ -130,12 +130,14 @@ def _become_guard(directory: str, lock: int, supervisor: Tie) -> None:
 
 def _start(run: Guarded, listening: int) -> Tie:
     supervisors, guards = _tie()
-    pid = os.fork()
-    if pid == 0:
+
+    def work() -> None:
         guards.close()
         os.close(listening)
         daemon.rename("dtctl-agent")
-        daemon.work_and_exit(lambda: run.supervise(Bond(run, supervisors)))
+        run.supervise(Bond(run, supervisors))
+
+    pid = daemon.fork(work)
     supervisors.close()
     guards.pid = pid
     return guards

@@ -179,7 +179,7 @@ def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     from dtctl.render import errors
 
     if one.scattered:
-        errors.note("no host has all of it, so its checksums are not read; what arrives is what the hosts hold")
+        errors.note("no host has all of it: its checksums are read here, when it has arrived")
         return
     outcome = verify(record, scope.transport, [one], limit_s=600.0)
     for error in outcome.errors.values():

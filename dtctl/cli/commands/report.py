@@ -52,7 +52,7 @@ def report(
         put(text)
     else:
         path = Path(file or f"{found.status.record.run}.{form}")
-        written = write_report(path, text, force=force)
+        written = write_report(path, text, found.status.record.project, force=force)
         if output == "json":
             told = {"run": found.status.record.run, "file": str(path.absolute()), "format": form, "sizeBytes": written}
             document.print_json("Report", told)

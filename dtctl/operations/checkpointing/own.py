@@ -112,7 +112,7 @@ def _of_keras(path: Path) -> DtctlError:
 def read(prefix: Path) -> OwnCheckpoint:
     """Raises PreflightError for one that TensorFlow would not restore, or that cannot be read."""
     name = prefix.name
-    if not _NAME.match(name) or not name.isprintable():
+    if not is_name(name):
         raise PreflightError(f"{name[:80]!r} is no name for a checkpoint on a host", hint="give its files another name")
     verdict = verifying.verify(str(prefix))
     if verdict.problems:
@@ -141,9 +141,20 @@ def _paths(prefix: Path, shards: int) -> Iterator[Path]:
 
 
 def _read(path: Path) -> OwnFile:
-    digest, size = hashlib.sha256(), 0
-    with os.fdopen(open_regular(path, follow=False), "rb") as file:
+    sha256, size = digest(open_regular(path, follow=False))
+    return OwnFile(path, size, sha256)
+
+
+def is_name(name: str) -> bool:
+    """Of a checkpoint that is brought from one machine to another."""
+    return _NAME.match(name) is not None and name.isprintable()
+
+
+def digest(descriptor: int) -> tuple[str, int]:
+    """SHA-256 and size of an open file, which is closed."""
+    found, size = hashlib.sha256(), 0
+    with os.fdopen(descriptor, "rb") as file:
         while block := file.read(_BLOCK):
-            digest.update(block)
+            found.update(block)
             size += len(block)
-    return OwnFile(path, size, digest.hexdigest())
+    return found.hexdigest(), size

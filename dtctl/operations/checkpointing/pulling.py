@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.records.checkpoints import FetchResult, FilePart, FileSent
+from dtctl.agent.checkpoints import keras_files, verifying
+from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
 from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.asking.plausible import check_run, wrong
@@ -16,8 +17,6 @@ from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.landing import Landing, not_written
 from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Session, Transport
-
-_SHARD = re.compile(r"\.data-([0-9]{5})-of-([0-9]{5})\Z")
 
 
 @dataclass(frozen=True)
@@ -33,25 +32,49 @@ class Pulled:
 
 def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
     """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
-    landing = Landing(directory, found.name)
+    names = _names(found)
     try:
-        landing.begin()
-        fetching = [_Fetching(record, found, host, landing, report) for host in found.hosts]
-        sent = [one for each in fetching for one in each.all_of(transport)]
-        _refuse_half(found, [one["name"] for one in sent])
-        files = landing.finish([one["name"] for one in sent])
+        with closing(Landing(directory, found.name, sorted(names), record.project)) as landing:
+            fetching = [
+                _Fetching(
+                    record, found, host, [name for name, holder in names.items() if holder == host], landing, report
+                )
+                for host in found.hosts
+            ]
+            sent = [one for each in fetching for one in each.all_of(transport)]
+            _refuse_half(found, names.keys() - {one["name"] for one in sent})
+            if found.scattered:
+                _refuse_damaged(found, landing.parts)
+            files = landing.finish([one["name"] for one in sent])
     except OSError as error:
         raise not_written(directory, error) from error
     return Pulled(found, files, sum(one["size"] for one in sent), sum(each.sent_bytes for each in fetching))
 
 
-class _Fetching:
-    """What one host has of it."""
+def _names(found: Found) -> dict[str, str]:
+    """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
+    if found.checkpoint.kind == "keras":
+        if not keras_files.NAME.match(found.name):
+            raise DtctlError(f"{found.name[:80]!r} is no name that Keras gives to a file")
+        return {found.name: found.host}
+    shards = found.checkpoint.shards
+    if shards > MOST_SHARDS:
+        raise DtctlError(f"{found.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
+    holders = [found.shards.get(shard, found.host) for shard in range(shards)]
+    names = {f"{found.name}.data-{shard:05d}-of-{shards:05d}": host for shard, host in enumerate(holders)}
+    return {**names, f"{found.name}.meta": found.host, f"{found.name}.index": found.host}
 
-    def __init__(self, record: RunRecord, found: Found, host: str, landing: Landing, report: Report) -> None:
+
+class _Fetching:
+    """What one host is asked for."""
+
+    def __init__(
+        self, record: RunRecord, found: Found, host: str, names: Sequence[str], landing: Landing, report: Report
+    ) -> None:
         self._record = record
         self._found = found
         self._host = host
+        self._names = names
         self._landing = landing
         self._report = report
         self.sent_bytes = 0
@@ -72,24 +95,24 @@ class _Fetching:
             session.close()
 
     def _wanted(self) -> dict[str, Any]:
-        own = [shard for shard, host in self._found.shards.items() if host == self._host]
         return {
             "of": {"dir": self._found.directory, "prefix": self._found.checkpoint.prefix},
-            "shards": own if self._found.scattered else None,
-            "index": self._host == self._found.host,
-            "have": self._landing.have(),
+            "files": self._names,
+            "have": self._landing.have(self._names),
         }
 
     def _take(self, part: FilePart, data: bytes) -> None:
-        end = part["offset"] + len(data)
-        if end > part["total"]:
-            raise wrong("total", f"at least {end}", part["total"])
-        self._landing.put(part["name"], part["offset"], part["identity"], data)
+        if part["name"] not in self._names:
+            raise wrong("name", "a file that it was asked for", part["name"])
+        self._landing.put(part, data)
         self.sent_bytes += len(data)
-        self._report(Progress(self._host, "pull", end, part["total"], part["name"]))
+        self._report(Progress(self._host, "pull", part["offset"] + len(data), part["total"], part["name"]))
 
     def _check(self, answer: FetchResult) -> None:
         check_run(self._record.cluster, self._record.run, answer["run"])
+        for one in answer["files"]:
+            if one["name"] not in self._names:
+                raise wrong("files", "those that it was asked for", one["name"])
 
     def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
         for one in files:
@@ -97,17 +120,22 @@ class _Fetching:
                 self._landing.check(one["name"], one["size"], one["sha256"])
 
 
-def _refuse_half(found: Found, names: list[str]) -> None:
+def _refuse_half(found: Found, lacking: Set[str]) -> None:
     """Raises DtctlError where a file is missing: its trainer may have removed it meanwhile."""
-    if found.checkpoint.kind == "keras":
-        lacking = [] if found.name in names else [found.name]
-    else:
-        matches = [match for name in names for match in [_SHARD.search(name)] if match]
-        there = {int(match.group(1)) for match in matches if int(match.group(2)) == found.checkpoint.shards}
-        lacking = [f"shard {shard}" for shard in range(found.checkpoint.shards) if shard not in there]
-        lacking += [] if f"{found.name}.index" in names else ["the index"]
-    if lacking:
+    missing = sorted(name for name in lacking if not name.endswith(".meta") or name == found.name)
+    if missing:
         raise DtctlError(
-            f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(lacking[:5])} missing",
+            f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(missing[:5])} missing",
             hint="dtctl checkpoints    shows what is there now",
+        )
+
+
+def _refuse_damaged(found: Found, parts: Path) -> None:
+    """Raises DtctlError where what several hosts hold makes no sound checkpoint; no host could read all of it."""
+    problems = verifying.verify(str(parts / found.name)).problems
+    if problems:
+        raise DtctlError(
+            f"{found.path} is damaged as {', '.join(found.hosts)} hold it: {problems[0]}",
+            detail="\n".join(problems[1:]),
+            hint="dtctl checkpoints    shows which others there are",
         )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from dtctl.places import temporary_folder
 
 
 @contextmanager
@@ -16,10 +15,8 @@ def opened(page: str) -> Iterator[None]:
 
     The file is there for as long as this is entered.
     """
-    with tempfile.TemporaryDirectory(prefix="dtctl-") as directory:
-        file = Path(directory, "dashboard.html")
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-            written.write(page)
-        webbrowser.open(file.as_uri())
+    with temporary_folder("dtctl-") as folder:
+        with folder.new("dashboard.html") as file:
+            file.write(page.encode())
+        webbrowser.open((folder.path / "dashboard.html").as_uri())
         yield

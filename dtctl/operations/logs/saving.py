@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.operations.logs.reading import told
 from dtctl.operations.memory.record import RunRecord
+from dtctl.places import PRIVATE, Folder
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 
@@ -40,12 +40,21 @@ class LogsSaved(LogsRead):
 
 def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, directory: Path) -> LogsSaved:
     """Into a directory that is made, or is empty. Of a host that does not tell all there are no files."""
-    _prepare(directory)
+    try:
+        folder = Folder(directory, record.project, make=PRIVATE)
+    except OSError as error:
+        raise UsageError(f"logs cannot be saved in {directory}: {error.strerror}") from error
+    with folder:
+        if taken := folder.names():
+            raise UsageError(f"{directory} is not empty: {taken[0]}", hint="--save makes the directory that it names")
+        return _save(record, transport, wanted, folder)
 
+
+def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: Folder) -> LogsSaved:
     def work(host: Host) -> list[SavedLog]:
         session = transport.open(host)
         try:
-            with _Files(directory, host.name) as files:
+            with _Files(folder, host.name) as files:
                 files.write(told(record, session, wanted))
                 return files.keep()
         finally:
@@ -55,9 +64,10 @@ def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, direc
     try:
         outcomes = fan_out(known, work)
     except BaseException:
-        for part in directory.glob(".*.part"):
-            with suppress(OSError):
-                part.unlink()
+        for name in folder.names():
+            if name.endswith(".part"):
+                with suppress(OSError):
+                    folder.unlink(name)
         raise
     order = {task: number for number, task in enumerate(wanted.tasks)}
     files = [one for found in outcomes.results.values() for one in found]
@@ -68,22 +78,11 @@ def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, direc
     )
 
 
-def _prepare(directory: Path) -> None:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.scandir(directory) as entries:
-            taken = next(entries, None)
-    except OSError as error:
-        raise UsageError(f"logs cannot be saved in {directory}: {error.strerror}") from error
-    if taken is not None:
-        raise UsageError(f"{directory} is not empty: {taken.name}", hint="--save makes the directory that it names")
-
-
 class _Files:
     """Of one host. They have other names until all that was asked for is in them. A context manager."""
 
-    def __init__(self, directory: Path, host: str) -> None:
-        self._directory = directory
+    def __init__(self, folder: Folder, host: str) -> None:
+        self._folder = folder
         self._host = host
         self._begun: dict[tuple[TaskId, int], int] = {}
         """How many bytes each has."""
@@ -99,7 +98,7 @@ class _Files:
             self._close()
         for task, attempt in self._begun:
             with suppress(OSError):
-                self._part(task, attempt).unlink(missing_ok=True)
+                self._folder.unlink(_part(task, attempt))
 
     def write(self, told: Iterable[LogLines]) -> None:
         for lines in told:
@@ -112,8 +111,8 @@ class _Files:
         with self._saving():
             self._close()  # what is not written yet may find no room
             for task, attempt in self._begun:
-                self._part(task, attempt).replace(self._path(task, attempt))
-        return [SavedLog(*key, self._path(*key), self._begun[key]) for key in sorted(self._begun)]
+                self._folder.move(_part(task, attempt), self._folder, _name(task, attempt))
+        return [SavedLog(*key, self._folder.path / _name(*key), self._begun[key]) for key in sorted(self._begun)]
 
     @contextmanager
     def _saving(self) -> Iterator[None]:
@@ -121,7 +120,7 @@ class _Files:
             yield
         except OSError as error:
             raise DtctlError(
-                f"the logs of {self._host} cannot be saved in {self._directory}: {error.strerror}",
+                f"the logs of {self._host} cannot be saved in {self._folder.path}: {error.strerror}",
                 hint="name another directory, or fewer lines: -n 10000",
             ) from error
 
@@ -135,8 +134,7 @@ class _Files:
                 raise wrong("attempt", f"one of at most {MOST_FILES}, in their order", lines.attempt)
         if file is not None:
             file.close()
-        opened = os.open(self._part(*key), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        made = os.fdopen(opened, "wb")
+        made = self._folder.new(_part(*key))
         self._begun[key] = 0
         self._open[lines.task] = lines.attempt, made
         return made
@@ -145,9 +143,10 @@ class _Files:
         while self._open:
             self._open.popitem()[1][1].close()
 
-    def _path(self, task: TaskId, attempt: int) -> Path:
-        return self._directory / f"{task.job}-{task.index}.attempt-{attempt}.log"
 
-    def _part(self, task: TaskId, attempt: int) -> Path:
-        path = self._path(task, attempt)
-        return path.with_name(f".{path.name}.part")
+def _name(task: TaskId, attempt: int) -> str:
+    return f"{task.job}-{task.index}.attempt-{attempt}.log"
+
+
+def _part(task: TaskId, attempt: int) -> str:
+    return f".{_name(task, attempt)}.part"

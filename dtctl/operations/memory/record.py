@@ -54,6 +54,11 @@ class RunRecord:
     """As a host of the run tells it."""
 
     @property
+    def project(self) -> Path | None:
+        """The cluster file's directory."""
+        return None if self.file is None else self.file.parent
+
+    @property
     def is_local(self) -> bool:
         return bool(self.hosts) and all(host.is_local for host in self.hosts.values())
 

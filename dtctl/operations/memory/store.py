@@ -20,7 +20,7 @@ from dtctl.operations.memory.files import (
     read_record,
     write_record,
 )
-from dtctl.places import check_private, make_private, read_regular, replace_file, state_directory
+from dtctl.places import Folder, check_private, make_private, read_regular, replace_file, state_directory
 
 if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
@@ -179,8 +179,10 @@ class Memory:
             return None
         except DamagedRecord as damage:
             aside = path.with_name(path.name + ".damaged")
-            with suppress(OSError):
-                path.replace(aside)
+            with suppress(OSError), Folder(path.parent) as folder:
+                if folder.find(aside.name) is not None:
+                    folder.unlink(aside.name)
+                folder.move(path.name, folder, aside.name)
                 path = aside
             self._report(f"{path} is passed over: {damage}")
             return None

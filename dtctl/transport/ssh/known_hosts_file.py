@@ -9,11 +9,12 @@ import shlex
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dtctl.config.known_hosts import is_named_so, is_of_ssh, why_not_written
 from dtctl.errors import ExitCode, TransportError
+from dtctl.places import PRIVATE, folder_of
 from dtctl.transport.ssh.hostkeys import is_known_hosts_line, parse_known_hosts
 
 MOST_BYTES = 16_000_000
@@ -27,6 +28,11 @@ def check_place(file: Path, project: Path | None) -> None:
         raise _unwritable(
             file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
         )
+    try:
+        with suppress(FileNotFoundError), folder_of(file, project):
+            pass
+    except OSError as error:
+        raise _not_added_to(file, error) from error
     if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
         raise _unwritable(file, "it holds no host key, so nothing says what it is for")
 
@@ -57,11 +63,9 @@ def locked(file: Path) -> Iterator[int]:
     Raises TransportError, also for a file that holds anything but lines of known host keys: what is added to it may
     mean something else to those who read it.
     """
-    real = Path(os.path.realpath(file))
     try:
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(real, flags, 0o600)
+        with folder_of(file, make=PRIVATE) as (folder, name), folder.append(name) as opened:
+            descriptor = os.dup(opened.fileno())
     except OSError as error:
         raise _not_added_to(file, error) from error
     try:
@@ -118,8 +122,6 @@ def _is_null(descriptor: int) -> bool:
 def _check_ownership(descriptor: int, file: Path) -> None:
     """A group may write to it, as files of people with the umask 002 are; everybody may not."""
     state = os.fstat(descriptor)
-    if not stat.S_ISREG(state.st_mode):
-        raise _unwritable(file, "it is not a regular file")
     if state.st_uid != os.geteuid():
         raise _unwritable(file, "it belongs to another user")
     if state.st_mode & stat.S_IWOTH:
@@ -167,4 +169,5 @@ def _not_added_to(file: Path, error: OSError) -> TransportError:
 
 
 def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
+    text: str = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]

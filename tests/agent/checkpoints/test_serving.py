@@ -49,6 +49,7 @@ def fetched(directory: Path, prefix: str = "model.ckpt-300", **fields: Any) -> t
 
     run: Any = KnownRun(directory)
     place = {"dir": str(directory), "prefix": prefix}
+    fields.setdefault("files", [f"{prefix}.data-{shard:05d}-of-00003" for shard in range(3)] + [f"{prefix}.index"])
     return parts, serving.fetch(run, asked(FetchRequest, of=place, **fields), put)
 
 
@@ -60,8 +61,9 @@ def test_all_files_are_sent_the_index_last(directory: Path, monkeypatch: pytest.
     assert [one["sha256"] for one in told] == [hashlib.sha256(parts[one["name"]]).hexdigest() for one in told]
 
 
-def test_only_the_shards_that_are_wanted_are_sent(directory: Path) -> None:
-    parts, _ = fetched(directory, shards=[1], index=False)
+def test_only_the_files_that_are_wanted_and_there_are_sent(directory: Path) -> None:
+    assert list(fetched(directory, files=["model.ckpt-300.meta"])[0]) == []
+    parts, _ = fetched(directory, files=["model.ckpt-300.data-00001-of-00003"])
     assert list(parts) == ["model.ckpt-300.data-00001-of-00003"]
 
 
@@ -78,9 +80,17 @@ def test_of_a_file_that_has_arrived_in_part_the_rest_is_sent(directory: Path, mo
     assert fetched(directory, have=[{"name": name, "size": len(whole), "identity": identity}])[0][name] == b""
 
 
+@pytest.mark.parametrize(
+    "name", ["checkpoint", "model.ckpt-3000.index", "../out/model.ckpt-300.index", "/etc/passwd", ""]
+)
+def test_no_file_of_anything_else_is_sent(directory: Path, name: str) -> None:
+    with pytest.raises(Refused, match=r"is no file of 'model\.ckpt-300'"):
+        fetched(directory, files=[name])
+
+
 def test_an_empty_shard_is_sent_as_nothing(directory: Path) -> None:
     (directory / "model.ckpt-300.data-00001-of-00003").write_bytes(b"")
-    parts, told = fetched(directory, shards=[1], index=False)
+    parts, told = fetched(directory, files=["model.ckpt-300.data-00001-of-00003"])
     assert (parts, told[0]["size"]) == ({"model.ckpt-300.data-00001-of-00003": b""}, 0)
 
 
@@ -99,13 +109,13 @@ def test_a_link_of_another_user_leads_nowhere(directory: Path, tmp_path: Path, m
     if os.getuid() == 0:  # whose links are followed
         os.lchown(directory / "chief", 4712, 4712)
     with pytest.raises(OSError, match="another user"):
-        fetched(directory, "chief/model.ckpt-300")
+        fetched(directory, "chief/model.ckpt-300", files=[])
 
 
 @pytest.mark.parametrize("prefix", ["../out/model.ckpt-300", "/etc/passwd", "a/b/c", "", ".", "a/..", "a\0b"])
 def test_nothing_outside_can_be_named(directory: Path, prefix: str) -> None:
     with pytest.raises(Refused, match="not the name of a checkpoint"):
-        fetched(directory, prefix)
+        fetched(directory, prefix, files=[])
 
 
 def test_only_directories_of_the_run_can_be_named(directory: Path, tmp_path: Path) -> None:

@@ -53,16 +53,29 @@ def test_what_is_no_place_for_a_file_is_refused(tmp_path: Path, force: bool) -> 
         write_report(tmp_path / "file" / "a.html", TEXT, force=force)
 
 
-def test_a_link_leads_to_the_file_that_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["real.html", "authorized_keys", "not-there"])
+@pytest.mark.parametrize("force", [True, False])
+def test_a_link_is_refused_whatever_it_leads_to(tmp_path: Path, target: str, force: bool) -> None:
     write_report(tmp_path / "real.html", TEXT, force=False)
-    (tmp_path / "link.html").symlink_to("real.html")
-    write_report(tmp_path / "link.html", TEXT + "new", force=False)
+    (tmp_path / "authorized_keys").touch()
+    (tmp_path / "link.html").symlink_to(target)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()}
+    with pytest.raises(UsageError, match="is a link, which is not followed"):
+        write_report(tmp_path / "link.html", TEXT + "new", force=force)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()} == before
     assert (tmp_path / "link.html").is_symlink()
-    assert (tmp_path / "real.html").read_text().endswith("new")
+
+
+def test_a_directory_of_the_project_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "out").symlink_to("..")
+    with pytest.raises(UsageError, match=r"out is a link \(to \.\.\), which is not followed"):
+        write_report(tmp_path / "project" / "out" / "a.html", TEXT, tmp_path / "project", force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]
 
 
 def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("dtctl.operations.report.writing.replace_file", full)
