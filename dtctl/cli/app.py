@@ -17,7 +17,21 @@ from dtctl.cli.parsing import Command, Group
 from dtctl.render.terminal.console import say
 
 ORDER = (
-    *("init", "explain", "validate", "plan", "trust", "check", "up", "status", "top", "diagnose", "logs", "events"),
+    *(
+        "init",
+        "explain",
+        "validate",
+        "plan",
+        "trust",
+        "allow",
+        "check",
+        "up",
+        "status",
+        "top",
+        "diagnose",
+        "logs",
+        "events",
+    ),
     *("metrics", "tensorboard", "report", "dashboard", "checkpoints", "dump", "wait", "restart", "replace", "stop"),
     *("down", "runs", "gc", "push", "execute", "ssh", "schema"),
 )
