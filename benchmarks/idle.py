@@ -28,6 +28,7 @@ def run(rounds: int | None = None) -> None:
         (directory / "code" / "train.py").touch()
         (directory / "cluster.yaml").write_text(CLUSTER)
         environment = client_environment(directory)
+        measure([*DTCTL, "allow"], cwd=directory, env=environment)
         measure([*DTCTL, "up", "-q"], cwd=directory, env=environment)
         try:
             agent, keepers = supervision(directory / ".dtctl")

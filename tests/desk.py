@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from dtctl.config import load_cluster
+from dtctl.operations.consent import Consents, programs_here
 from tests import warm
 from tests.waiting import PATIENCE_S, eventually
 
@@ -56,7 +58,14 @@ class Desk:
         """Writes cluster.yaml; `args` become arguments of the stand-in, `hosts` the sections `ssh` and `hosts`."""
         file = self.project / "cluster.yaml"
         file.write_text(text.format(name=self.name, hosts=hosts, args=json.dumps(args)))
+        if "run:" in text or "transport: local" in text + hosts:
+            self.allow()
         return file
+
+    def allow(self, file: Path | None = None) -> None:
+        """What the cluster file would start on this machine, as `dtctl allow` does."""
+        cluster = load_cluster(file or self.project / "cluster.yaml", needs_files=False)
+        Consents(self.home / ".local/state/dtctl").allow(programs_here(cluster))
 
     def dtctl(self, *words: str, code: int | None = 0, timeout_s: float = PATIENCE_S, cwd: Path | None = None) -> str:
         """What the command prints on stdout; fails the test unless it exits with `code` (None: whatever)."""

@@ -20,6 +20,7 @@ GROUPS = {
     "Start": {
         "init": "Write a trainer and a cluster.yaml that works at once",
         "trust": "Pin the hosts' keys after showing their fingerprints",
+        "allow": "Allow what a cluster file would run on this machine",
         "check": "Check every host: network, storage, programs, clocks",
         "up": "Push the code and start every task",
         "push": "Push the code and start nothing",

@@ -25,6 +25,7 @@ EFFECTS = {
     "plan": Effect.FILE,
     "check": Effect.FILE,
     "trust": Effect.FILE,
+    "allow": Effect.FILE,
     "up": Effect.FILE,
     "push": Effect.FILE,
     "replace": Effect.FILE,

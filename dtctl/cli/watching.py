@@ -15,8 +15,7 @@ from dtctl.errors import ExitCode
 if TYPE_CHECKING:
     from dtctl.agent.run.telling import Happened
     from dtctl.cli.options import Scope
-    from dtctl.hooks import Hook
-    from dtctl.model import TaskId
+    from dtctl.model import Cluster, TaskId
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.status import RunStatus
@@ -29,13 +28,13 @@ def follow_to_the_end(
     *,
     lines: int | None,
     raw: bool,
-    hooks: tuple[Hook, ...],
+    started: Cluster,
     fresh: bool,
     without: Container[str] = (),
 ) -> None:
     """Shows all logs and then the result, which is the exit code. Ctrl-C leaves the run alone.
 
-    `hooks`: those that run commands here. `fresh`: the run has just been started. `without`: hosts without logs.
+    `started`: as it was started, with its hooks. `fresh`: it has just been. `without`: hosts without logs.
     """
     from dtctl.operations.logs import LogRequest
     from dtctl.render.logs import LogPrinter
@@ -43,7 +42,7 @@ def follow_to_the_end(
     tasks = tuple(task for task, host in record.roster.items() if host not in without)
     printer = LogPrinter(tasks, prefix=True, timestamps=False, raw=raw)
     wanted = LogRequest(tasks, lines=lines)
-    finish(watch(scope, record, wanted, printer, hooks=hooks, fresh=fresh), printer)
+    finish(watch(scope, record, wanted, printer, started=started, fresh=fresh), printer)
 
 
 def follow_logs(
@@ -81,12 +80,16 @@ def watch(
     printer: LogPrinter | None,
     *,
     timeout_s: float | None = None,
-    hooks: tuple[Hook, ...] | None = None,
+    started: Cluster | None = None,
     fresh: bool = False,
 ) -> RunStatus:
-    """Prints events as they come until the run has ended. `hooks` None: those of the run's cluster file."""
+    """Prints events as they come until the run has ended.
+
+    Hooks that are allowed run: those of `started`, or else of the run's cluster file.
+    """
+    from dtctl.cli.consent import allowed_hooks
     from dtctl.operations.follow import Ended, Seen, follow
-    from dtctl.operations.telling.hooks import CommandHooks, hooks_in
+    from dtctl.operations.telling.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.render import errors
     from dtctl.render.hooks import show_hook_failure, show_hooks
     from dtctl.render.narrator import Narrator
@@ -94,7 +97,8 @@ def watch(
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate = Narrator(record.coordinator, printer)
     directory = record.file.parent if record.file else Path()
-    hooks = hooks_in(record.file, record.cluster) if hooks is None else hooks
+    cluster = started or cluster_with_hooks(record.file, record.cluster)
+    hooks = allowed_hooks(cluster, hooks_here(cluster.hooks.values() if cluster else ()))
     show_hooks(hooks)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh)
     try:

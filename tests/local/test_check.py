@@ -29,6 +29,7 @@ def two_versions(home: Desk) -> Desk:
     pythons = [make_environment(home.home / version, version) for version in ("2.21.0", "2.19.0")]
     (home.project / "cluster.yaml").write_text(FILE.format(one=pythons[0], two=pythons[1]))
     (home.project / "train.py").write_text("print('trained')\n")
+    home.allow()
     return home
 
 

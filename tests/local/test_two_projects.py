@@ -29,6 +29,7 @@ def project(home: Desk, name: str, port: int | None = None) -> Path:
     place.mkdir()
     (place / "cluster.yaml").write_text(CLUSTER.replace("PORT", f", port: {port}" if port else ""))
     (place / "train.py").write_text(TRAINER)
+    home.allow(place / "cluster.yaml")
     return place
 
 
@@ -56,6 +57,7 @@ def test_a_project_that_was_moved_and_an_output_that_was_removed_are_no_hindranc
     home.dtctl("up", "-q", cwd=first)
     home.dtctl("stop", cwd=first)
     moved = first.rename(home.home / "moved")
+    home.allow(moved / "cluster.yaml")
     home.dtctl("up", "-q", cwd=moved)
     home.dtctl("down", "-y", cwd=moved)
     shutil.rmtree(home.home / "dtctl" / "demo" / "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 
@@ -11,7 +12,7 @@ from ..vitals import packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Mapping, Optional
+    from typing import Any, List, Mapping, Optional
 
     from ..records.checks import PythonAsked, PythonFound
 
@@ -35,7 +36,7 @@ for name in asked["packages"] if version else ():
         found[name] = version(name)
     except Exception:  # it is not there, or its files are damaged, which is told in many ways
         pass
-def lacks(name):
+def lacks(name):  # a name without a dot: nothing of PYTHONPATH is imported
     try:
         return importlib.util.find_spec(name) is None
     except Exception:  # finders and packages above it are code of others
@@ -55,8 +56,10 @@ def cuda():
         if found:
             return found[0]
     return ""
+cuda_at = cuda() if asked["cuda"] else ""
+sys.path += asked["path"]
 told = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
-        "cuda": cuda() if asked["cuda"] else "", "missing": [name for name in asked["modules"] if lacks(name)]}
+        "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)]}
 print("\\n" + json.dumps(told))
 """
 
@@ -106,7 +109,12 @@ class Python:
     def start(self) -> None:
         """By its own word, and where it cannot say one by the names of its directories."""
         wanted = [name.replace("_", "-") for name in packages.WANTED]
-        asked = {"packages": wanted, "modules": self._asked["modules"], "cuda": self._asked["cuda"]}
+        asked = {
+            "packages": wanted,
+            "modules": self._asked["modules"],
+            "cuda": self._asked["cuda"],
+            "path": self._other_places() if self._asked["isolated"] else [],
+        }
         told = self.run(_PROBE, asked, PROBE_S)
         if told is None:
             self.read()
@@ -128,16 +136,17 @@ class Python:
         """What it printed last, or None: why is in `problem`. `more`: variables that it is given, too."""
         import subprocess
 
-        if not self.found["path"]:
+        if not self.found["path"] or not self._asked["may_start"]:
             return None
+        isolated = self._asked["isolated"]
         try:
             done = subprocess.run(
-                [self.found["path"], "-c", script, json.dumps(asked)],
+                [self.found["path"], *(["-I"] if isolated else []), "-c", script, json.dumps(asked)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=os.path.expanduser("~"),
-                env=environment.encoded({**self._variables, **(more or {})}),
+                cwd="/" if isolated else os.path.expanduser("~"),
+                env=environment.encoded({**({} if isolated else self._variables), **(more or {})}),
                 timeout=limit_s,
                 check=False,
             )
@@ -150,6 +159,12 @@ class Python:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
             self.found["problem"] = (said[-1] if said else "it ended with %d" % done.returncode)[:4096]
         return None
+
+    def _other_places(self) -> List[str]:
+        """Where its trainers find modules, too: what -I leaves out."""
+        parts = self._variables.get("PYTHONPATH", "").split(":")
+        pattern = os.path.expanduser("~/.local/lib/python3.*/site-packages")
+        return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))
 
 
 def _whole(program: str, path: str) -> str:

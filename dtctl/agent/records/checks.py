@@ -28,6 +28,10 @@ class PythonAsked(Record):
     """That their programs import."""
     cuda: Usual[bool, False]
     """CUDA's libraries are looked for, because trainers are given GPUs."""
+    isolated: Usual[bool, False]
+    """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
+    may_start: Usual[bool, True]
+    """False on a controller whose user has not allowed the cluster file to start it."""
 
 
 class SoftwareQuestion(Record):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from dtctl.cli.consent import may_start
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import (
     ClusterFile,
@@ -62,7 +63,9 @@ def check(
         from dtctl.render import checks
 
         return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
-    scene, record = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname), record_of(plan)
+    allowed = may_start(cluster, overrides, local=local)
+    scene = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed)
+    record = record_of(plan)
     with (
         scope.left("nothing was started; what was written to try is removed"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,

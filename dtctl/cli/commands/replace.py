@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.announcing import Announced
+from dtctl.cli.consent import require_consent
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
@@ -56,6 +57,7 @@ def replace(
         raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
     check_same(cluster, found.record)
     absent = [name for name in (found.coordination.absent_hosts if found.coordination else ()) if name != host]
+    require_consent(exchange.cluster, overrides, local=found.record.is_local)
     launch = prepare_launch(
         exchange.cluster,
         scope.transport.hostname,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.announcing import Announced
+from dtctl.cli.consent import require_consent
 from dtctl.cli.interrupts import left
 from dtctl.cli.options import (
     ClusterFile,
@@ -67,7 +68,6 @@ def up(
     from dtctl.operations.starting.prepare import prepare_launch
     from dtctl.operations.starting.review import review
     from dtctl.operations.starting.secrets import exposure
-    from dtctl.operations.telling.hooks import hooks_here
     from dtctl.operations.up import up as start
     from dtctl.render import checks, errors, left_out
     from dtctl.render.interrupted import show_interrupted
@@ -78,6 +78,7 @@ def up(
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, review(checked, os.environ, local=local)
     errors.show_doubts(reviewed.doubts)
+    require_consent(cluster, overrides, local=local, typed=local)
     launch = prepare_launch(
         cluster,
         scope.transport.hostname,
@@ -135,8 +136,8 @@ def up(
         import dataclasses
 
         record = dataclasses.replace(launch.record, run=outcome.run)
-        hooks, fresh = hooks_here(cluster.hooks.values()), bool(outcome.started)
-        return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh, without=outcome.absent)
+        fresh, absent = bool(outcome.started), outcome.absent
+        return follow_to_the_end(scope, record, lines=None, raw=raw, started=cluster, fresh=fresh, without=absent)
     if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
         raise typer.Exit(ExitCode.PARTIAL)
     if outcome.broken:

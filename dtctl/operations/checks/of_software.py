@@ -31,6 +31,14 @@ PYTHON_BROKEN = Signature(
     "{python} on {hosts} cannot be used: {said}",
     ("dtctl exec {at} -- {python} --version    shows it",),
 )
+PYTHON_NOT_STARTED = Signature(
+    "python_not_started",
+    Level.NOTE,
+    "the file chooses a Python of this machine, and you have not allowed it to start programs here",
+    "`transport: local` or `--local`, and what `dtctl allow` has stored",
+    "{python} of {hosts} was not asked: it would start on this machine, and you have not allowed it",
+    ("dtctl allow    shows what cluster.yaml would start here, and allows it",),
+)
 MODULES_MISSING = Signature(
     "modules_missing",
     Level.ENDS,
@@ -140,6 +148,7 @@ ROWS = (
     PYTHON_MISSING,
     PYTHON_TO_COME,
     PYTHON_BROKEN,
+    PYTHON_NOT_STARTED,
     MODULES_MISSING,
     MODULES_TO_COME,
     IMPORT_FAILS,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 
 from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Scene
+from dtctl.operations.starting.interpreter import local_python
 from dtctl.plan.values import RunPlan
 from dtctl.reach import SshSettings
 
@@ -18,8 +20,12 @@ def scene_of(
     deep: bool = False,
     network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
+    allowed_here: bool = False,
 ) -> Scene:
-    """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration."""
+    """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
+
+    `allowed_here`: the user lets the file start its programs on this machine.
+    """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts} if hostname is not None else {}
     return Scene(
         plan,
@@ -32,4 +38,6 @@ def scene_of(
         reached_at={name: hostname(reach) for name, reach in reaches.items() if isinstance(reach, SshSettings)}
         if hostname is not None
         else {},
+        allowed_here=allowed_here,
+        own_python=local_python(os.environ),
     )

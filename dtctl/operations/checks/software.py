@@ -41,10 +41,16 @@ def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
             python_path=python_path,
             modules=_modules(scene, tasks),
             cuda=any(task.gpus for task in tasks),
+            isolated=scene.host(host).is_local,
+            may_start=_may_start(scene, host, program),
         )
         for (program, path, python_path), tasks in _pythons(scene, host).items()
     ]
     return made(SoftwareQuestion, pythons=asked, started=not scene.brief, imported=scene.deep) if asked else None
+
+
+def _may_start(scene: Scene, host: str, program: str) -> bool:
+    return not scene.host(host).is_local or scene.allowed_here or program == scene.own_python
 
 
 def _pythons(scene: Scene, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
@@ -73,6 +79,7 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     each = list(_each(scene, heard))
     yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)
     there = [one for one in each if one[1]["path"]]
+    yield from _not_allowed(scene, there)
     yield from _broken(there)
     yield from _lacking(there, made_by_setup)
     yield from _different(there)
@@ -88,6 +95,12 @@ def _absent(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for program, group in _by(each, lambda python: python["program"]).items():
         row = rows.PYTHON_TO_COME if made_by_setup else rows.PYTHON_MISSING
         yield found(row, _hosts(group), _tasks(group), python=shown(program))
+
+
+def _not_allowed(scene: Scene, each: list[Found]) -> Iterator[Finding]:
+    held = [one for one in each if not _may_start(scene, one[0], one[1]["program"])]
+    for path, group in _by(held, lambda python: python["path"]).items():
+        yield found(rows.PYTHON_NOT_STARTED, _hosts(group), _tasks(group), python=path)
 
 
 def _broken(each: list[Found]) -> Iterator[Finding]:

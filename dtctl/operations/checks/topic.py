@@ -38,6 +38,10 @@ class Scene:
     """By which the hosts of this check know each other; nobody else is told."""
     reached_at: Mapping[str, str] = field(default_factory=dict)
     """Host -> the name or address that SSH connects to, where SSH does."""
+    allowed_here: bool = False
+    """The user lets the file start its programs on this machine (operations/consent.py)."""
+    own_python: str = ""
+    """The Python of this machine that is used where the file names none."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

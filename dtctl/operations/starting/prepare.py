@@ -55,8 +55,9 @@ def prepare_launch(
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
-    `bundle`: that of the code, where it has been looked at already. `check`: the hosts are to tell of themselves.
-    `allow_missing`: so many hosts may be done without; None where that is no choice of the command's.
+    The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
+    looked at already. `check`: the hosts are to tell of themselves. `allow_missing`: so many hosts may be
+    done without; None where that is no choice of the command's.
     """
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
@@ -80,7 +81,7 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        scene=scene_of(plan, brief=True) if check else None,
+        scene=scene_of(plan, brief=True, allowed_here=True) if check else None,
         allow_missing=allow_missing,
     )
 

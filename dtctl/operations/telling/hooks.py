@@ -22,6 +22,7 @@ from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
     from dtctl.hooks import Hook
+    from dtctl.model import Cluster
 
 MOST_WAITING = 100
 """Of one hook; what comes on top of them is left out."""
@@ -38,17 +39,17 @@ def hooks_here(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     return tuple(hook for hook in hooks if hook.run)
 
 
-def hooks_in(file: Path | None, cluster: str) -> tuple[Hook, ...]:
-    """Those of a cluster file that run commands here; none of one that cannot be read, or is another cluster's."""
+def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
+    """What a cluster file says, if it speaks of hooks; None for one that cannot be read, or is another cluster's."""
     from dtctl.config import load_cluster
 
     try:
         if file is None or b"hooks" not in file.read_bytes():  # which saves most commands the reading of the file
-            return ()
+            return None
         found = load_cluster(file, needs_files=False)
     except (OSError, DtctlError):
-        return ()
-    return hooks_here(found.hooks.values()) if found.name == cluster else ()
+        return None
+    return found if found.name == name else None
 
 
 class CommandHooks:

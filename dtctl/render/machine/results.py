@@ -10,6 +10,7 @@ from dtctl.render.machine import document, status
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
+    from dtctl.operations.consent import Program
     from dtctl.operations.down import DownResult
     from dtctl.operations.execute import ExecuteResult
     from dtctl.operations.push import PushResult
@@ -28,6 +29,21 @@ def down(outcome: DownResult) -> dict[str, Any]:
         "removed": [{"host": host, "runs": list(runs)} for host, runs in outcome.removed.items()],
         "kept": [document.written(one) for one in outcome.kept],
         "notAsked": list(outcome.unasked),
+    }
+
+
+def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
+    return {
+        "programs": [
+            {
+                "what": one.what,
+                "hosts": list(one.hosts),
+                "words": list(one.words),
+                "settings": dict(one.settings),
+                "new": one in new,
+            }
+            for one in programs
+        ]
     }
 
 

@@ -15,7 +15,7 @@ from dtctl.errors import PreflightError
 from dtctl.hooks import Hook
 from dtctl.operations.starting.secrets import find_hooks
 from dtctl.operations.telling import hooks as module
-from dtctl.operations.telling.hooks import MOST_WAITING, CommandHooks, hooks_in
+from dtctl.operations.telling.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
 from dtctl.plan.spec import digest
 from tests.unit.clusters import cluster
 
@@ -123,7 +123,7 @@ def test_a_command_here_makes_no_other_run_and_a_post_does() -> None:
 def test_a_file_that_says_nothing_of_hooks_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("name: demo\n")
-    assert hooks_in(file, "demo") == ()
-    assert hooks_in(None, "demo") == hooks_in(tmp_path / "gone", "demo") == ()
+    assert cluster_with_hooks(file, "demo") is None
+    assert cluster_with_hooks(None, "demo") is cluster_with_hooks(tmp_path / "gone", "demo") is None
     file.write_text("hooks: {x: {run: true}}\n")  # has mistakes, which other commands tell
-    assert hooks_in(file, "demo") == ()
+    assert cluster_with_hooks(file, "demo") is None

@@ -1,0 +1,81 @@
+"""Asking for consent to what a cluster file would start on this machine."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dtctl.errors import DtctlError, PreflightError
+
+if TYPE_CHECKING:
+    from dtctl.hooks import Hook
+    from dtctl.model import Cluster
+    from dtctl.operations.consent import Program
+
+
+def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool, typed: bool = False) -> None:
+    """Of what is about to start here: asks on a terminal, and raises PreflightError elsewhere; no hook is among it.
+
+    `typed`: the command line itself says that it is to run here (`up --local`), which is consent. What `overrides` say
+    is typed, too: the file is what is asked about.
+    """
+    from dtctl.operations.consent import Consents
+    from dtctl.render import consent as shown
+    from dtctl.render.terminal import console
+
+    consents = Consents()
+    wanted = consents.missing(_on_hosts(cluster, overrides, local=local))
+    if wanted and not typed:
+        if not sys.stdin.isatty() or console.speaks_json():
+            raise PreflightError(
+                f"{cluster.file} would start programs on this machine, and you have not allowed it",
+                detail="\n".join(shown.program_lines(wanted)),
+                hint=f"{allow_command(cluster, local=local)}    allows them, until the file says something else",
+            )
+        shown.show_programs(wanted)
+        console.confirm(f"Allow {cluster.file} to start this on this machine?", "nothing was started")
+    consents.allow(wanted)
+
+
+def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
+    """Whether a command that only checks may start what the file names for local hosts."""
+    from dtctl.operations.consent import Consents
+
+    return not Consents().missing(_on_hosts(cluster, overrides, local=local))
+
+
+def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Those of its commands that may run here; each of the others is reported in one line."""
+    from dtctl.operations.consent import Consents, hook_programs
+    from dtctl.render.errors import note
+
+    if cluster is None or not hooks:
+        return ()
+    missing = {one.what for one in Consents().missing(hook_programs(cluster))}
+    refused = [hook.name for hook in hooks if f"hook {hook.name}" in missing]
+    for name in refused:
+        note(f"hook {name} will not run here, as you have not allowed it: {allow_command(cluster)}")
+    return tuple(hook for hook in hooks if hook.name not in refused)
+
+
+def allow_command(cluster: Cluster, *, local: bool = False) -> str:
+    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(cluster.file.absolute())])
+
+
+def _on_hosts(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> Sequence[Program]:
+    from dtctl.operations.consent import programs_here
+
+    return [one for one in programs_here(_as_written(cluster, overrides), local=local) if not one.is_hook]
+
+
+def _as_written(cluster: Cluster, overrides: Sequence[str] | None) -> Cluster:
+    from dtctl.config import load_cluster
+
+    if overrides:
+        try:
+            return load_cluster(cluster.file, needs_files=False)
+        except DtctlError:  # it needs what was typed
+            return cluster
+    return cluster

@@ -1,0 +1,142 @@
+"""What a cluster file would start on this machine, and whether its user has allowed it: by content, as direnv does."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dtctl.errors import DtctlError
+from dtctl.model import Cluster, Host, Job
+from dtctl.places import check_private, make_private, open_regular, read_regular, replace_file, state_directory
+from dtctl.plan.local import on_this_machine
+
+_MOST_SCRIPT_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that a cluster file would start here. What is shown of it is what is allowed."""
+
+    file: Path
+    what: str
+    """`hook NAME`, `setup`, or the name of a job."""
+    words: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """By their names in the file: what else decides about what is started, and the digests of scripts beside it."""
+    hosts: tuple[str, ...] = ()
+    """Local hosts; a job that moves to another one needs no new consent."""
+
+    @property
+    def digest(self) -> str:
+        said = [os.path.realpath(self.file), self.what, self.words, sorted(self.settings.items())]
+        return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def is_hook(self) -> bool:
+        return self.what.startswith("hook ")
+
+
+def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ...]:
+    """`local`: all hosts are this machine, as `--local` makes them."""
+    if local:
+        cluster = on_this_machine(cluster, lambda port: True)
+    return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
+
+
+def hook_programs(cluster: Cluster) -> tuple[Program, ...]:
+    place = cluster.file.absolute().parent
+    return tuple(
+        Program(cluster.file, f"hook {hook.name}", hook.run, _scripts(place, hook.run))
+        for hook in cluster.hooks.values()
+        if hook.run
+    )
+
+
+def _scripts(place: Path, words: Iterable[str]) -> dict[str, str]:
+    """The words that are files below the directory of the cluster file, with the digests of what these hold."""
+    found = {}
+    for word in words:
+        try:
+            below = (place / word).is_relative_to(place)
+            if below and (place / word).is_file():
+                content = read_regular(place / word, _MOST_SCRIPT_BYTES)
+                found[word] = f"sha256 {hashlib.sha256(content).hexdigest()}"
+        except (OSError, ValueError):  # it holds a NUL or is too long, or it cannot be read, and so not started either
+            continue
+    return found
+
+
+def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
+    found: dict[str, Program] = {}
+    for host in cluster.hosts.values():
+        if not host.is_local:
+            continue
+        # One without a task may take the place of another.
+        jobs = [job for job in cluster.jobs.values() if host.name in job.hosts] or cluster.jobs.values()
+        for one in (*_setup(cluster, host), *(_of_job(cluster, host, job) for job in jobs)):
+            before = found.get(one.digest)
+            found[one.digest] = dataclasses.replace(one, hosts=(*(before.hosts if before else ()), host.name))
+    yield from found.values()
+
+
+def _setup(cluster: Cluster, host: Host) -> Iterator[Program]:
+    if cluster.trainer.setup:
+        yield Program(cluster.file, "setup", ("sh", "-c", cluster.trainer.setup), _settings(cluster, host, {}))
+
+
+def _of_job(cluster: Cluster, host: Host, job: Job) -> Program:
+    words = (*job.launch.command, *job.launch.args, *job.launch.template)
+    return Program(cluster.file, job.name, words, _settings(cluster, host, {**job.launch.env, **host.env}))
+
+
+def _settings(cluster: Cluster, host: Host, env: Mapping[str, str]) -> dict[str, str]:
+    trainer = cluster.trainer
+    said = {
+        "code": str(trainer.code),
+        "python": host.python or trainer.python,
+        "venv": trainer.venv,
+        "env_file": str(trainer.env_file) if trainer.env_file else None,
+        "secrets": ", ".join(trainer.secrets),
+        **{f"dirs.{name}": value for name, value in {**cluster.dirs, **host.dirs}.items()},
+        **{f"env.{name}": value for name, value in env.items()},
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+class Consents:
+    """What the user of this machine has allowed: a file for each program, whose name is its digest.
+
+    Raises PreflightError where other users may write to the directory.
+    """
+
+    def __init__(self, state: Path | None = None) -> None:
+        self._directory = (state or state_directory()) / "allowed"
+        check_private(self._directory.parent)
+        check_private(self._directory)
+
+    def missing(self, programs: Iterable[Program]) -> tuple[Program, ...]:
+        return tuple(one for one in programs if not self._holds(one))
+
+    def allow(self, programs: Iterable[Program]) -> None:
+        """Raises DtctlError when it cannot be written."""
+        for one in self.missing(programs):
+            try:
+                make_private(self._directory)
+                replace_file(self._directory / one.digest, os.fsencode(one.file.absolute()) + b"\n")
+            except OSError as error:
+                raise DtctlError(
+                    f"what you allow cannot be remembered in {self._directory}",
+                    detail=str(error.strerror or error).lower(),
+                ) from error
+
+    def _holds(self, program: Program) -> bool:
+        try:
+            os.close(open_regular(self._directory / program.digest, follow=False))
+        except OSError:
+            return False
+        return True
