@@ -178,7 +178,7 @@ class Recovery:
         if failure is not None:
             return failure
         self._view.data["restarts"] += 1
-        delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random())
+        delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random(), why)
         for other in list(incidents.still_open(self._view)):
             if set(other["tasks"]) <= set(tasks):
                 self._close(other, fact("lost_too", task=task))

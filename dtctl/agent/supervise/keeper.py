@@ -79,7 +79,11 @@ def _keep(what: AttemptSpec) -> None:
     started = time.time()
     go_read, go_write = os.pipe()
     fault_read, fault_write = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as lacking:
+        _record_exit(what, 0, None, fact("cannot_start", text=os.strerror(lacking.errno or 0)))
+        return
     if pid == 0:
         os.close(go_write)
         _become_trainer(what, go_read, fault_write)
