@@ -265,7 +265,7 @@ class Recovery:
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Everybody is there again, and still nobody trains."""
         limit_s = silence.limit(self._view, one)
-        if limit_s is None or not silence.all_are_there(self._view):
+        if limit_s is None or not incidents.is_back(self._view, one) or not silence.all_are_there(self._view):
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)
