@@ -65,6 +65,7 @@ def modules() -> list[Path]:
 VISITED = (
     "dtctl.agent.records",
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
+    *("dtctl.agent.run.signatures", "dtctl.agent.run.hangs"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..records.reasons import headline
 from ..run import goodput
 from ..run.goodput import Seen
+from ..run.hangs import STALLS
 from . import incidents
 
 TYPE_CHECKING = False
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """Between two looks: there is news of hundreds of agents all the time."""
-
-HUNG = ("stalled", "frozen")
 
 
 class Accounting:
@@ -86,7 +85,7 @@ class Accounting:
         return not {self._view.state(task) for task in _trainers(self._view)}.isdisjoint(states)
 
     def _is_hung(self, lost: List[Incident]) -> bool:
-        return self._is_in(("stalled",)) or any(headline(one["why"]) in HUNG for one in lost)
+        return self._is_in(("stalled",)) or any(headline(one["why"]) in STALLS for one in lost)
 
 
 _LOST = ("backoff", "failed")

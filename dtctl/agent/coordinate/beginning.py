@@ -62,8 +62,16 @@ def _has_told_steps(view: View) -> bool:
 
 
 def _nobody_works(view: View) -> bool:
-    """Of those who were let start, each is there, and idle. An evaluator waits for what others save."""
+    """Of those who were let start, each runs, and is idle: the one that hangs may not listen yet.
+
+    An evaluator waits for what others save.
+    """
     if any(incidents.still_open(view)):
         return False
     there = [task for task in view.present if view.role(task) != "evaluator" and not view.final(task)]
-    return bool(there) and all(view.ready(task) and view.entry(task)["idle_since"] is not None for task in there)
+    return bool(there) and all(_is_idle(view, task) for task in there)
+
+
+def _is_idle(view: View, task: str) -> bool:
+    runs = view.reached(task) and view.current(task) and view.state(task) == "running"
+    return runs and view.entry(task)["idle_since"] is not None

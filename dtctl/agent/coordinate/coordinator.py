@@ -252,8 +252,12 @@ class Coordinator:
 
     def orders(self) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
-        mending = not self.decided and (self._recovery.mending or bool(self._contacts.away))
+        mending = not self.decided and (self._recovery.mending or any(map(self._is_missed, self._contacts.away)))
         return self._told.news(mending=mending, may_go=self._may_go)
+
+    def _is_missed(self, host: str) -> bool:
+        """Others wait for a task there."""
+        return any(self.view.waited_for(task) and not self.view.final(task) for task in self.view.tasks_on(host))
 
     def _may_go(self, host: str) -> bool:
         return self.over if host == self.view.own_host else self._is_done(host)

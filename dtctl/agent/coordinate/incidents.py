@@ -83,8 +83,9 @@ def is_back(view: View, incident: Incident) -> bool:
 
 
 def is_mending(view: View) -> bool:
-    """Somebody is not back yet."""
-    return any(not is_back(view, one) for one in still_open(view))
+    """Somebody that others wait for is not back yet."""
+    lost = [one for one in still_open(view) if not is_back(view, one)]
+    return any(view.waited_for(task) for one in lost for task in one["tasks"])
 
 
 def trains_again(view: View, incident: Incident) -> bool:

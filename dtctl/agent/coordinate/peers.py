@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..run.limits import has_never_hung
+from ..run.hangs import has_never_hung, trains_alone
 
 START_S = 30.0
 STARTS = 2
@@ -32,8 +32,7 @@ def _has_told_nothing(view: View, task: str) -> bool:
     entry = view.entry(task)
     if entry["step"] is not None or entry["state"] != "running":
         return False
-    is_alone = view.own(task) and view.role(task) == "worker" and view.spec["strategy"] != "sync-ps"
-    return is_alone and has_never_hung(entry)
+    return trains_alone(view.roster[task], view.spec["strategy"]) and has_never_hung(entry)
 
 
 def _peers_took(view: View, task: str, jobs: Jobs) -> Optional[float]:
@@ -48,12 +47,9 @@ def _peers_took(view: View, task: str, jobs: Jobs) -> Optional[float]:
 
 
 def _has_done_nothing(view: View, task: str, lead_s: float) -> bool:
-    """Many programs let the lead alone speak. Who is idle since its start has not trained in silence either.
-
-    The workers of a chief that drives them wait for it as long as it takes.
-    """
+    """Many programs let the lead alone speak. Who is idle since its start has not trained in silence either."""
     entry = view.entry(task)
-    if entry["idle_since"] is None or entry["since"] is None or view.serves(task):
+    if entry["idle_since"] is None or entry["since"] is None:
         return False
     return entry["idle_since"] - entry["since"] <= START_S + STARTS * lead_s
 

@@ -178,7 +178,7 @@ class Recovery:
         if failure is not None:
             return failure
         self._view.data["restarts"] += 1
-        delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random())
+        delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random(), why)
         for other in list(incidents.still_open(self._view)):
             if set(other["tasks"]) <= set(tasks):
                 self._close(other, fact("lost_too", task=task))
@@ -265,7 +265,7 @@ class Recovery:
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Everybody is there again, and still nobody trains."""
         limit_s = silence.limit(self._view, one)
-        if limit_s is None or not silence.all_are_there(self._view):
+        if limit_s is None or not incidents.is_back(self._view, one) or not silence.all_are_there(self._view):
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import headline
-from ..run.limits import GAPS, LEAST_LEARNT_S, patience
+from ..run.hangs import GAPS, LEAST_LEARNT_S, LOST_PROGRESS, patience
 from . import incidents
 
 TYPE_CHECKING = False
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 SILENCE_S = 120.0
 """A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
 
-HUNG = ("stalled", "frozen", "still_silent")
-"""Kinds of a loss that is none: the task was ended because it did nothing any more."""
-
 
 def after_a_hang(one: Incident) -> bool:
-    return headline(one["why"]) in HUNG
+    return headline(one["why"]) in LOST_PROGRESS
 
 
 def limit(view: View, one: Incident) -> Optional[float]:
@@ -38,8 +35,9 @@ def limit(view: View, one: Incident) -> Optional[float]:
 
 
 def all_are_there(view: View) -> bool:
-    """Every host is in touch, and no loss is open whose tasks are not back: nobody is waited for."""
-    return not incidents.is_mending(view) and all(view.reached(task) or view.final(task) for task in view.present)
+    """Of those that others wait for each is in touch, and back from its loss."""
+    there = all(view.reached(task) or view.final(task) for task in view.present if view.waited_for(task))
+    return there and not incidents.is_mending(view)
 
 
 def _is_done(view: View) -> bool:

@@ -7,7 +7,7 @@ from ..records.reasons import because, fact
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
 from ..records.whole_run import RunView
-from ..run import goodput, intents, outcome, policy
+from ..run import goodput, hangs, intents, outcome, policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ class View:
     def serves(self, task: str) -> bool:
         """Others need it to their end."""
         return self.roster[task]["serves"]
+
+    def waited_for(self, task: str) -> bool:
+        """Others may be silent for as long as it is away."""
+        return hangs.is_waited_for(self.roster[task], self.spec["strategy"])
 
     def with_role(self, *roles: Role) -> List[str]:
         found = self._with_role.get(roles)

@@ -149,6 +149,8 @@ class Entry(Because):
     """Between two signs of progress."""
     first_step_s: Usual[Seconds, 0.0]
     """The longest that an attempt took until it told its first step; 0: none has told any."""
+    ready_s: Usual[Seconds, 0.0]
+    """The longest that an attempt took until it was ready; 0: none was, or nobody saw it."""
     cpu: Usual[Optional[Processors], None]
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Usual[Optional[Count], None]

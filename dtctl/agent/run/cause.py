@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from .signatures import kind_of_error
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Pattern, Tuple
@@ -19,35 +21,20 @@ if TYPE_CHECKING:
 MOST = 300
 """Characters; a line on a screen does not hold more."""
 
-CANNOT_LOAD = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError")
-"""Exceptions that say that code cannot be loaded; another try meets them again."""
-
-_OF_OTHERS = re.compile(
-    r"unavailable|deadline.?exceeded|aborted|cancel|heartbeat|connect|socket|broken ?pipe|timed? ?out|no route to host|"
-    r"name resolution|incarnation|peer|unhealthy|interrupt|systemexit|rendezvous|address already in use",
-    re.IGNORECASE,
-)
-
 
 class Cause:
-    """`text`: one line, empty when nothing is known. `name`: the exception's class, without its module."""
+    """`text`: one line, empty when nothing is known."""
 
-    __slots__ = ("name", "text")
+    __slots__ = ("text",)
 
-    def __init__(self, text: str = "", name: str = "") -> None:
+    def __init__(self, text: str = "") -> None:
         words = " ".join(text.split())
         self.text = words if len(words) <= MOST else words[: MOST - 3] + "..."
-        self.name = name
 
     @property
-    def cannot_load(self) -> bool:
-        """The program's code cannot be loaded."""
-        return self.name in CANNOT_LOAD
-
-    @property
-    def is_of_others(self) -> bool:
-        """Somebody else is away, or in the way, which may be over at the next try, however often it was met."""
-        return _OF_OTHERS.search(self.text) is not None
+    def kind(self) -> str:
+        """One of signatures.py."""
+        return kind_of_error(self.text)
 
 
 def cause(log: str) -> Cause:
@@ -157,7 +144,7 @@ def _named(exception: Match[str], later: List[str]) -> Cause:
         message = substance.group()
     elif _VAGUE.match(message):
         message = next((line.strip() for line in later if line.strip() and not _FRAMING.match(line)), message)
-    return Cause("%s: %s" % (name, message) if message else name, name)
+    return Cause("%s: %s" % (name, message) if message else name)
 
 
 # Last words of other programs, and of libraries that end a process.

@@ -6,6 +6,7 @@ As the restart policy `ExitCode` of Kubeflow's TFJob tells the two apart. A sign
 from __future__ import annotations
 
 from .cause import Cause
+from .signatures import CANNOT_LOAD, OTHERS, SHORTAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Verdict:
     ) -> None:
         self.retry = retry
         self.cause = cause or Cause()
-        self.always = always or self.cause.is_of_others
+        self.always = always or self.cause.kind in (OTHERS, SHORTAGE)
         self.beside = beside or []
         self.killed_after_s: Optional[float] = None
 
@@ -51,11 +52,13 @@ def verdict(ending: Ending, told: Cause, recovery: RecoverySpec) -> Verdict:
     cause = told if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else Cause()
     if number in recovery["retry"]:
         return Verdict(True, cause, always=True)
+    if number == USAGE and cause.kind == SHORTAGE:  # what a shell answers that cannot fork
+        return Verdict(True, cause)
     if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
         return Verdict(False, cause)
     if number == CANNOT_RUN and ending["error"]:
         return Verdict(False)
-    return Verdict(number != 1 or not cause.cannot_load, cause)
+    return Verdict(number != 1 or cause.kind != CANNOT_LOAD, cause)
 
 
 def told(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..records.reasons import fact, sentence, why_of
+from .signatures import SHORTAGE, kind_of_error, names_damaged_checkpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def after_exit(
     if restarts >= recovery["max_restarts"]:
         return Decision("failed", _past_budget(what, restarts), restarts)  # running -> failed
     restarts += 1
-    return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter))  # running -> backoff
+    return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter, what))  # running -> backoff
 
 
 def was_early(entry: Entry) -> bool:
@@ -103,15 +104,9 @@ def _killed(verdict: Verdict) -> List[Fact]:
     return [fact("killed_after", seconds=verdict.killed_after_s)] if verdict.killed_after_s is not None else []
 
 
-_NOT_RESTORED = re.compile(
-    r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
-    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
-)
-
-
 def could_not_restore(why: Sequence[Fact]) -> bool:
     """The log ended as when a checkpoint is damaged; a file of data may have been meant, too."""
-    return any(one["kind"] == "cause" and _NOT_RESTORED.search(one.get("text", "")) for one in why)
+    return any(one["kind"] == "cause" and names_damaged_checkpoint(one.get("text", "")) for one in why)
 
 
 def alike_in_a_row(history: Sequence[Past]) -> int:
@@ -156,12 +151,28 @@ def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:
     return [*what, fact("after_restarts", count=restarts)] if restarts else what
 
 
-def back_off(restarts: int, recovery: RecoverySpec, jitter: float) -> float:
-    """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer."""
-    if restarts <= 1:
-        return 0.0
+SHORTAGE_MIN_S = 5.0
+SHORTAGE_MAX_S = 60.0
+"""The delays after a shortage of the machine, which double from the first of these to the second: others must end."""
+
+_TOLD_BY = ("cause", "cannot_start", "cannot_record", "cannot_open_log", "cannot_enter", "cannot_run")
+"""Kinds of facts whose text names an error, of the program or of dtctl as it started it."""
+
+
+def is_shortage(why: Sequence[Fact]) -> bool:
+    """The machine lacked room, processes, memory or open files."""
+    return any(one["kind"] in _TOLD_BY and kind_of_error(one.get("text", "")) == SHORTAGE for one in why)
+
+
+def back_off(restarts: int, recovery: RecoverySpec, jitter: float, why: Sequence[Fact] = ()) -> float:
+    """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer.
+
+    `why`: what the task was lost by.
+    """
     doublings = min(restarts - 2, 60)  # the limit is reached long before; floats end
-    delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"])
+    delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"]) if restarts > 1 else 0.0
+    if is_shortage(why):
+        delay = max(delay, min(SHORTAGE_MIN_S * 2.0 ** max(doublings + 1, 0), SHORTAGE_MAX_S))
     return delay * (1 + jitter / 10)
 
 

@@ -11,6 +11,7 @@ import re
 
 from ..records.reasons import fact, headline, sentence, why_of
 from ..records.whole_run import tells_steps
+from .hangs import HANGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     from ..records.reasons import Fact
     from ..records.whole_run import Condition, Incident, RunView
-
-HUNG = ("stalled", "frozen", "still_silent", "never_began")
-"""Kinds of reasons for which a task that still ran was ended."""
 
 ENDED = {"Succeeded": "succeeded", "Failed": "failed", "Stopped": "stopped"}
 
@@ -101,7 +99,7 @@ def happened(view: RunView) -> List[Happened]:
 def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: float) -> Happened:
     """The end of a run, where no coordinator tells of it."""
     kind = ENDED[condition]
-    hung = ("stalled",) if kind == "failed" and any(one["kind"] in HUNG for one in why) else ()
+    hung = ("stalled",) if kind == "failed" and any(one["kind"] in HANGS for one in why) else ()
     return Happened(run, kind, (kind, *hung), time, condition, why, task, None, None)
 
 
@@ -143,7 +141,7 @@ def payload(one: Happened, cluster: str, time: str) -> Dict[str, Any]:
 
 def _loss(view: RunView, one: Incident) -> Happened:
     why = why_of(one)
-    kinds = ("stalled", "restarting") if headline(why) in HUNG else ("restarting",)
+    kinds = ("stalled", "restarting") if headline(why) in HANGS else ("restarting",)
     name = "%s/%d/%s" % (one["task"], one["attempt"], headline(why) or kinds[0])
     return Happened(
         view["run"], name, kinds, one["noticed"], "Restarting", why, one["task"], one["host"], one["attempt"]

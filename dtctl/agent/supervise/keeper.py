@@ -84,7 +84,11 @@ def _keep(what: AttemptSpec) -> None:
         os.close(go_write)
         _become_trainer(what, go_read, fault_write)
 
-    pid = daemon.fork(work, CANNOT_RUN)
+    try:
+        pid = daemon.fork(work, CANNOT_RUN)
+    except OSError as lacking:
+        _record_exit(what, 0, None, fact("cannot_start", text=os.strerror(lacking.errno or 0)))
+        return
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # not before the fork: a stop must be able to end what is about to exec
     os.close(go_read)

@@ -10,7 +10,7 @@ from ..vitals.usage import Usage
 from .complaints import complaint_after
 from .progress import LogProgress, Rate
 from .readiness import Readiness
-from .watchdog import Signs, Watchdog
+from .watchdog import LEAST_FIRST_S, Signs, Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,13 +64,15 @@ class Observation:
         self._log = LogProgress(os.path.join(attempt.directory, "log"), adopted)
         self._rate = Rate()
         self._next_look = 0.0
+        self._began: Optional[float] = None
         self._told: object = None
 
     def sees_ready(self, now: float) -> bool:
         """True when the task has just become ready."""
+        self._began = now if self._began is None else self._began
         if self._entry["ready"] or not self._readiness.look(now):
             return False
-        self._entry["ready"] = True
+        note_ready(self._entry, now - self._began)
         return True
 
     def sees_progress(self, now: float, wall: float) -> Signs:
@@ -132,6 +134,11 @@ class Observation:
     def _is_done(self) -> bool:
         step, target = self._entry["step"], self._target_step
         return step is not None and target is not None and step >= target
+
+
+def note_ready(entry: Entry, took_s: float) -> None:
+    """So long after its start."""
+    entry.update({"ready": True, "ready_s": max(entry["ready_s"], round(took_s, 1), LEAST_FIRST_S)})
 
 
 def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:

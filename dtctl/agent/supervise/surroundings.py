@@ -8,7 +8,13 @@ from ..checkpoints.evidence import CheckpointSigns
 from ..dump.hook import SITE
 from ..host.secrets import Masks
 from ..run import environment
-from ..run.limits import hung_in_a_row, limit_of_first_step
+from ..run.hangs import (
+    hung_in_a_row,
+    is_judged_by_progress,
+    limit_of_first_step,
+    limit_of_readiness,
+    trains_alone,
+)
 from .keeper import AttemptSpec
 from .observation import Observation
 from .watchdog import Watchdog
@@ -22,9 +28,6 @@ if TYPE_CHECKING:
     from ..records.spec import Spec, TaskSpec
     from ..records.words import TaskState
     from .attempt import Attempt
-
-WAIT_FOR_OTHERS = ("ps", "evaluator")
-"""Roles whose silence says nothing: they serve, or evaluate what others have saved."""
 
 
 class Surroundings:
@@ -56,7 +59,8 @@ class Surroundings:
         self.first_steps: Mapping[str, float] = {}
         """Of tasks whose peers have told steps: how long those took for the first, as the coordinator says."""
         self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))
-        self._roles = {member["task"]: member["role"] for member in spec["roster"]}
+        self._no_checkpoints = CheckpointSigns(())
+        self._members = {member["task"]: member for member in spec["roster"]}
 
     def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
         """Observes a running attempt; `entry` is the task's in state.json, `port` None if readiness needs none."""
@@ -66,7 +70,7 @@ class Surroundings:
             port,
             self.spec["target_step"],
             self.watch(task, entry, now),
-            self._checkpoints,
+            self._no_checkpoints if trains_alone(self._members[task], self.spec["strategy"]) else self._checkpoints,
             lambda: self.mending,
             lambda: self.first_step_limit(task, entry),
             self.masks,
@@ -74,12 +78,21 @@ class Surroundings:
 
     def watch(self, task: str, entry: Entry, now: float) -> Watchdog:
         longest_gap_s = entry["longest_gap_s"]
-        trains = self._roles.get(task) not in WAIT_FOR_OTHERS
+        trains = is_judged_by_progress(self._members[task])
         proven = entry["step"] is not None and longest_gap_s > 0
         recovery = self.spec["recovery"]
         in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
         adopted = entry["step"] is not None or entry["progress"] is not None
-        return Watchdog(recovery["stall_s"], longest_gap_s, trains, proven, now, in_vain=in_vain, adopted=adopted)
+        return Watchdog(
+            recovery["stall_s"],
+            longest_gap_s,
+            trains,
+            proven,
+            now,
+            ready_limit_s=limit_of_readiness(entry, recovery["first_step_s"], recovery["stall_s"]),
+            in_vain=in_vain,
+            adopted=adopted,
+        )
 
     def first_step_limit(self, task: str, entry: Entry) -> Optional[float]:
         """As the user has said, or as was learnt."""

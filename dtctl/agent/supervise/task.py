@@ -27,6 +27,7 @@ from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..records.words import brief
 from ..run import exits, policy
+from ..run.signatures import OTHERS
 from . import autopsy, keeper
 from .attempt import Attempt
 from .log_limit import LogLimit
@@ -154,7 +155,7 @@ class Task:
             self._attempt = Attempt(self._directory, now)
         if self.entry["state"] == "backoff" and self.entry["next_start"] is not None:
             left = self.entry["next_start"] - wall
-            longest = policy.back_off(1000, self._around.spec["recovery"], 1)
+            longest = policy.back_off(1000, self._around.spec["recovery"], 1, why_of(self.entry))
             self._start_at = now + min(max(left, 0.0), longest)
 
     def _set_running(self, attempt: Attempt, wall: float) -> None:
@@ -249,7 +250,7 @@ class Task:
     def _is_early(self, ending: Ending, verdict: exits.Verdict, intent: Intent, now: float) -> bool:
         if ending["code"] == 0 or self.entry["asked"] or self.entry["step"] is not None:
             return False
-        return intent["early"] or (now < self._early_until and verdict.cause.is_of_others)
+        return intent["early"] or (now < self._early_until and verdict.cause.kind == OTHERS)
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":

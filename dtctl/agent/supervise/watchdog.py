@@ -3,14 +3,14 @@
 Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a task
 is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has
 grown for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step,
-which counts from its start: one that hangs before it listens keeps the others waiting. A server that waits for others
-is silent for good reason.
+which counts from its start: one that hangs before it listens keeps the others waiting. So does a server, which is
+judged until it listens, and then waits for others for good reason.
 """
 
 from __future__ import annotations
 
 from ..records.reasons import fact
-from ..run.limits import learnt_limit, patience
+from ..run.hangs import learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class Watchdog:
         proven: bool,
         now: float,
         first_s: Optional[float] = None,
+        ready_limit_s: Optional[float] = None,
         in_vain: int = 0,
         adopted: bool = False,
     ) -> None:
         """`trains`: False for a task that serves or waits for others. `proven`: it has told steps before.
 
-        `first_s`: how long it may be silent before that; None or 0: for ever. `in_vain`: so many attempts in a row
+        `first_s`: how long it may be silent before that; None or 0: for ever. `ready_limit_s`: until it is ready,
+        whatever its part. `in_vain`: so many attempts in a row
         were ended for a silence. What they restored may take longer than the limit, so it has doubled each time.
         `adopted`: it was at work before: what its first step took was not seen.
         """
@@ -88,6 +90,7 @@ class Watchdog:
         self._trains = trains
         self._proven = proven
         self.first_s = first_s
+        self._ready_limit_s = ready_limit_s
         self._in_vain = in_vain
         self._adopted = adopted
         self._looked = now
@@ -126,20 +129,23 @@ class Watchdog:
             self._sign = self._regular_since = now
         elif signs.grew or signs.stepped or signs.saved:
             self._note(now, signs)
-        if self._trains and now - self._sign >= self._patience_s(signs):
+        if now - self._sign >= self._patience_s(signs):
             return fact("stalled", seconds=now - self._sign)
         return None
 
     def _look_at_start(self, now: float, signs: Signs) -> None:
         """Nobody is excused before it is ready: it is for it that others are."""
         self._regular_since = now
-        if signs.grew or not self.first_s:
+        if signs.grew or not (self.first_s or self._ready_limit_s):
             self._sign = now
 
     def _patience_s(self, signs: Signs) -> float:
-        if self._proven and signs.ready:
+        first_s = (self.first_s if self._trains else None) or float("inf")
+        if not signs.ready:
+            return min(first_s, self._ready_limit_s or float("inf"))
+        if self._proven and self._trains:
             return self.limit_s
-        return patience(self.first_s or float("inf"), self._in_vain if signs.ready else 0)
+        return patience(first_s, self._in_vain)
 
     def _judge_frozen(self, now: float) -> Optional[Fact]:
         if self._frozen_since is None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dtctl.agent.run.hangs import HANGS
 from dtctl.agent.run.policy import gist
-from dtctl.agent.run.telling import HUNG
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Facts:
         """How it has ended; also the last end of one that was started again and has told no step since."""
         told = self.vitals(task)
         past = task.history[-1] if task.history else None
-        if (past is not None and (past.asked or past.early)) or any(one["kind"] in HUNG for one in task.why):
+        if (past is not None and (past.asked or past.early)) or any(one["kind"] in HANGS for one in task.why):
             return None
         if task.state in ENDED:
             cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past.cause if past else "")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import headline
 from dtctl.agent.run import goodput as rules
+from dtctl.agent.run.hangs import STALLS
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.report.unlogged import with_points
 from dtctl.operations.report.values import Gain, Goodput, Span
@@ -35,7 +36,6 @@ LEAST_SAVE_S = 0.2
 
 INTERVALS_S = (10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200)
 LEAST_STALL_S = 30.0
-HUNG = ("stalled", "frozen")
 
 
 def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | None:
@@ -112,7 +112,7 @@ def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
 
 
 def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) -> list[Gain]:
-    hangs = sum(headline(one.why) in HUNG for one in incidents)
+    hangs = sum(headline(one.why) in STALLS for one in incidents)
     if not hangs:
         return []
     now_s = found.seconds["stall"] / hangs

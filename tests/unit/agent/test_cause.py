@@ -213,28 +213,6 @@ def test_who_exits_after_a_usual_line_has_given_no_reason(log: str) -> None:
     assert cause_of_end(log, 1).text == ""
 
 
-@pytest.mark.parametrize("name", ["ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"])
-def test_code_that_cannot_be_loaded_is_known_by_its_exception(name: str) -> None:
-    assert cause(FRAMES + f"{name}: x\n").cannot_load
-    assert not cause(FRAMES + f"ValueError: {name}: x\n").cannot_load
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "tensorflow.python.framework.errors_impl.UnavailableError: failed to connect to all addresses",
-        "AbortedError: Session handle is not found",
-        "ConnectionResetError: [Errno 104] Connection reset by peer",
-        "socket.gaierror: [Errno -3] Temporary failure in name resolution",
-        "DeadlineExceededError: x",
-        "OSError: [Errno 98] Address already in use",
-    ],
-)
-def test_who_is_away_or_in_the_way_is_told_from_a_fault_of_ones_own(message: str) -> None:
-    assert cause(FRAMES + message + "\n").is_of_others
-    assert not cause(FRAMES + "ValueError: bad value\n").is_of_others
-
-
 def test_a_long_message_is_cut() -> None:
     found = cause(FRAMES + "ValueError: " + "x" * 1000 + "\n").text
     assert len(found) == MOST

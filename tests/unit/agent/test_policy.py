@@ -215,6 +215,34 @@ def test_an_absent_peer_may_be_back_the_next_time() -> None:
     assert decide(code(1), tail=log(gone), repeat=3, history=[past(gone)] * 3).state == "backoff"
 
 
+def test_a_programming_error_is_nobody_elses_however_it_is_spelled() -> None:
+    bad = "TypeError: connect() missing 1 required positional argument: 'peer'"
+    assert decide(code(1), tail=log(bad), repeat=3, history=[past(bad)] * 3).state == "failed"
+
+
+FULL = "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("number", [1, 2, 134])
+def test_a_shortage_of_the_machine_is_no_repetition(number: int, own: bool) -> None:
+    decision = decide(code(number), tail=log(FULL), repeat=3, history=[past(FULL, number=number)] * 5, own=own)
+    assert decision.state == "backoff"
+
+
+def test_a_shortage_is_waited_for_longer() -> None:
+    plain, short = recovery(backoff_min_s=0.1, backoff_max_s=1.0), [fact("exited", code=1), fact("cause", text=FULL)]
+    assert [back_off(count, plain, 0, short) for count in (1, 2, 3, 4, 5, 6, 100)] == [5, 10, 20, 40, 60, 60, 60]
+    assert back_off(1, plain, 0, [fact("cannot_start", text="Resource temporarily unavailable")]) == 5
+    assert back_off(1, plain, 0, [fact("cause", text="ValueError: No space left on device")]) == 0
+    assert back_off(9, recovery(backoff_max_s=600.0), 0, short) == 128  # never shorter than the user's own
+    assert decide(code(1), tail=log(FULL)).delay_s == 5
+
+
+def test_the_budget_bounds_a_shortage_that_stays() -> None:
+    assert decide(code(1), tail=log(FULL), restarts=3, max_restarts=3).state == "failed"
+
+
 def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_nothing() -> None:
     early = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True, cause="x")
     decision = decide(code(1), restarts=3, repeat=1, history=[early])

@@ -43,6 +43,13 @@ def test_a_run_in_which_nobody_has_done_anything_for_ten_minutes_never_began() -
     assert beginning.look(view, 101.0 + NEVER_BEGAN_S) == NEVER_BEGAN_S + 1
 
 
+@pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
+def test_the_one_that_hangs_may_not_listen_yet(task: str) -> None:
+    view = idle()
+    views.told(view, task, ready=False)
+    assert judged(view) == NEVER_BEGAN_S
+
+
 def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
     beginning, view = Beginning(), idle()
     beginning.look(view, 100.0)
@@ -56,7 +63,7 @@ def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
 @pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
 @pytest.mark.parametrize(
     "entry",
-    [{"idle_since": None}, {"ready": False}, {"step": 0}, {"history": [PAST, {**PAST, "step": 0}]}],
+    [{"idle_since": None}, {"state": "starting"}, {"step": 0}, {"history": [PAST, {**PAST, "step": 0}]}],
     ids=["works", "is not there", "has told a step", "has told one before"],
 )
 def test_one_that_works_or_is_away_or_has_told_a_step_is_enough(task: str, entry: dict[str, Any]) -> None:

@@ -19,14 +19,24 @@ def contacts(story: list[StoryLine]) -> list[str]:
 
 def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
     world = async_ps()
-    world.cut.add("d")
+    world.cut.add("b")
     world.run_for(61)
     assert world.condition == "Running"
     assert world.mending["a"]  # who waits for a host that is away does not hang
     world.cut.clear()
     world.run_for(2)
     assert set(world.attempts.values()) == {1}
-    assert contacts(world.story) == ["d is away: no word for 10 s", "d is back after 61 s"]
+    assert contacts(world.story) == ["b is away: no word for 10 s", "b is back after 61 s"]
+
+
+def test_nobody_waits_for_the_host_of_a_worker_that_trains_alone() -> None:
+    world = async_ps()
+    world.cut.add("d")
+    world.run_for(61)
+    assert not world.mending["a"]
+    world.die("worker:1")
+    world.run_for(0.5)
+    assert not world.mending["a"]
 
 
 def test_a_host_that_was_restarted_gets_its_tasks_back() -> None:
@@ -83,7 +93,6 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
         "the coordinator restarted",
         "d is away: it has not called the coordinator since that restarted",
     ]
-    assert world.mending["a"]
     world.run_for(90)
     assert world.condition == "Failed"
 

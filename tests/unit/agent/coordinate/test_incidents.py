@@ -110,7 +110,7 @@ def test_a_step_that_was_told_only_before_it_began_says_that_the_run_tells_them(
 
 
 def test_somebody_is_being_mended_until_every_open_incident_is_back() -> None:
-    view = views.running()
+    view = views.running("sync-ps")
     assert incidents.is_mending(view) is False
     first, second = lost(view, "worker:0"), lost(view, "worker:1")
     assert incidents.is_mending(view) is True

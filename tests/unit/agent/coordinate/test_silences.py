@@ -89,6 +89,46 @@ def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobo
     assert [headline(one["why"]) for one in trial.data["incidents"]] == ["never_began"]
 
 
+@pytest.mark.parametrize("task", ["worker:1", "the lead"])
+def test_a_collective_that_hangs_at_its_very_first_start_before_it_listens_is_found(task: str) -> None:
+    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
+    hanging = trial.tasks[trial.spec["lead"] if task == "the lead" else task]
+    hanging.hangs_next = "starts"  # type: ignore[attr-defined]
+    trial.until(trial.is_whole, 700)
+    assert set(trial.attempts.values()) == {2}
+    assert [headline(one["why"]) for one in trial.data["incidents"]] == ["never_began"]
+
+
+def test_a_ps_that_hangs_before_it_listens_after_a_restart_is_restarted_again() -> None:
+    trial = trained("async-ps")
+    trial.tasks["ps:1"].hangs_next = "starts"  # type: ignore[attr-defined]
+    trial.end("ps:1")
+    trial.until(lambda: trial.attempts["ps:1"] == 3, 330)
+    trial.until(trial.is_whole)
+    assert trial.tasks["ps:1"].entry["history"][-1]["hung"]
+    assert trial.condition == "Running"
+
+
+@pytest.mark.parametrize("gone", ["crash", "kill_agent"])
+def test_a_worker_that_hangs_while_the_host_of_another_is_away_is_found(gone: str) -> None:
+    trial = trained("async-ps")
+    getattr(trial, gone)(trial.places["worker:0"])
+    trial.run_for(60)
+    trial.set_mode("worker:1", "hung")
+    trial.until(lambda: trial.attempts["worker:1"] == 2, 400)
+    assert trial.attempts["chief:0"] == trial.attempts["ps:0"] == 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "task"), [("async-ps", "ps:0"), ("collective", "worker:1"), ("sync-ps", "worker:0")]
+)
+def test_those_who_wait_for_a_host_that_is_away_do_not_hang(strategy: str, task: str) -> None:
+    trial = trained(strategy)
+    trial.crash(trial.places[task])
+    trial.run_for(1000)
+    assert {count for name, count in trial.attempts.items() if name != task} == {1}
+
+
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective", "async-ps"])
 def test_a_start_in_which_anybody_works_is_waited_for_as_long_as_it_takes(strategy: str) -> None:
     trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)

@@ -16,7 +16,7 @@ from dtctl.agent.records.spec import TaskSpec, comes_back_alone
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
 from dtctl.agent.supervise import task as supervised
-from dtctl.agent.supervise.observation import judged, note_work
+from dtctl.agent.supervise.observation import judged, note_ready, note_work
 from dtctl.agent.supervise.task import Task
 from dtctl.agent.supervise.watchdog import Signs
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask, _Around
@@ -113,7 +113,8 @@ class Observed:
 
     def sees_ready(self, now: float) -> bool:
         is_new = not self._task.entry["ready"] and self._task.trial.listens(self._process)
-        self._task.entry["ready"] = self._task.entry["ready"] or is_new
+        if is_new:
+            note_ready(self._task.entry, now - self._process.began)
         return is_new
 
     def has_news(self) -> bool:

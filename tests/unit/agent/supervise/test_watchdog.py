@@ -188,6 +188,16 @@ def test_it_counts_from_the_start_as_one_that_never_listens_keeps_the_others_wai
     assert watched.seconds(400, ready=False, grows_every=40) is None  # it says something
 
 
+def test_a_server_is_judged_until_it_listens_by_what_its_earlier_attempts_took() -> None:
+    watched = Watched(20, trains=False)
+    watched.dog = Watchdog(20, 0.0, False, False, watched.now, ready_limit_s=50.0)
+    assert watched.seconds(49, ready=False, excused=True) is None
+    assert watched.seconds(1, ready=False, excused=True) == fact("stalled", seconds=50)
+    watched.dog = Watchdog(20, 0.0, False, False, watched.now, ready_limit_s=50.0)
+    assert watched.seconds(40, ready=False) is None
+    assert watched.seconds(5000) is None
+
+
 def test_what_is_said_before_it_listens_proves_nothing() -> None:
     watched = Watched(20)
     assert watched.seconds(100, ready=False, grows_every=1) is None

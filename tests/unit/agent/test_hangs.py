@@ -8,7 +8,19 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Past
-from dtctl.agent.run.limits import GAPS, LEAST_LEARNT_S, has_never_hung, hung_in_a_row, limit_of_first_step, patience
+from dtctl.agent.records.spec import Member
+from dtctl.agent.run.hangs import (
+    GAPS,
+    LEAST_LEARNT_S,
+    has_never_hung,
+    hung_in_a_row,
+    is_judged_by_progress,
+    is_waited_for,
+    limit_of_first_step,
+    limit_of_readiness,
+    patience,
+    trains_alone,
+)
 
 
 def past(step: int | None = None, **fields: Any) -> Past:
@@ -58,3 +70,44 @@ def test_those_in_a_row_count_and_not_what_was_asked_to_end(history: list[Past],
     entry = made(Entry, history=history)
     assert hung_in_a_row(entry) == count
     assert has_never_hung(entry) is not any(each["hung"] for each in history)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "role", "serves", "alone", "waited_for", "by_progress"),
+    [
+        ("async-ps", "worker", False, True, False, True),
+        ("async-ps", "lead", False, False, True, True),
+        ("async-ps", "ps", True, False, True, False),
+        ("async-ps", "evaluator", False, False, False, False),
+        ("sync-ps", "worker", False, False, True, True),
+        ("ps-strategy", "worker", True, False, True, True),
+        ("in-graph", "worker", True, False, True, True),
+        ("collective", "worker", False, False, True, True),
+        ("kvstore", "worker", False, False, True, True),
+        (None, "other", False, False, True, True),
+    ],
+)
+def test_who_waits_for_whom_follows_from_the_strategy(
+    strategy: str | None, role: str, serves: bool, alone: bool, waited_for: bool, by_progress: bool
+) -> None:
+    member = made(Member, task="worker:1", host="a", role=role, serves=serves)
+    assert trains_alone(member, strategy) is alone
+    assert is_waited_for(member, strategy) is waited_for
+    assert is_judged_by_progress(member) is by_progress
+
+
+@pytest.mark.parametrize(
+    ("ready_s", "first_step_s", "stall_s", "limit_s"),
+    [
+        (0.0, None, None, None),
+        (3.0, None, None, LEAST_LEARNT_S),
+        (60.0, None, None, GAPS * 60.0),
+        (0.5, None, 3.0, 5.0),
+        (3.0, 1200.0, None, 1200.0),
+        (3.0, 0.0, None, 0.0),
+    ],
+)
+def test_how_long_a_task_takes_until_it_listens_is_learnt_from_its_own_attempts(
+    ready_s: float, first_step_s: float | None, stall_s: float | None, limit_s: float | None
+) -> None:
+    assert limit_of_readiness(made(Entry, ready_s=ready_s), first_step_s, stall_s) == limit_s
