@@ -56,6 +56,8 @@ class TaskStatus:
     why: tuple[Fact, ...] = ()
     ready: bool = False
     step: int | None = None
+    step_line: str = ""
+    """The line of its log that the step was read from; empty where an older agent has read it."""
     step_time: float | None = None
     rate: float | None = None
     """Steps a second."""
@@ -106,6 +108,7 @@ class TaskStatus:
             why=tuple(why_of(entry)),
             ready=entry["ready"],
             step=entry["step"],
+            step_line=entry["step_line"] if entry["step"] is not None else "",
             step_time=entry["step_time"],
             rate=entry["rate"],
             loss=entry["loss"],
