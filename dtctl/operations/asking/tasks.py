@@ -31,6 +31,8 @@ class Exit:
     """The kernel ended processes for want of memory meanwhile."""
     early: bool = False
     """Those that it needs were not ready: it was not its own failure."""
+    hung: bool = False
+    """dtctl ended it because it did nothing any more."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ class TaskStatus:
                     step=past["step"],
                     short_of_memory=past["short_of_memory"],
                     early=past["early"],
+                    hung=past["hung"],
                 )
                 for past in entry["history"]
             ),
