@@ -8,7 +8,7 @@ from typing import Any
 from dtctl.operations.checks.topic import Topic, fails, found
 from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Signature
-from dtctl.operations.diagnosis.table import SIGNATURES
+from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.health.findings import pattern_of
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS

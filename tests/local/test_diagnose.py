@@ -60,6 +60,32 @@ def test_cause_and_remedy_stand_in_status_and_diagnose(home: Desk) -> None:
     assert f"kill -CONT {home.task('worker:1')['pid']}" in home.dtctl("diagnose")
 
 
+LOOP = """\
+import time
+time.sleep(2)
+print("step 5", flush=True)
+time.sleep(1)
+raise %s
+"""
+
+
+def test_a_restart_loop_is_shown_while_the_task_runs(home: Desk) -> None:
+    for error, name in (("MemoryError", "host_memory"), ("LookupError('odd words')", "ended")):
+        (home.project / "train.py").write_text(LOOP % error)
+        home.write_cluster(CLUSTER)
+        home.run("up", "--local", "--replace")
+        eventually(lambda: home.task("worker:0")["restarts"] >= 2, 60, "two losses")
+        eventually(lambda: home.task("worker:0")["state"] == "running", 60, "a task that runs")
+        for command in ("diagnose", "status"):
+            problem = _problem(home, command)
+            assert problem["signature"] == name
+            assert "worker:0" in problem["tasks"]
+            assert problem["end"]["timesInARow"] >= 2
+    shown = home.dtctl("diagnose")
+    assert "unrecognised error; last lines of worker:" in shown
+    assert "  LookupError: odd words" in shown
+
+
 def _problem(home: Desk, command: str) -> dict[str, Any]:
     """The first."""
     problems = json.loads(home.dtctl(command, "-o", "json"))["problems"]

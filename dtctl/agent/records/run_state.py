@@ -138,6 +138,8 @@ class Entry(Because):
     """Its port listens, by a process of its own; or it runs, where nothing is to listen."""
     step: Usual[Optional[Count], None]
     """The last that its log tells."""
+    step_line: Usual[Line, ""]
+    """The line of the log that `step` was read from, secrets masked."""
     step_time: Usual[Optional[Epoch], None]
     rate: Usual[Optional[PerSecond], None]
     """Steps a second, when the last one was told."""
@@ -175,6 +177,7 @@ class Advance(Record):
     """What has changed of how far a task is, and how busy: fields of its Entry."""
 
     step: Perhaps[Optional[Count]]
+    step_line: Perhaps[Line]
     step_time: Perhaps[Optional[Epoch]]
     rate: Perhaps[Optional[PerSecond]]
     loss: Perhaps[Optional[Loss]]

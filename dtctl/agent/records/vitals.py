@@ -112,6 +112,8 @@ class TaskVitals(Record):
     """Versions of what trains, as that Python has them."""
     log: Usual[AtMost[str, MOST_LOG], ""]
     """The end of its newest log, secrets masked."""
+    lost_log: Usual[AtMost[str, MOST_LOG], ""]
+    """The end of the log of the last attempt that nobody asked to end, where another has begun since."""
 
 
 class DiagnoseResult(Record):

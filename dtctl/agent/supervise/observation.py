@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 LOOK_S = 1.0
+LONGEST_LINE = 200
+"""Characters of the line that a step was read from."""
 USAGE_S = 5.0
 BUSY = 0.1
 """Processors. A task that falls below, or is above again, does something else."""
@@ -85,10 +87,14 @@ class Observation:
         if stepped and self._log.step is not None:
             rate = self._rate.look(now, self._log.step)
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
+            self._entry["step_line"] = self._shown(self._log.step_line)
         self._entry["complaint"] = complaint_after(
             None if stepped else self._entry["complaint"], self._masks.hide(self._log.complaint), wall
         )
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
+
+    def _shown(self, line: bytes) -> str:
+        return " ".join(self._masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
 
     def look(self, now: float, wall: float) -> Optional[Fact]:
         """Once a second: why the task is to be taken for hung, or None."""

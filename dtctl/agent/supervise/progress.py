@@ -1,14 +1,15 @@
-"""What the growth of a log tells: that the trainer lives, the step that it has come to, how fast, and its loss."""
+"""What the growth of a log shows: that the trainer lives, its step and loss, and how fast it trains."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from contextlib import suppress
 
 from ..host import files
+from . import step_reader
 from .complaints import last_complaint
+from .step_reader import StepReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,40 +18,11 @@ if TYPE_CHECKING:
 MOST_BYTES = 16 * 1024
 """The most bytes read at one look; the end of what is new is read, where the newest step is."""
 
-_STEP = re.compile(
-    rb"""(?<![\w/.-])(?<!max\ )(?<!total\ )(?:global[_\ ]?)?step["']?
-         (?:\s{0,4}[:=]\s{0,8}|\s{1,4}\#?)
-         ([0-9]{1,15})(?![\w%]|[.,][0-9])""",
-    re.VERBOSE | re.IGNORECASE,
-)
-
-_LOSS = re.compile(
-    rb"""(?<![\w/.-])(?:training\ )?loss["']?(?:\s{0,4}[:=]\s{0,8}|\s{1,4})
-         ([-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?(?:e[-+]?[0-9]{1,3})?|nan|inf))(?![\w%.])""",
-    re.VERBOSE | re.IGNORECASE,
-)
+HEAD_BYTES = 256 * 1024
+"""So much of the beginning of a log is searched for the header of a table when its reader has started again."""
 
 RATE_OVER_S = 60.0
 """How far back a rate looks."""
-
-
-def last_step(data: bytes) -> Optional[int]:
-    """The last training step that is told in a piece of a log.
-
-    Written as `step 100`, `step = 100`, `global_step: 100`, `Step: 100/5000`, `loss = 0.1, step = 200 (0.3 sec)`.
-    """
-    step = None
-    for found in _STEP.finditer(data):
-        step = int(found.group(1))
-    return step
-
-
-def last_loss(data: bytes) -> Optional[str]:
-    """The last loss that is told in a piece of a log, as it is told: `loss 0.041`, `loss = nan`, `"loss": 1.2e-05`."""
-    loss = None
-    for found in _LOSS.finditer(data):
-        loss = found.group(1).decode().lower()
-    return loss
 
 
 class Rate:
@@ -76,13 +48,18 @@ class LogProgress:
     def __init__(self, path: str, adopted: bool) -> None:
         """`adopted`: an earlier supervisor has seen what is there already."""
         self.step: Optional[int] = None
+        self.step_line = b""
+        """In which the step was found."""
         self.loss: Optional[str] = None
         self.complaint = b""
         """Of what was new at the last look: a line that complains, with no step after it."""
         self._path = path
         self._size = 0
         self._read_to = 0
+        self._reader = StepReader()
         if adopted:
+            with suppress(OSError):
+                self._reader.read(self._bytes(0, HEAD_BYTES))  # the header of a table, if it has one
             self.look()
 
     def look(self) -> bool:
@@ -103,17 +80,20 @@ class LogProgress:
 
     def _read(self, size: int) -> None:
         start = max(self._read_to, size - MOST_BYTES)
-        opened = files.descriptor(self._path)
-        try:
-            data = files.read_at(opened, start, size - start)
-        finally:
-            os.close(opened)
+        data = self._bytes(start, size - start)
         whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1  # an unfinished number would be another one
         self._read_to = start + whole
-        step, loss = last_step(data[:whole]), last_loss(data[:whole])
+        found = self._reader.read(data[:whole])
         line, after = last_complaint(data[:whole])
-        self.complaint = line if last_step(after) is None else b""
-        if step is not None:
-            self.step = step
-        if loss is not None:
-            self.loss = loss
+        self.complaint = line if line and step_reader.read(after).step is None else b""
+        if found.step is not None:
+            self.step, self.step_line = found.step, found.line
+        if found.loss is not None:
+            self.loss = found.loss
+
+    def _bytes(self, start: int, count: int) -> bytes:
+        opened = files.descriptor(self._path)
+        try:
+            return files.read_at(opened, start, count)
+        finally:
+            os.close(opened)

@@ -104,7 +104,8 @@ def _task(
         "holder": ports.holder(task["port"])[:4096] if owners and not mine and task["port"] is not None else "",
         "python": python,
         "packages": packages.versions(python, os.path.expanduser("~")) if python else {},
-        "log": _end_of_log(os.path.join(directory, "log"), masks),
+        "log": _end_of_log(directory, masks),
+        "lost_log": _lost_log(run_dir, task["id"], entry, masks),
     }
 
 
@@ -118,10 +119,17 @@ def _python(directory: str) -> str:
     return (shutil.which(words[0], path=environment.base()["PATH"]) or words[0])[:4096] if words else ""
 
 
-def _end_of_log(path: str, masks: Masks) -> str:
+def _lost_log(run_dir: str, task: str, entry: Entry, masks: Masks) -> str:
+    lost = next((past["attempt"] for past in reversed(entry["history"]) if not past["asked"]), None)
+    if lost is None or lost == entry["attempt"]:
+        return ""
+    return _end_of_log(paths.attempt_directory(run_dir, task, lost), masks)
+
+
+def _end_of_log(directory: str, masks: Masks) -> str:
     from ..logs.tail import end_of
 
-    return end_of(path, masks)[-MOST_LOG:]
+    return end_of(os.path.join(directory, "log"), masks)[-MOST_LOG:]
 
 
 def unreached(peers: List[Peer], limit_s: float) -> List[Unreached]:

@@ -31,6 +31,8 @@ class Exit:
     """The kernel ended processes for want of memory meanwhile."""
     early: bool = False
     """Those that it needs were not ready: it was not its own failure."""
+    hung: bool = False
+    """dtctl ended it because it did nothing any more."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class TaskStatus:
     why: tuple[Fact, ...] = ()
     ready: bool = False
     step: int | None = None
+    step_line: str = ""
+    """The line of its log that the step was read from; empty where an older agent has read it."""
     step_time: float | None = None
     rate: float | None = None
     """Steps a second."""
@@ -106,6 +110,7 @@ class TaskStatus:
             why=tuple(why_of(entry)),
             ready=entry["ready"],
             step=entry["step"],
+            step_line=entry["step_line"] if entry["step"] is not None else "",
             step_time=entry["step_time"],
             rate=entry["rate"],
             loss=entry["loss"],
@@ -129,6 +134,7 @@ class TaskStatus:
                     step=past["step"],
                     short_of_memory=past["short_of_memory"],
                     early=past["early"],
+                    hung=past["hung"],
                 )
                 for past in entry["history"]
             ),

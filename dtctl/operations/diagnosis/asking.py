@@ -51,8 +51,8 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
 
 
 def in_short(status: RunStatus) -> tuple[Finding, ...]:
-    """What can be told without asking anybody more."""
-    return findings(Facts(status))
+    """What is wrong now, as far as nobody needs to be asked."""
+    return tuple(one for one in findings(Facts(status)) if not one.seen.over)
 
 
 def _status(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.hangs import HANGS
 from dtctl.agent.run.policy import gist
 from dtctl.model import TaskId, TaskState
@@ -34,7 +35,10 @@ _MORE_SAID_S = 15.0
 
 @dataclass(frozen=True)
 class End:
-    """How an attempt has ended that nobody had asked to. `times`: so many in a row by this cause."""
+    """How an attempt has ended that nobody had asked to. `times`: so many in a row by this cause.
+
+    `restarted`: when the task was started again, where it was; `over`: it has run since for longer than before.
+    """
 
     code: int | None
     signal: int | None
@@ -44,6 +48,8 @@ class End:
     times: int = 1
     how: tuple[Fact, ...] = ()
     """As its agent says it, where there is neither code nor signal."""
+    restarted: float | None = None
+    over: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,27 +92,44 @@ class Facts:
         return max(0.0, self.now - then) if then else 0.0
 
     def end_of(self, task: TaskStatus) -> End | None:
-        """How it has ended; also the last end of one that was started again and has told no step since."""
+        """How it has ended; of one that was started again, how it was lost last."""
         told = self.vitals(task)
         past = task.history[-1] if task.history else None
-        if (past is not None and (past.asked or past.early)) or any(one["kind"] in HANGS for one in task.why):
-            return None
         if task.state in ENDED:
+            if (past is not None and (past.asked or past.early)) or _is_hang(task.why):
+                return None
             cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past.cause if past else "")
             log = told["log"] if told is not None and told["log"] else task.tail
             at = past.ended if past else task.since
             return End(task.code, task.signal, at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:
             return End(0, None, past.ended if past else task.since, "", task.tail)
-        if past is not None and self._fails_again(task, past):
-            return End(past.code, past.signal, past.ended, past.cause, "", _in_a_row(task))
-        return None
+        return self._last_loss(task, told["lost_log"] if told is not None else "")
 
-    def _fails_again(self, task: TaskStatus, past: Exit) -> bool:
-        """Whether one that was started again is likely to end as it has before. One that hung has left no cause."""
-        young = task.state is not TaskState.RUNNING or self.age(task.since) < PROVEN_S
-        told = bool(past.cause) or past.short_of_memory or _in_a_row(task) > 1
-        return task.state in LIVING and task.step is None and young and told and bool(past.code or past.signal)
+    def _last_loss(self, task: TaskStatus, log: str) -> End | None:
+        losses = _losses(task)
+        if task.state not in LIVING or not losses:
+            return None
+        last = losses[-1]
+        return End(last.code, last.signal, last.ended, last.cause, log, _in_a_row(task), (),
+                   restarted=task.since, over=self._is_over(task, losses))  # fmt: skip
+
+    def _is_over(self, task: TaskStatus, losses: list[Exit]) -> bool:
+        """Whether one that was started again has got further than before, or has run for longer."""
+        last, alike = losses[-1], losses[-_in_a_row(task) :]
+        if not (last.cause or last.short_of_memory or len(alike) > 1):
+            return True  # nothing says that it would end so again
+        if task.step is not None and task.step > max(-1 if past.step is None else past.step for past in alike):
+            return True
+        lived_s = max(past.ended - past.started for past in alike)
+        return task.state is TaskState.RUNNING and self.age(task.since) >= max(PROVEN_S, 2 * lived_s)
+
+    def hangs(self, task: TaskStatus) -> list[tuple[float, str]]:
+        """When it was restarted in this run because it did nothing any more, and the reason where that is known."""
+        told = self.status.coordination
+        incidents = told.incidents if told is not None else ()
+        found = [(one.noticed, sentence(one.why)) for one in incidents if one.task == task.id and _is_hang(one.why)]
+        return found or [(past.ended, "") for past in task.history if past.hung]
 
     def complaint(self, task: TaskStatus) -> str:
         """What a living task's log says since its last step, unless it has gone on to something else."""
@@ -119,9 +142,19 @@ class Facts:
         return (task for task in self.tasks if task.host == host)
 
 
+def _is_hang(why: Iterable[Fact]) -> bool:
+    return any(one["kind"] in HANGS for one in why)
+
+
+def _losses(task: TaskStatus) -> list[Exit]:
+    """Attempts of this run that ended by themselves, and not well."""
+    ended = [past for past in task.history if not (past.asked or past.early or past.hung)]
+    return [past for past in ended if past.code or past.signal]
+
+
 def _in_a_row(task: TaskStatus) -> int:
     """Endings by the same cause, the newest first."""
-    ends = [past for past in reversed(task.history) if not past.asked]
+    ends = _losses(task)[::-1]
     same = 0
     for past in ends:
         if (past.code, past.signal, gist(past.cause)) != (ends[0].code, ends[0].signal, gist(ends[0].cause)):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.diagnosis.facts import ENDED, End, Facts
-from dtctl.operations.diagnosis.signature import Finding, Level, Seen, Signature
-from dtctl.operations.diagnosis.table import BY_FACTS, BY_STATE, IN_LOGS
+from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature
+from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _LOG_LINES = 60
 """Of the end of a log, where its cause tells nothing known."""
+
+_LAST_LINES = 10
+_LONGEST_LINE = 300
+"""Of a log whose end nobody recognises: lines, and characters of each."""
 
 PEER_LOST = "peer_lost"
 
@@ -30,8 +34,20 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     found = [*_of_ends(facts), *_of_complaints(facts)]
     if facts.status.verdict.outcome is not Outcome.SUCCEEDED:
         found += [Finding(row, seen) for row in BY_FACTS for seen in row.find(facts)]
-    told = [_first(facts, one) for one in _without_repeats(found)]
-    return tuple(sorted(_without_collateral(told), key=lambda one: one.order))
+    told = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
+    past = [] if facts.status.verdict.outcome.decided else _of_the_past(found)
+    return tuple(sorted([*_without_collateral(told), *past], key=lambda one: one.order))
+
+
+def _of_the_past(found: Iterable[Finding]) -> list[Finding]:
+    """Losses that were overcome; without those that followed from another."""
+    over = [one for one in found if one.seen.over]
+    causes = [one for one in over if one.signature.name not in _FOLLOW]
+    return [dataclasses.replace(one, signature=_note(one.signature)) for one in causes or over]
+
+
+def _note(row: Signature) -> Signature:
+    return dataclasses.replace(row, level=Level.NOTE)
 
 
 def _first(facts: Facts, one: Finding) -> Finding:
@@ -49,14 +65,21 @@ def _of_ends(facts: Facts) -> Iterator[Finding]:
         if end is None or known is None:
             continue
         row, fields = known
-        key = (row.name, end.code, end.signal, end.cause, task.state in ENDED, tuple(sorted(map(repr, fields.items()))))
+        kept = (task.state in ENDED, end.over)
+        key = (row.name, end.code, end.signal, end.cause, kept, tuple(sorted(map(repr, fields.items()))))
         alike.setdefault(key, []).append((task, row, fields, end))
     for group in alike.values():
         tasks = tuple(task.id for task, _, _, _ in group)
         first, row, fields, end = min(group, key=lambda one: one[3].at or 0.0)
         who = tuple(one for task in tasks for one in waiting.get(task, ()))
-        address = facts.address(first.id)
-        yield Finding(row, Seen(tasks, _hosts(group), {"address": address, **fields}, end, waiting=who))
+        if row.name == ENDED_SOMEHOW and (lines := _last_lines(end.log)):
+            fields = {**fields, "log_of": str(first.id), "last_lines": lines}
+        fields = {"address": facts.address(first.id), **fields}
+        yield Finding(row, Seen(tasks, _hosts(group), fields, end, waiting=who, over=end.over))
+
+
+def _last_lines(log: str) -> tuple[str, ...]:
+    return tuple(line[:_LONGEST_LINE] for line in log.splitlines() if line.strip())[-_LAST_LINES:]
 
 
 def _hosts(group: Iterable[tuple[TaskStatus, object, object, object]]) -> tuple[str, ...]:
@@ -88,8 +111,7 @@ def _is_vague(cause: str) -> bool:
 
 def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signature, dict[str, object]]]:
     for row in IN_LOGS if text else ():
-        assert row.pattern is not None
-        matched = row.pattern.search(text)
+        matched = re.search(row.pattern, text)
         if matched is None:
             continue
         words = {name: " ".join(value.split()) for name, value in matched.groupdict().items() if value}

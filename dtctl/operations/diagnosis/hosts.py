@@ -146,15 +146,16 @@ def commonness(told: tuple[str, tuple[str, ...]]) -> tuple[int, list[int]]:
 
 
 def diverged(facts: Facts) -> Iterator[Seen]:
-    """Losses that are no numbers any more: in logs, or in event files."""
+    """Losses that are NaN or infinite: in logs, or in event files."""
     bad = [task for task in facts.tasks if task.loss is not None and task.loss.lstrip("+-") in ("nan", "inf")]
     bad = [task for task in bad if task.state not in ENDED]
     if bad:
-        yield Seen(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].loss, "step": bad[0].step or 0})
+        step = {} if bad[0].step is None else {"step": bad[0].step}
+        yield Seen(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].loss, **step})
         return
     for host, told in facts.hosts.items():
         for one in told["diverged"]:
-            yield Seen((), (host,), {"loss": f"{one['tag']} in {one['path']}", "step": one["step"]})
+            yield Seen((), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]})
             return
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -37,8 +36,9 @@ class Level(IntEnum):
 class Signature:
     """One row of the table.
 
-    `pattern`: what a log says, where one does; its named groups are fields. `joins`: the facts that are read beside it,
-    in words. `means` and `remedy` are templates of Fields; what begins with `dtctl` is a command.
+    `pattern`: a regular expression of what a log says, where one does; its named groups are fields. `joins`: the facts
+    that are read beside it, in words. `means` and `remedy` are templates of Fields; what begins with `dtctl` is a
+    command.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Signature:
     joins: str
     means: str
     remedy: tuple[str, ...]
-    pattern: re.Pattern[str] | None = None
+    pattern: str = ""
     join: Join = lambda facts, task, fields: {}
     find: Find = lambda facts: ()
 
@@ -56,11 +56,6 @@ class Signature:
 ENDED_SOMEHOW = "ended"
 """The signature of ends whose logs tell nothing that is known."""
 WHOLE_LOG = "dtctl logs {task} -n all"
-
-
-def in_log(pattern: str) -> re.Pattern[str]:
-    """A pattern of a log."""
-    return re.compile(pattern)
 
 
 @dataclass(frozen=True)
@@ -87,6 +82,8 @@ class Seen:
     """What they say, where they live."""
     waiting: tuple[Wait, ...] = ()
     """Who needs them."""
+    over: bool = False
+    """They were restarted, and have run since for longer than before."""
 
 
 @dataclass(frozen=True)
@@ -105,5 +102,5 @@ class Finding:
 
     @property
     def order(self) -> tuple[bool, int, bool]:
-        """By importance; what others wait for goes before what nobody does."""
+        """By importance; what others wait for comes before what nobody does."""
         return not self.first, self.signature.level, not self.seen.waiting

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.facts import ENDED, Facts
+from dtctl.operations.diagnosis.facts import ENDED, LIVING, Facts
 from dtctl.operations.diagnosis.signature import Find, Seen, Wait
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 20.0
 """So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""
+
+PROVEN_HANG_S = 1800.0
+"""A task that has made steps for so long since it hung does not hang again and again."""
 
 FOR_OTHERS = re.compile(
     r"CreateSession still waiting|Waiting for model to be ready|tasks to connect|stragglers: /job|heartbeat|"
@@ -160,6 +163,18 @@ def stalled(facts: Facts) -> Iterator[Seen]:
         if _hangs(task, "stalled", "still_silent"):
             seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
             yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds)
+
+
+def hung(facts: Facts) -> Iterator[Seen]:
+    """Tasks that were restarted because they hung."""
+    for task in facts.tasks:
+        hangs = facts.hangs(task) if task.state in LIVING and not facts.status.verdict.outcome.decided else []
+        if hangs:
+            at, reason = hangs[-1]
+            times = "once" if len(hangs) == 1 else f"{len(hangs)} times"
+            over = len(hangs) == 1 or (task.step is not None and facts.age(at) >= PROVEN_HANG_S)
+            fields = {"times": times, "last_at": at, **({"reason": reason} if reason else {})}
+            yield Seen((task.id,), (task.host,), fields, over=over)
 
 
 def _hangs(task: TaskStatus, *kinds: str) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")
 _MOST_CAUSE = 300
+_FEW_LINES = 3
+"""Of a log, in `status`."""
 _FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 
 
@@ -44,7 +46,7 @@ def problem_lines(status: RunStatus) -> list[str]:
     found = in_short(status)
     if not found:
         return []
-    lines = paragraph(found[0], told=found[0].first)
+    lines = paragraph(found[0], told=found[0].first, most_lines=_FEW_LINES)
     head = [f"problem: {lines[0]}", *(f"  {line}" for line in lines[1:])]
     more = [f"  {count(len(found) - 1, 'more problem')}: dtctl diagnose"] if len(found) > 1 else []
     return head + more
@@ -63,11 +65,17 @@ def advice_lines(status: RunStatus) -> list[str]:
     return paragraph(first, told=True) if first is not None else []
 
 
-def paragraph(found: Finding, *, told: bool = False) -> list[str]:
-    """`told`: how its tasks have ended stands above already."""
+def paragraph(found: Finding, *, told: bool = False, most_lines: int | None = None) -> list[str]:
+    """`told`: how its tasks have ended, and the end of their log, stand above already."""
     what, means = happened(found.seen), filled(found.signature.means, words(found))
     head = [] if told and not found.seen.waiting else [what] if what else []
-    return [*head, means, *remedies(found)]
+    lines = last_lines(found)[-most_lines:] if most_lines else last_lines(found)
+    return [*head, means, *(f"  {line}" for line in ([] if told else lines)), *remedies(found)]
+
+
+def last_lines(found: Finding) -> list[str]:
+    """Of the log of an end that nobody recognises."""
+    return list(found.seen.fields.get("last_lines", ()))
 
 
 def remedies(found: Finding) -> list[str]:
@@ -110,8 +118,9 @@ def _ended(end: End) -> str:
         how = f"has ended ({sentence(end.how)})" if end.how else "has ended"
     at = f" at {clock(end.at)}" if end.at else ""
     times = f", {end.times} times in a row" if end.times > 1 else ""
+    again = f" (restarted at {clock(end.restarted)}, and runs)" if end.over and end.restarted else ""
     cause = f": {end.cause[:_MOST_CAUSE]}" if end.cause else ""
-    return f"{how}{at}{times}{cause}"
+    return f"{how}{at}{times}{again}{cause}"
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
@@ -142,7 +151,8 @@ _READ = {
 def words(found: Finding) -> dict[str, str]:
     """The fields of a finding as people read them."""
     seen = found.seen
-    known = {name: valued(name, value) for name, value in seen.fields.items() if value not in (None, "")}
+    shown = {name: value for name, value in seen.fields.items() if name != "last_lines"}
+    known = {name: valued(name, value) for name, value in shown.items() if value not in (None, "")}
     if seen.tasks:
         known.update(tasks=fold_tasks(seen.tasks), task=str(seen.tasks[0]))
     if seen.hosts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dtctl.render.health.findings import filled, happened, remedies, words
+from dtctl.render.health.findings import filled, happened, last_lines, remedies, words
 from dtctl.render.machine.document import errors
 from dtctl.render.words import iso_utc
 
@@ -50,6 +50,8 @@ def _problem(found: Finding) -> dict[str, Any]:
         "hosts": list(seen.hosts),
         "what": happened(seen) or None,
         "means": filled(found.signature.means, words(found)),
+        "lastLines": last_lines(found),
+        "over": seen.over,
         "remedies": remedies(found),
         "end": None
         if seen.end is None
@@ -59,6 +61,7 @@ def _problem(found: Finding) -> dict[str, Any]:
             "time": iso_utc(seen.end.at),
             "cause": seen.end.cause or None,
             "timesInARow": seen.end.times,
+            "restarted": iso_utc(seen.end.restarted),
         },
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }

@@ -52,6 +52,7 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         "pid": task.pid,
         "ready": task.ready,
         "step": task.step,
+        "stepLine": task.step_line or None,
         "stepTime": iso_utc(task.step_time),
         "stepsPerSecond": task.rate,
         "loss": task.loss,

@@ -99,6 +99,14 @@ def test_the_step_and_the_growth_of_the_log_are_told(host: AgentHost) -> None:
     assert second["step_time"] > first["step_time"]
 
 
+def test_the_line_of_a_step_is_told_without_secrets(host: AgentHost) -> None:
+    script = "echo \"step 7, eval at step 10,  key $TOKEN\"; exec sleep 1000"
+    spec = host.spec(shell("worker:0", script, secrets=["TOKEN"]))
+    host.up(spec, secrets={"TOKEN": "hunter2hunter2"})
+    entry = host.wait_entry(spec, "worker:0", lambda entry: entry["step"] == 7)
+    assert entry["step_line"] == "step 7, eval at step 10, key ***"
+
+
 def test_the_last_step_of_a_short_life_is_told_too(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", "echo step 7; exit 3"))
     host.up(spec)

@@ -9,15 +9,17 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.coordination import Contact
+from dtctl.operations.asking.coordination import Contact, Incident
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.tasks import Exit, TaskStatus
+from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
-from dtctl.operations.diagnosis.table import IN_LOGS, SIGNATURES
-from dtctl.render.health.findings import advice_lines, paragraph
+from dtctl.operations.diagnosis.signature import Level
+from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES
+from dtctl.render.health.findings import advice_lines, last_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
-from tests.unit.diagnosing import ended, facts, host, machine, running, says, vitals
+from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 
 ERRORS = "tensorflow.python.framework.errors_impl."
 STILL = "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"
@@ -316,6 +318,10 @@ WORKERS = [running(f"worker:{n}", f"gpu-{n}", rate=60.0, step=100, step_time=999
 SLOW = [*WORKERS[:3], dataclasses.replace(WORKERS[3], rate=12.0)]
 LATE = [*WORKERS[:3], dataclasses.replace(WORKERS[3], step_time=940.0)]
 STILL_ALL = [dataclasses.replace(one, step_time=950.0, cpu=0.0) for one in WORKERS]
+HUNG_TWICE = dataclasses.replace(
+    running("worker:0", attempt=3, since=990.0),
+    history=tuple(Exit(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=True) for n in (1, 2)),
+)
 SILENT = [
     running("ps:0", "gpu-b", since=700.0, idle_since=700.0),
     running("worker:0", since=700.0, idle_since=760.0),
@@ -351,7 +357,7 @@ BY_FACTS = [
         ": TensorFlow finds 0 GPUs here, not 2\nthe program ended itself",
     ),
     ("ended_itself", facts(ended("worker:0", "error: no GPU\n")), "should be its reason"),
-    ("ended", facts(ended("worker:0", "step 3\n")), "no known signature fits"),
+    ("ended", facts(ended("worker:0", "step 3\n")), "unrecognised error; last lines of worker:0:\n  step 3\n"),
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
@@ -365,6 +371,7 @@ BY_FACTS = [
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
     ("stalled", facts(HANGS), "no sign of progress for 5m"),
+    ("hung_before", facts(HUNG_TWICE), "worker:0 on gpu-a hung 2 times, last at "),
     (
         "name_unresolved",
         facts(WAITS, PS, hosts=unreached("unresolved", "Name or service not known")),
@@ -398,11 +405,16 @@ BY_FACTS = [
         facts(running("worker:0"), verdict=Verdict(Outcome.FAILED, NOT_READY)),
         "did not listen on gpu-a:2222",
     ),
-    ("diverging", facts(running("worker:0", loss="nan", step=70)), "(nan, step 70)"),
+    (
+        "diverging",
+        facts(running("worker:0", loss="nan", step=70)),
+        "the loss of worker:0 is nan at step 70: training has diverged",
+    ),
+    ("diverging", facts(running("worker:0", loss="nan")), "the loss of worker:0 is nan: training has diverged"),
     (
         "diverging",
         facts(running("worker:0"), hosts={"gpu-a": host(diverged=[{"path": "/o", "tag": "loss", "step": 7}])}),
-        "(loss in /o, step 7)",
+        "the loss is not finite (loss in /o) at step 7",
     ),
     ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
     ("no_steps", facts(*STILL_ALL), "no task has told a step for 50s; worker:[0-3] use no processor"),
@@ -521,19 +533,86 @@ def test_tasks_that_ended_alike_are_one_finding() -> None:
     assert paragraph(only)[0].startswith("worker:[0-2] on gpu-[0-2] exited 2 at ")
 
 
-def test_a_task_that_fails_again_and_again_is_told_while_it_runs() -> None:
-    past = tuple(Exit(n, 900.0 + n, 901.0 + n, 1, None, asked=False, cause="MemoryError") for n in (1, 2, 3))
-    found = facts(running("worker:0", attempt=4, history=past, since=990.0))
-    assert names(found) == ["host_memory"]
-    assert ", 3 times in a row: MemoryError" in told(found)
-    assert names(facts(running("worker:0", attempt=4, history=past, since=990.0, step=1, step_time=999.0))) == []
-    assert names(facts(running("ps:0", attempt=4, history=past, since=900.0))) == []
+MEMORY = tuple(Exit(n, 900.0 + n, 901.0 + n, 1, None, asked=False, cause="MemoryError") for n in (1, 2, 3))
+REPEATED = running("worker:0", attempt=4, history=MEMORY, since=990.0)
 
 
-def test_a_task_that_the_kernel_killed_for_memory_is_told_until_it_trains_again() -> None:
-    past = Exit(1, 900.0, 989.0, None, 9, asked=False, short_of_memory=True)
-    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) == ["killed_for_memory"]
-    assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0, step=1, step_time=999.0))) == []
+def now_and_past(found: Facts) -> tuple[list[str], list[str]]:
+    """What is wrong now, as `status` shows it, and what was overcome, which only `diagnose` shows."""
+    now = [one.signature.name for one in in_short(found.status)]
+    return now, [one.signature.name for one in findings(found) if one.seen.over]
+
+
+@pytest.mark.parametrize("cause", ["MemoryError", "OSError: [Errno 28] No space left on device", "CUDA out of memory."])
+@pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.STARTING, TaskState.PENDING])
+def test_a_restart_loop_is_reported_while_the_task_runs(cause: str, state: TaskState) -> None:
+    past = tuple(dataclasses.replace(one, cause=cause) for one in MEMORY)
+    found = facts(dataclasses.replace(REPEATED, history=past, state=state))
+    row = {"M": "host_memory", "O": "disk_full", "C": "gpu_memory"}[cause[0]]
+    assert now_and_past(found) == ([row], [])
+    assert f", 3 times in a row: {cause}" in told(found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "over"),
+    [
+        ({}, False),
+        ({"step": 1}, True),
+        ({"step": 50, "history": tuple(dataclasses.replace(one, step=100) for one in MEMORY)}, False),
+        ({"step": 101, "history": tuple(dataclasses.replace(one, step=100) for one in MEMORY)}, True),
+        ({"since": 939.0}, True),
+        ({"since": 941.0}, False),
+        ({"since": 800.0, "history": tuple(dataclasses.replace(one, started=700.0) for one in MEMORY)}, False),
+        ({"since": 500.0, "history": tuple(dataclasses.replace(one, started=700.0) for one in MEMORY)}, True),
+        ({"since": 800.0, "state": TaskState.STARTING}, False),
+        ({"history": (dataclasses.replace(MEMORY[0], cause=""),)}, True),
+        ({"history": (dataclasses.replace(MEMORY[0], cause="", code=None, signal=9, short_of_memory=True),)}, False),
+    ],
+)
+def test_a_loss_is_over_when_the_task_gets_further_or_runs_longer(changed: dict[str, Any], over: bool) -> None:
+    (only,) = findings(facts(dataclasses.replace(REPEATED, **changed)))
+    assert only.seen.over is over
+    assert (only.signature.level is Level.NOTE) is over
+
+
+def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
+    found = facts(dataclasses.replace(REPEATED, step=1, step_time=999.0))
+    assert now_and_past(found) == ([], ["host_memory"])
+    assert ", 3 times in a row (restarted at " in told(found)
+    assert names(decided(found)) == []
+
+
+def test_an_overcome_loss_hides_nothing_of_the_present() -> None:
+    lost = dataclasses.replace(REPEATED, step=1, step_time=999.0)
+    found = facts(lost, ended("ps:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n", "gpu-b"))
+    assert names(found) == ["peer_lost", "host_memory"]
+    full = tuple(dataclasses.replace(one, cause="OSError: [Errno 28] No space left on device") for one in MEMORY)
+    found = facts(dataclasses.replace(lost, history=full), hosts={"gpu-a": FULL})
+    assert names(found) == ["disk_is_full", "disk_full"]
+
+
+def test_an_overcome_loss_of_a_connection_is_not_shown_beside_its_cause() -> None:
+    lost = dataclasses.replace(REPEATED, step=1, step_time=999.0)
+    peer = tuple(dataclasses.replace(one, cause="UnavailableError: Socket closed") for one in MEMORY)
+    other = dataclasses.replace(lost, id=TaskId("worker", 1), history=peer)
+    assert names(facts(lost, other)) == ["host_memory"]
+    assert names(facts(other)) == ["peer_lost"]
+
+
+def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() -> None:
+    past = (Exit(1, 900.0, 989.0, 1, None, asked=False, cause="ValueError: bad"),)
+    log = "\n".join(f"line {n}" for n in range(20)) + "\nValueError: bad\n"
+    found = facts(
+        running("worker:0", attempt=2, history=past, since=990.0),
+        hosts={"gpu-a": host({"worker:0": vitals(lost_log=log)})},
+    )
+    (only,) = findings(found)
+    assert "unrecognised error; last lines of worker:0:" in paragraph(only)
+    assert [line.strip() for line in last_lines(only)] == [*(f"line {n}" for n in range(11, 20)), "ValueError: bad"]
+    assert not any("line 11" in line for line in paragraph(only, most_lines=3))
+    assert "unrecognised error" in paragraph(
+        findings(facts(running("worker:0", attempt=2, history=past, since=990.0)))[0]
+    )
 
 
 def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
@@ -541,8 +620,29 @@ def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
         task = ended("worker:0", "", **KILLED)
         found = facts(dataclasses.replace(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
         assert names(found) == [name]
-    past = (Exit(1, 900.0, 901.0, None, 9, asked=False),)
-    assert names(facts(running("worker:0", attempt=2, history=past, since=990.0))) == []
+    past = (Exit(1, 900.0, 901.0, None, 9, asked=False, hung=True),)
+    once = facts(running("worker:0", attempt=2, history=past, since=990.0))
+    assert now_and_past(once) == ([], ["hung_before"])
+
+
+def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> None:
+    assert now_and_past(facts(HUNG_TWICE)) == (["hung_before"], [])
+    assert now_and_past(facts(dataclasses.replace(HUNG_TWICE, step=5))) == (["hung_before"], [])
+    old = tuple(dataclasses.replace(one, ended=one.ended - 2000.0) for one in HUNG_TWICE.history)
+    assert now_and_past(facts(dataclasses.replace(HUNG_TWICE, step=5, history=old))) == ([], ["hung_before"])
+    assert names(decided(facts(HUNG_TWICE))) == []
+
+
+def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
+    why = (fact("never_began", seconds=600.0),)
+    hang = Incident(1, TaskId("worker", 0), "gpu-a", 950.0, why, (), {}, None, None, 951.0, False, None, None)
+    found = facts(running("worker:0", since=960.0))
+    assert found.status.coordination is not None
+    told_by = dataclasses.replace(found.status.coordination, incidents=(hang, dataclasses.replace(hang, noticed=955.0)))
+    found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
+    assert now_and_past(found) == (["hung_before"], [])
+    assert "hung 2 times, last at " in told(found)
+    assert "nobody has told a step since the start" in told(found)
 
 
 def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:

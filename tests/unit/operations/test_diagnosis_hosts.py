@@ -237,14 +237,14 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
 @pytest.mark.parametrize(("loss", "bad"), [("nan", True), ("-inf", True), ("+inf", True), ("1", False), (None, False)])
 def test_a_loss_that_is_no_number_is_told_while_its_task_lives(loss: str | None, bad: bool) -> None:
     task = running("worker:0", loss=loss, step=None)
-    told = [Seen((task.id,), ("gpu-a",), {"loss": loss, "step": 0})] if bad else []
+    told = [Seen((task.id,), ("gpu-a",), {"loss": loss})] if bad else []
     assert list(hosts.diverged(facts(task))) == told
     assert list(hosts.diverged(facts(replace(task, state=TaskState.FAILED)))) == []
 
 
 def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
     files = {name: host(diverged=[{"path": "/o", "tag": "loss", "step": 7}] * 2) for name in ("gpu-a", "gpu-b")}
-    seen = Seen((), ("gpu-a",), {"loss": "loss in /o", "step": 7})
+    seen = Seen((), ("gpu-a",), {"loss": "not finite", "tag": "loss", "path": "/o", "step": 7})
     assert list(hosts.diverged(facts(running("worker:0"), hosts=files))) == [seen]
     (seen,) = hosts.diverged(facts(running("worker:0", loss="nan", step=5), hosts=files))
     assert seen.fields == {"loss": "nan", "step": 5}

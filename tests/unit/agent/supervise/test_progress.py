@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from dtctl.agent.supervise.progress import MOST_BYTES, LogProgress, Rate, last_loss, last_step
+from dtctl.agent.supervise import step_reader
+from dtctl.agent.supervise.progress import MOST_BYTES, LogProgress, Rate
+from dtctl.agent.supervise.step_reader import StepReader
+from tests.unit.agent.supervise.log_lines import LINES
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,7 @@ from dtctl.agent.supervise.progress import MOST_BYTES, LogProgress, Rate, last_l
     ],
 )
 def test_a_step_is_found(line: str) -> None:
-    assert last_step(line.encode()) == 100
+    assert step_reader.read(line.encode()).step == 100
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,74 @@ def test_a_step_is_found(line: str) -> None:
     ],
 )
 def test_what_is_no_step_is_not_found(line: str) -> None:
-    assert last_step(line.encode()) is None
+    assert step_reader.read(line.encode()).step is None
+
+
+@pytest.mark.parametrize(("line", "step", "loss"), [each[1:] for each in LINES], ids=[each[0] for each in LINES])
+def test_step_and_loss_of_public_programs(line: str, step: int | None, loss: str | None) -> None:
+    found = step_reader.read(line.encode())
+    assert (found.step, found.loss) == (step, loss)
+
+
+TABLE = (
+    "Done warm up\nStep\tImg/sec\ttotal_loss\n1\timages/sec: 135.5 +/- 0.0 (jitter = 0.0)\t8.169\n"
+    "10\timages/sec: 133.2 +/- 2.3 (jitter = 7.3)\t7.593\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "loss"),
+    [
+        (TABLE, 10, "7.593"),
+        (TABLE.replace("\t", "   "), 10, "7.593"),
+        ("| Step | Training Loss | Validation Loss |\n| 500 | 0.31 | 0.42 |\n", 500, "0.31"),
+        ("epoch,step,loss,lr\n0,100,0.5,0.1\n", 100, "0.5"),
+        ("Step\tImg/sec\ttotal_loss\n100 images were read\n", None, None),
+        ("Step\tImg/sec\ttotal_loss\n", None, None),
+        (TABLE + "step 11\n", 11, None),
+        ("step 11\n" + TABLE, 10, "7.593"),
+        ("10\timages/sec: 133.2 +/- 2.3 (jitter = 7.3)\t7.593\n", None, None),
+        (TABLE + "total images/sec: 133.81\n", 10, "7.593"),
+        ("step  step  " * 500 + "\n5\t6\n", None, None),
+    ],
+)
+def test_rows_below_a_header_are_read(text: str, step: int | None, loss: str | None) -> None:
+    found = step_reader.read(text.encode())
+    assert (found.step, found.loss) == (step, loss)
+
+
+def test_a_header_is_remembered() -> None:
+    reader = StepReader()
+    assert reader.read(b"Step\tImg/sec\ttotal_loss\n").step is None
+    found = reader.read(b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696\n")
+    assert (found.step, found.loss) == (20, "7.696")
+    assert found.line == b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696"
+
+
+def test_a_header_is_found_again_by_a_new_supervisor(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(TABLE.encode() + b"x" * 3 * MOST_BYTES + b"\n")
+    progress = LogProgress(str(log), adopted=True)
+    assert progress.step is None
+    with log.open("ab") as file:
+        file.write(b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696\n")
+    assert progress.look()
+    assert progress.step == 20
+
+
+def test_the_line_that_a_step_was_read_from_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"step 99\n Training step 500, eval at step 1000 \nsomething else\n")
+    progress = LogProgress(str(log), adopted=False)
+    progress.look()
+    assert (progress.step, progress.step_line) == (500, b"Training step 500, eval at step 1000")
+
+
+@pytest.mark.parametrize("line", ["step 1 ", "eval step 1 ", "step  step  ", "loss ", "val loss 1 ", "step,", "|step "])
+def test_a_hostile_line_is_read_at_once(line: str) -> None:
+    began = time.process_time()
+    StepReader().read((line * MOST_BYTES)[:MOST_BYTES].encode())
+    assert time.process_time() - began < 1.0
 
 
 def test_only_whole_lines_are_read(tmp_path: Path) -> None:
@@ -128,7 +199,7 @@ def test_what_an_earlier_supervisor_has_seen_is_no_growth(tmp_path: Path) -> Non
     ],
 )
 def test_the_last_loss_is_told_in_its_own_digits(line: str, loss: str | None) -> None:
-    assert last_loss(line.encode()) == loss
+    assert step_reader.read(line.encode()).loss == loss
 
 
 def test_a_rate_is_over_the_last_minute() -> None:

@@ -1,0 +1,249 @@
+"""Reads the training step and the training loss from lines of a log, as programs and frameworks write them.
+
+The last line that has a step counts; in that line a global step, or else the first that is named as the training's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import FrozenSet, Iterator, List, Match, Optional, Pattern, Tuple
+
+    Value = Tuple[int, bytes]
+    """Where its line begins, and its digits."""
+
+
+_STEP = re.compile(
+    rb"""(?:step|iteration|iter|num_updates)(?:\(train\))?["']?
+         (?:[ \t]*[:=][ \t]*|[ \t]+\#?|\#|(?=\[[ \t]*[0-9]+/))["'\[]?[ \t]{0,8}
+         ([0-9]{1,15})
+         (?![\w%]|[.,-][0-9]|\ ?(?:[mu]?s|sec|seconds|minutes)\b)""",
+    re.VERBOSE,
+)
+_WRITER = re.compile(rb"logging_writer\.py:[0-9]+\] \[([0-9]{1,15})\] ")
+"""clu.metric_writers, which the examples of Flax use."""
+
+_LOSS = re.compile(
+    rb"""loss(?:\ train)?(?:\ \(curr\))?["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?:is[ \t]+)?)["']?
+         ([-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?(?:e[-+]?[0-9]{1,3})?|nan|inf))(?![\w%]|\.\w)""",
+    re.VERBOSE,
+)
+
+_COLORS = re.compile(rb"\x1b\[[0-9;]*m")
+_CLAUSE = re.compile(rb"[^a-z_/. '\"@-]")
+"""A character that no name goes across."""
+_WORD = re.compile(rb"[a-z]+")
+_EVALUATION = re.compile(
+    rb"(?<![\w/.-])(?:val|valid|validation|eval|evaluat(?:e|ing|ion|or)|test|testing|dev)(?![\w/.-])"
+)
+_TRAINING = re.compile(rb"(?<![a-z])train(?:ing)?(?![a-z])")
+
+_MOST_IN_LINE = 20
+"""Steps, or losses, of one line that are looked at."""
+
+_NAME_CHARACTERS = 80
+"""So far back the words are read that name a number."""
+
+_STEP_PREFIXES = frozenset(b"global train training trainer current".split())
+"""What may be written together with `step`, as in `train_step`."""
+
+_OTHER_STEPS = frozenset(
+    b"local micro inner next every until max maximum total of num last best final target warmup warm decay "
+    b"eval evaluate evaluating evaluation val valid validation validating test testing save saves saved saving "
+    b"checkpoint checkpoints log logging print since than cache trace skip skipping skipped per "
+    b"profile profiling".split()
+)
+"""Words that say that the number is not where the training is."""
+
+_LOSS_PREFIXES = frozenset(b"train training total tot lm step average averaged avg mean running".split())
+_OTHER_LOSSES = frozenset(
+    b"val valid validation eval evaluation test testing dev best min minimum max lowest last previous prev target "
+    b"packet aux auxiliary".split()
+)
+
+
+class Table:
+    """A header line: how its cells are divided, how many there are, and which hold the step and the loss."""
+
+    __slots__ = ("cells", "divider", "loss", "step")
+
+    def __init__(self, divider: Pattern[bytes], cells: int, step: int, loss: Optional[int]) -> None:
+        self.divider = divider
+        self.cells = cells
+        self.step = step
+        self.loss = loss
+
+
+class Reading:
+    """`line` is the one in which the step was found, `loss` is in the digits of the log."""
+
+    __slots__ = ("line", "loss", "step")
+
+    def __init__(self) -> None:
+        self.step: Optional[int] = None
+        self.line = b""
+        self.loss: Optional[str] = None
+
+
+class StepReader:
+    """Remembers the header of a table, which is written once."""
+
+    def __init__(self) -> None:
+        self._table: Optional[Table] = None
+
+    def read(self, data: bytes) -> Reading:
+        """The last step and the last loss of whole lines."""
+        if b"\x1b" in data:
+            data = _COLORS.sub(b"", data)
+        lower = data.lower()
+        step, loss = _last_step(lower), _last_loss(lower)
+        begin = step[0] if step is not None else 0
+        header = _last_header(lower)
+        if header is not None:
+            begin, self._table = max(begin, header[0]), header[1]
+        row = _last_row(lower, self._table, begin) if self._table is not None else None
+        if row is not None:
+            step, loss = row[0], row[1] or loss
+        found = Reading()
+        if step is not None:
+            found.step = int(step[1])
+            found.line = data[step[0] : _line_end(data, step[0])].strip()
+        if loss is not None:
+            found.loss = loss[1].decode()
+        return found
+
+
+def read(data: bytes) -> Reading:
+    """Of a piece of a log alone."""
+    return StepReader().read(data)
+
+
+def _last_step(data: bytes) -> Optional[Value]:
+    candidates = [*_STEP.finditer(data)]
+    if b"logging_writer" in data:
+        candidates = sorted([*candidates, *_WRITER.finditer(data)], key=lambda one: one.start())
+    for line, matches in _by_line(data, candidates):
+        first = None
+        for match in matches:
+            words = [b"global"] if match.re is _WRITER else _step_words(data, line, match)
+            if words and words[-1] == b"global":
+                return line, match.group(1)
+            first = match if first is None and words is not None else first
+        if first is not None:
+            return line, first.group(1)
+    return None
+
+
+def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[bytes]]:
+    """The words that name this step; None where they say that it is another number."""
+    words = _name(data, line, match, _STEP_PREFIXES)
+    if words is None or not _OTHER_STEPS.isdisjoint(words):
+        return None
+    return words if words[-1:] == [b"global"] or not _is_of_evaluation(data[line : match.start()]) else None
+
+
+def _last_loss(data: bytes) -> Optional[Value]:
+    """In a line with several the one that is named after the training, or the total; else the first."""
+    for line, matches in _by_line(data, [*_LOSS.finditer(data)]):
+        first = None
+        for match in matches:
+            words = _name(data, line, match, _LOSS_PREFIXES)
+            if words is None or not _OTHER_LOSSES.isdisjoint(words):
+                continue
+            if {b"train", b"training", b"total"} & set(words[-2:]):
+                return line, match.group(1)
+            if first is None and not _is_of_evaluation(data[line : match.start()]):
+                first = match
+        if first is not None:
+            return line, first.group(1)
+    return None
+
+
+def _name(data: bytes, line: int, match: Match[bytes], prefixes: FrozenSet[bytes]) -> Optional[List[bytes]]:
+    """The words before a match, up to where another value ends; None where it is the end of another word."""
+    begin = max(line, match.start() - _NAME_CHARACTERS)
+    clause = _CLAUSE.split(data[begin : match.start()])[-1]
+    attached = clause.rsplit(b" ", 1)[-1].strip(b"'\"")
+    if attached and (attached[-1:].isalpha() or not prefixes.issuperset(_WORD.findall(attached))):
+        return None
+    return _WORD.findall(clause)
+
+
+def _is_of_evaluation(before: bytes) -> bool:
+    """Whether a line speaks of an evaluation, and no more of the training after that."""
+    spoken = [*_EVALUATION.finditer(before)]
+    return bool(spoken) and _TRAINING.search(before, spoken[-1].end()) is None
+
+
+def _by_line(data: bytes, matches: List[Match[bytes]]) -> Iterator[Tuple[int, List[Match[bytes]]]]:
+    """Where each line with matches begins, and these, the last line first."""
+    while matches:
+        line = _line_begin(data, matches[-1].start())
+        same = [matches.pop()]
+        while matches and matches[-1].start() >= line:
+            same.append(matches.pop())
+        yield line, same[::-1][:_MOST_IN_LINE]
+
+
+def _line_begin(data: bytes, at: int) -> int:
+    begin = data.rfind(b"\n", 0, at) + 1
+    return max(begin, data.rfind(b"\r", begin, at) + 1)
+
+
+def _line_end(data: bytes, at: int) -> int:
+    end = data.find(b"\n", at)
+    end = len(data) if end < 0 else end
+    inside = data.find(b"\r", at, end)
+    return end if inside < 0 else inside
+
+
+def _lines_backwards(data: bytes, first: int) -> Iterator[Tuple[int, bytes]]:
+    last = len(data)
+    while last > first:
+        begin = max(_line_begin(data, last), first)
+        yield begin, data[begin:last]
+        last = begin - 1
+
+
+_COLUMN = re.compile(rb"(?:step|iteration|iter)(?:[ \t]*[\t|,]|  )(?![ \t]*[0-9])")
+_LONGEST_HEADER = 1000
+_STEP_COLUMNS = (b"step", b"global_step", b"global step", b"iter", b"iteration")
+_LOSS_COLUMNS = (b"loss", b"total_loss", b"train_loss", b"training loss", b"train loss", b"total loss")
+_DIVIDERS = (re.compile(rb"[ \t]*\|[ \t]*"), re.compile(rb" *\t *"), re.compile(rb" {2,}"), re.compile(rb" *, *"))
+
+
+def _last_header(data: bytes) -> Optional[Tuple[int, Table]]:
+    """Where the rows of the last table begin."""
+    for line, _ in _by_line(data, [*_COLUMN.finditer(data)]):
+        end = _line_end(data, line)
+        table = _table(data[line:end]) if end - line <= _LONGEST_HEADER else None
+        if table is not None:
+            return end, table
+    return None
+
+
+def _last_row(data: bytes, table: Table, first: int) -> Optional[Tuple[Value, Optional[Value]]]:
+    """The step and the loss of the last row that begins after `first`."""
+    for at, line in _lines_backwards(data, first):
+        cells = _cells(line, table.divider)
+        if len(cells) != table.cells or len(cells[table.step]) > 15 or not cells[table.step].isdigit():
+            continue
+        loss = cells[table.loss] if table.loss is not None else b""
+        return (at, cells[table.step]), ((at, loss) if _LOSS.match(b"loss " + loss) else None)
+    return None
+
+
+def _table(line: bytes) -> Optional[Table]:
+    for divider in _DIVIDERS:
+        cells = _cells(line, divider)
+        steps = [at for at, cell in enumerate(cells) if cell in _STEP_COLUMNS]
+        if 2 <= len(cells) <= 40 and len(steps) == 1 and all(cell[:1].isalpha() and len(cell) < 40 for cell in cells):
+            losses = (at for at, cell in enumerate(cells) if cell in _LOSS_COLUMNS)
+            return Table(divider, len(cells), steps[0], next(losses, None))
+    return None
+
+
+def _cells(line: bytes, divider: Pattern[bytes]) -> List[bytes]:
+    return divider.split(line.strip(b" \t|"))
