@@ -6,6 +6,7 @@ import errno
 import grp
 import os
 import pwd
+import re
 import secrets
 import shutil
 import stat
@@ -23,6 +24,8 @@ RESERVE_BYTES = 500 << 20
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
 _LONGEST_PART = 200
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""As a path has it: gs:/bucket/x."""
 
 
 def cache_directory() -> Path:
@@ -69,6 +72,8 @@ class Folder:
     """
 
     def __init__(self, path: Path, project: Path | None = None, *, make: int | None = None) -> None:
+        if make is not None and _URL.match(str(path)) and not os.path.lexists(path.parts[0]):
+            raise OSError(errno.EINVAL, "It looks like a URL, and is no directory of this machine", os.fspath(path))
         self.path = path
         self.descriptor, self.is_of_project = _walk(Path("/"), path.absolute().parts[1:], make, projects=_own(project))
 
