@@ -6,6 +6,7 @@ import errno
 import grp
 import os
 import pwd
+import re
 import secrets
 import shutil
 import stat
@@ -23,6 +24,8 @@ RESERVE_BYTES = 500 << 20
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
 _LONGEST_PART = 200
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""As a path has it: gs:/bucket/x."""
 
 
 def cache_directory() -> Path:
@@ -69,6 +72,8 @@ class Folder:
     """
 
     def __init__(self, path: Path, project: Path | None = None, *, make: int | None = None) -> None:
+        if make is not None and _URL.match(str(path)) and not os.path.lexists(path.parts[0]):
+            raise _failed(errno.EINVAL, path, "It looks like a URL, and is no directory of this machine")
         self.path = path
         self.descriptor, self.is_of_project = _walk(Path("/"), path.absolute().parts[1:], make, projects=_own(project))
 
@@ -129,7 +134,7 @@ class Folder:
     def move(self, name: str, to: Folder, new: str | None = None) -> None:
         """Raises FileExistsError where the name is taken."""
         if to.find(target := _one(new or name)) is not None:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(to.path / target))
+            raise _failed(errno.EEXIST, to.path / target)
         os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
 
     def find(self, name: str) -> os.stat_result | None:
@@ -139,11 +144,8 @@ class Folder:
         return None
 
     def names(self) -> list[str]:
-        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
-        try:
+        with self._readable() as opened:
             return os.listdir(opened)  # noqa: PTH208 (of a descriptor)
-        finally:
-            os.close(opened)
 
     def unlink(self, name: str) -> None:
         os.unlink(_one(name), dir_fd=self.descriptor)
@@ -153,16 +155,20 @@ class Folder:
         disk = os.fstatvfs(self.descriptor)
         reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 20)
         if size_bytes > disk.f_bavail * disk.f_frsize - reserve:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(self.path))
+            raise _failed(errno.ENOSPC, self.path)
 
     def settle(self) -> None:
         """Names of files are on the disk, too; where directories cannot be synced, soon."""
-        with suppress(OSError):
-            opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
-            try:
-                os.fsync(opened)
-            finally:
-                os.close(opened)
+        with suppress(OSError), self._readable() as opened:
+            os.fsync(opened)
+
+    @contextmanager
+    def _readable(self) -> Iterator[int]:
+        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
 
 
 @contextmanager
@@ -192,7 +198,7 @@ def folder_of(path: Path, project: Path | None = None, *, make: int | None = Non
                 yield folder, path.name
                 return
             path = path.parent / _followed(path, found, folder.descriptor, within=folder.is_of_project)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+    raise _failed(errno.ELOOP, path)
 
 
 def _own(project: Path | None) -> set[tuple[int, int]]:
@@ -226,7 +232,7 @@ def _walk(
                 found = os.open(name, _DIRECTORY, dir_fd=at)
             except FileNotFoundError:
                 if make is None:
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path / name)) from None
+                    raise
                 with suppress(FileExistsError):  # by another dtctl, just now
                     os.mkdir(name, make, dir_fd=at)
                     if make == PRIVATE:
@@ -235,11 +241,9 @@ def _walk(
                 continue
             except NotADirectoryError:
                 if not stat.S_ISLNK((link := os.stat(name, dir_fd=at, follow_symlinks=False)).st_mode):
-                    raise NotADirectoryError(
-                        errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path / name)
-                    ) from None
+                    raise
                 if (links := links + 1) > _MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path / name)) from None
+                    raise _failed(errno.ELOOP, path / name) from None
                 target = _followed(path / name, link, at, within=depth > 0)
                 left += reversed([part for part in target.parts if part != "/"])
                 if target.is_absolute():
@@ -262,7 +266,7 @@ def _followed(path: Path, link: os.stat_result, at: int, *, within: bool) -> Pat
     """Where a link leads to. Raises OSError for one that others may have made."""
     target = Path(os.readlink(path.name, dir_fd=at))
     if within or link.st_uid not in (0, os.geteuid()):
-        raise OSError(errno.ELOOP, f"{path} is a link (to {target}), which is not followed", os.fspath(path))
+        raise _failed(errno.ELOOP, path, f"{path} is a link (to {target}), which is not followed")
     return target
 
 
@@ -272,8 +276,12 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 def _one(name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise OSError(errno.EINVAL, "Not the name of a file", name)
+        raise _failed(errno.EINVAL, name, "Not the name of a file")
     return name
+
+
+def _failed(number: int, path: str | os.PathLike[str], why: str = "") -> OSError:
+    return OSError(number, why or os.strerror(number), os.fspath(path))
 
 
 def make_private(directory: Path) -> None:
@@ -325,8 +333,8 @@ def regular(descriptor: int, path: str | os.PathLike[str]) -> int:
         return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    raise OSError(errno.EINVAL, "Not a regular file", os.fspath(path))
+        raise _failed(errno.EISDIR, path)
+    raise _failed(errno.EINVAL, path, "Not a regular file")
 
 
 def read_regular(path: Path, limit_bytes: int) -> bytes:
@@ -338,7 +346,7 @@ def _read(descriptor: int, limit_bytes: int, path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(limit_bytes + 1)
     if len(content) > limit_bytes:
-        raise OSError(errno.EFBIG, f"It holds more than {limit_bytes} bytes", os.fspath(path))
+        raise _failed(errno.EFBIG, path, f"It holds more than {limit_bytes} bytes")
     return content
 
 

@@ -118,6 +118,25 @@ def text(words: str, pattern: str = "", hint: str = "") -> Kind:
     return Kind(words, read, {"type": ["string", "number"], **schema})
 
 
+URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
+
+
+def path(words: str, pattern: str, hint: str = "") -> Kind:
+    """Text that is no URL: made a path, `gs://bucket/x` would be a directory `gs:` below another one."""
+    plain = text(words, f"(?!{URL}){pattern}", hint)
+
+    def read(raw: Any) -> object:
+        if re.match(URL, written(raw)):
+            raise Unfit(
+                f"{words}, and no URL",
+                "name a directory, such as one where it is mounted; a URL that the trainer opens itself belongs into "
+                "trainer.args or trainer.env",
+            )
+        return plain.read(raw)
+
+    return Kind(words, read, plain.schema)
+
+
 def whole(minimum: int, maximum: int | None = None) -> Kind:
     words = f"a whole number of {minimum} or more" if maximum is None else f"a whole number from {minimum} to {maximum}"
 

@@ -16,6 +16,7 @@ from dtctl.config.kinds import (
     Unfit,
     choice,
     named_or,
+    path,
     read_backoff,
     read_duration,
     read_flag,
@@ -177,10 +178,10 @@ Address = Annotated[
         r"(?!-)(?!\[[^\]]*:)(?:[A-Za-z0-9._\[\],-]+|[A-Za-z0-9._\[\],-]*:[A-Za-z0-9._\[\],-]*:[A-Za-z0-9._:%\[\],-]*)",
     ),
 ]
-LocalPath = Annotated[str, text("a path here, without control characters", r"[^\x00-\x1f\x7f]+")]
+LocalPath = Annotated[str, path("a path here, without control characters", r"[^\x00-\x1f\x7f]+")]
 HostPath = Annotated[
     str,
-    text(
+    path(
         "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
         r"(?!~[^/])(?![\s\S]*\$[A-Za-z_{])[\s\S]+",
         "only ~ and ~/... stand for a home directory, and no variable is filled in",

@@ -188,6 +188,15 @@ def test_a_file_is_not_moved_onto_another(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "mine", "c": "new"}
 
 
+def test_a_url_makes_no_directory(project: Path) -> None:
+    with pytest.raises(OSError, match="looks like a URL"):
+        Folder(Path("gs://bucket/x"), make=PRIVATE)
+    assert [path.name for path in project.iterdir()] == ["out"]
+    (project / "gs:").mkdir()
+    with Folder(Path("gs:/bucket"), make=PRIVATE) as folder:
+        assert folder.names() == []
+
+
 def test_a_temporary_folder_is_private_and_goes_with_its_content() -> None:
     with temporary_folder("dtctl-test-") as folder, folder.below("shown", make=PRIVATE) as shown:
         with shown.new("events") as file:

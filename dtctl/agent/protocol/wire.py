@@ -8,16 +8,18 @@ import os
 import select
 import time
 from collections import deque
+from contextlib import contextmanager
 
 from ..host.errors import Refused
 from ..records import json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Deque, Dict, Mapping, Optional, Tuple
+    from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, Mapping, Optional, Tuple
 
     Frame = Tuple[Dict[str, Any], bytes]
 
+_LOOK_S = 1.0
 LONGEST_LINE = 16 * 1024 * 1024
 MOST_BYTES = 256 * 1024 * 1024
 """The most bytes that may follow a line."""
@@ -45,10 +47,12 @@ class Wire:
         self._bell = (-1, -1)
         self._fault: Optional[BaseException] = None
         self._last_sent = time.monotonic()
+        self.noticed = False
+        """Whoever works for the controller has been told that it is gone."""
 
     def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
         """Writes one frame; `bytes` is added when there is a payload. Raises Gone."""
-        with self._sending:
+        with self._sending, self._noticing():
             self._write(fields, payload)
 
     def fill_silence(self, fields: Mapping[str, object], silence_s: float) -> float:
@@ -79,7 +83,8 @@ class Wire:
     def receive(self) -> Frame:
         """The next frame, however long it takes. Raises Gone and Refused."""
         if self._frames is None:
-            return self._read()
+            with self._noticing():
+                return self._read()
         frame = None
         while frame is None:
             frame = self.poll(None)
@@ -99,12 +104,33 @@ class Wire:
         if not select.select([self._bell[0]], [], [], timeout_s)[0]:
             return None
         if not os.read(self._bell[0], 1):  # the thread has ended
+            self.noticed = True
             raise self._fault or Gone()
         return self._frames.popleft()
 
     def is_gone(self) -> bool:
         """True once the controller has closed its end; only after `start_listening`."""
         return self._fault is not None
+
+    def await_hangup(self, wanted: Callable[[], bool]) -> bool:
+        """True when the controller has closed its end, whether or not all that it said was read; else not `wanted`."""
+        try:
+            poll = select.poll()
+            poll.register(self._reader.fileno(), select.POLLRDHUP)
+        except (OSError, ValueError):  # no stream of the system's
+            return False
+        while wanted():
+            if poll.poll(1000 * _LOOK_S):
+                return True
+        return False
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        try:
+            yield
+        except Gone:
+            self.noticed = True
+            raise
 
     def fileno(self) -> int:
         """A descriptor that is readable whenever `poll` would not wait; only after `start_listening`."""

@@ -31,6 +31,8 @@ class Request(Record):
     cluster: Name
     host: Name
     run: Usual[Optional[Name], None]
+    pid: Usual[Optional[Count], None]
+    """Of the controller's process, for whoever finds it at work."""
 
 
 class Credentials(Record):
@@ -273,6 +275,7 @@ EventsRequest = Record(
         "cluster": Name,
         "host": Name,
         "run": Usual[Optional[Name], None],
+        "pid": Usual[Optional[Count], None],
         "from": Usual[Optional[Within[int, -(2**53), 2**53]], None],
         "follow": Usual[bool, False],
         "whole": Usual[bool, False],

@@ -216,6 +216,13 @@ class Holder(Record):
 
     by: By
     since: Epoch
+    command: Usual[Line, ""]
+    pid: Usual[Optional[Count], None]
+    """Of the controller's process, on its machine."""
+    session: Usual[Optional[Process], None]
+    """On this host."""
+    gone: Usual[bool, False]
+    """The controller is; the session is about to end."""
 
 
 class Keeper(Record):

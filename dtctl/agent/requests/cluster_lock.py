@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
+import signal
 import time
 from contextlib import suppress
 
-from ..host import locks, paths
+from ..host import locks, paths, processes
 from ..host.errors import Refused
 from ..records.run_state import Holder
 
@@ -16,31 +18,67 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ..protocol.conversation import Conversation
+    from ..records.requests import Request
+
+NOTICE_S = 2.0
+"""So long a session may take to notice that its controller is gone; then it ends, whatever it is at."""
+
+ENDING_S = 45.0
+"""How long another one waits for a session that takes back what its controller has left."""
 
 
 class ClusterLock:
     """Only one controller at a time works on a cluster's run on a host. The file says who."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, holder: Holder) -> None:
         self._descriptor = descriptor
+        self._holder = holder
+        self._mutex = _thread.allocate_lock()
+        self.held = True
+        self._write()
+
+    def note_gone(self) -> None:
+        """The controller is gone: whoever comes next waits for this session to end."""
+        self._holder["gone"] = True
+        self._write()
+
+    def _write(self) -> None:
+        with self._mutex:
+            if self.held:
+                with suppress(OSError):  # on a full disk nobody learns who it is, but the lock holds
+                    os.ftruncate(self._descriptor, 0)
+                    os.pwrite(self._descriptor, json.dumps(self._holder).encode(), 0)
 
     def release(self) -> None:
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
+        with self._mutex:
+            self.held = False
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
 
 
-def hold(talk: Conversation, cluster: str, host: str, by: str) -> ClusterLock:
+def hold(talk: Conversation, request: Request, by: str) -> ClusterLock:
     """Refuses when another controller holds it, with who and since when. A holder that has died holds nothing."""
-    directory = paths.cluster_directory(talk.root, cluster, host)
+    directory = paths.cluster_directory(talk.root, request["cluster"], request["host"])
     path = os.path.join(directory, "lock")
-    descriptor = try_hold(directory)
+    until = time.monotonic() + ENDING_S
+    with talk.at("waiting for an interrupted command"):
+        descriptor = try_hold(directory)
+        while descriptor is None and _is_left(path) and time.monotonic() < until:
+            time.sleep(0.05)
+            descriptor = try_hold(directory)
     if descriptor is None:
-        raise Refused("locked", "another dtctl is at work on %s" % cluster, _holder(path))
-    holder: Holder = {"by": by, "since": time.time()}
-    os.ftruncate(descriptor, 0)
-    with suppress(OSError):  # on a full disk nobody learns who it is, but the lock holds
-        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-    return ClusterLock(descriptor)
+        raise _refusal(request["cluster"], path)
+    holder: Holder = {
+        "by": by,
+        "since": time.time(),
+        "command": request["type"],
+        "pid": request["pid"],
+        "session": processes.myself(),
+        "gone": False,
+    }
+    lock = ClusterLock(descriptor, holder)
+    _thread.start_new_thread(_watch, (talk, lock))
+    return lock
 
 
 def try_hold(directory: str) -> Optional[int]:
@@ -51,12 +89,47 @@ def try_hold(directory: str) -> Optional[int]:
             return locks.hold(os.path.join(directory, "lock"), exclusive=True)
 
 
-def _holder(path: str) -> str:
+def _watch(talk: Conversation, lock: ClusterLock) -> None:
+    """Ends the session, and what it waits for, if it does not notice that its controller is gone.
+
+    The run that it has begun is taken back by its agents: they see that the session has ended.
+    """
+    if talk.wire.await_hangup(lambda: lock.held):
+        lock.note_gone()
+        time.sleep(NOTICE_S)
+        if lock.held and not talk.wire.noticed:
+            ours, table = {os.getpid()}, processes.every()
+            processes.add_descendants(ours, table)
+            processes.send_signal([table[pid] for pid in ours - {os.getpid()} if pid in table], signal.SIGKILL)
+            os._exit(1)
+
+
+def _is_left(path: str) -> bool:
+    """The controller of the session that holds the lock is gone; the session is about to end."""
+    holder = _holder(path)
+    return holder is not None and holder["gone"]
+
+
+def _holder(path: str) -> Optional[Holder]:
     try:
-        holder = paths.read_record(path, Holder)
+        return paths.read_record(path, Holder)
     except paths.Damaged:
-        holder = None
+        return None
+
+
+def _refusal(cluster: str, path: str) -> Refused:
+    summary = "another dtctl is at work on %s" % cluster
+    holder = _holder(path)
     if holder is None:
-        return "it has begun just now"
+        return Refused("locked", summary, "it has begun just now", "type the same again in a moment")
+    who, session = holder["by"] or "somebody", holder["session"]
+    if holder["command"]:
+        who = "dtctl %s of %s" % (holder["command"], who)
+    if holder["pid"] is not None:
+        who += ", process %d there" % holder["pid"]
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["since"]))
-    return "%s, since %s" % (holder["by"], when)
+    ago = "%d s ago" % max(0, round(time.time() - holder["since"]))
+    hint = "wait until it is done, or interrupt it there"
+    if session is not None and processes.find(session) is not None:
+        hint += "; if that machine is gone, `kill %d` on this host ends its session here" % session["pid"]
+    return Refused("locked", summary, "%s, since %s (%s)" % (who, when, ago), hint)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def store(talk: Conversation, request: StoreRequest) -> StoreResult:
     """landing, then at the word `start` the parts that are lacking, then stored, and at the word `keep` its place."""
-    lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
+    lock = cluster_lock.hold(talk, request, request["by"])
     try:
         refuse_live(talk, request["cluster"])
         return _store(talk, request)

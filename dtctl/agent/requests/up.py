@@ -39,7 +39,7 @@ _END_LIMIT_S = 1.0
 
 def up(talk: Conversation, request: UpRequest) -> UpResult:
     spec = request["spec"]
-    lock = cluster_lock.hold(talk, spec["cluster"], spec["host"], spec["controller"])
+    lock = cluster_lock.hold(talk, request, spec["controller"])
     try:
         current = runs.find(talk, spec["cluster"], spec["host"], None)
         old = current if current is not None and current.live() else None

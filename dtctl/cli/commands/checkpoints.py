@@ -148,6 +148,7 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.operations.checkpointing.finding import chosen
+    from dtctl.operations.checkpointing.own import FOR_KERAS
     from dtctl.operations.checkpointing.pulling import pull
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
@@ -171,6 +172,8 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
         document.print_json("Pulled", {"run": record.run, **machine.pulled(pulled)})
     else:
         shown.show_pulled(pulled)
+    if one.checkpoint.kind == "keras":
+        errors.note(f"checkpoints push takes no file of Keras; to begin with this one, {FOR_KERAS}")
 
 
 def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:

@@ -61,10 +61,10 @@ class HostSsh(SshDefaults):
 
 
 class DirsEntry(Section):
-    """Directories on the hosts. A relative path lies under `~/dtctl/NAME`. The field of a directory that is set
-    (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as they are. All
-    but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be there already: every host with
-    a task that is no `ps` is looked at."""
+    """Directories on the hosts, no URLs. A relative path lies under `~/dtctl/NAME`. The field of a directory that is
+    set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as they are.
+    All but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be there already: every host
+    with a task that is no `ps` is looked at."""
 
     where: ClassVar[str] = "dirs"
 

@@ -93,7 +93,7 @@ class TrainerEntry(LaunchKeys):
 
     where: ClassVar[str] = "trainer"
 
-    code: v.Text = Field(
+    code: v.LocalPath = Field(
         default=".",
         description="the directory that is pushed to the hosts, less what `.dtctlignore` (or else `.gitignore`) names "
         "and [files that hold secrets](quickstart.md#what-travels); relative to the directory of this file",
@@ -122,7 +122,7 @@ class TrainerEntry(LaunchKeys):
         "printed",
         examples=["[WANDB_API_KEY]"],
     )
-    env_file: v.Text | None = Field(
+    env_file: v.LocalPath | None = Field(
         default=None,
         description="a file of NAME=VALUE lines with values of `secrets`; relative to the directory of this file",
         examples=[".env"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -160,7 +161,7 @@ def is_damaged(error: DtctlError) -> bool:
 
 def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:
     """The fields that every request has."""
-    return {"type": kind, "cluster": record.cluster, "host": host.name, "run": record.run}
+    return {"type": kind, "cluster": record.cluster, "host": host.name, "run": record.run, "pid": os.getpid()}
 
 
 def said(

@@ -18,6 +18,7 @@ from dtctl.places import open_regular, read_regular
 
 _FILE = re.compile(r"(.+)\.(index|meta|data-[0-9]{5}-of-[0-9]{5})\Z", re.DOTALL)
 _NAME = re.compile(r"(?!\.)[^/\\\"\x00-\x1f\x7f]{1,200}\Z")
+FOR_KERAS = "put it beside the code, which `dtctl up` sends, and have the trainer load it"
 _LOOK_S = 30.0
 _MOST_STATE_BYTES = 4 << 20
 _BLOCK = 1 << 20
@@ -105,7 +106,7 @@ def _of_keras(path: Path) -> DtctlError:
     return PreflightError(
         f"{path.name} is a file of Keras: nothing tells a trainer that it is the one to begin with",
         detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",
-        hint="put it beside the code, which `dtctl up` sends, and have the trainer load it",
+        hint=FOR_KERAS,
     )
 
 

@@ -63,7 +63,10 @@ ANSWERS = (
     trouble(
         "locked",
         "another dtctl works on this cluster on that host",
-        ("somebody else runs `up`, `stop` or the like", "try again when they are done"),
+        (
+            "somebody else runs `up`, `down` or `checkpoints push`: the error says who, by which process, since when",
+            "wait until it is done, or interrupt it there; a command that was killed frees the lock within seconds",
+        ),
     ),
     trouble(
         "name_taken",

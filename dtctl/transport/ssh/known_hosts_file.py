@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dtctl.config.known_hosts import is_named_so, is_of_ssh, why_not_written
 from dtctl.errors import ExitCode, TransportError
-from dtctl.places import PRIVATE, folder_of
+from dtctl.places import PRIVATE, folder_of, read_regular
 from dtctl.transport.ssh.hostkeys import is_known_hosts_line, parse_known_hosts
 
 MOST_BYTES = 16_000_000
@@ -45,11 +45,7 @@ def check_content(file: Path) -> None:
 def read(file: Path) -> str:
     """Its text; a file that is missing is empty, and so is /dev/null. Raises TransportError."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return "" if _is_null(descriptor) else _text(descriptor, file)
-        finally:
-            os.close(descriptor)
+        return "" if os.path.realpath(file) == os.devnull else read_regular(file, MOST_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL
@@ -71,7 +67,7 @@ def locked(file: Path) -> Iterator[int]:
     try:
         _check_ownership(descriptor, file)
         _lock(descriptor, file)
-        _check_lines(_text(descriptor, file), file)
+        _check_lines(os.pread(descriptor, MOST_BYTES, 0).decode("utf-8", "replace"), file)
         yield descriptor
     except OSError as error:
         raise _not_added_to(file, error) from error
@@ -101,22 +97,6 @@ def append(descriptor: int, lines: Sequence[str]) -> None:
     except OSError:
         os.ftruncate(descriptor, size)
         raise
-
-
-def _text(descriptor: int, file: Path) -> str:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise TransportError(f"{file} is not a regular file, so it is not read for host keys")
-    data = bytearray()
-    while piece := os.pread(descriptor, MOST_BYTES + 1 - len(data), len(data)):
-        data += piece
-    if len(data) > MOST_BYTES:
-        raise TransportError(f"{file} has more than {MOST_BYTES} bytes, too many for a list of host keys")
-    return data.decode("utf-8", "replace")
-
-
-def _is_null(descriptor: int) -> bool:
-    state = os.fstat(descriptor)
-    return stat.S_ISCHR(state.st_mode) and state.st_rdev == Path(os.devnull).stat().st_rdev
 
 
 def _check_ownership(descriptor: int, file: Path) -> None:

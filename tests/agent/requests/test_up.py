@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -189,16 +192,40 @@ def test_after_a_finished_run_a_new_one_may_start(host: AgentHost) -> None:
 def test_a_second_controller_is_told_who_holds_the_lock(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", *SLEEP))
     with host.open() as talk:
-        host.prepare(talk, spec)
+        host.prepare(talk, spec, pid=4711)
         with pytest.raises(AgentRefused) as refused:
             host.up(host.spec(task("worker:0", *SLEEP)))
         assert refused.value.code == "locked"
-        assert "ada@laptop, since 20" in refused.value.frame["detail"]
+        assert "dtctl up of ada@laptop, process 4711 there, since 20" in refused.value.frame["detail"]
+        session = re.search("`kill ([0-9]+)` on this host ends its session here", refused.value.frame["hint"])
+        assert session is not None
+        assert alive(int(session.group(1)))
         talk.send("abort")
         with pytest.raises(AgentRefused) as aborted:
             talk.receive()
         assert aborted.value.code == "rolled_back"
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
+
+
+def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_session_is_at(
+    host: AgentHost, tmp_path: Path
+) -> None:
+    """A Python that takes minutes to import its modules, and a session that waits for it and hears nobody."""
+    slow = tmp_path / "python"
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/part && mv {tmp_path}/part {tmp_path}/begun\nexec sleep 300\n")
+    slow.chmod(0o755)
+    ask = {"software": {"pythons": [{"program": str(slow), "modules": ["json"]}], "started": True, "imported": True}}
+    first, second = host.spec(task("worker:0", *SLEEP)), host.spec(task("worker:0", *SLEEP))
+    request = {"cluster": first["cluster"], "host": first["host"], "bundle": first["bundle"], "secrets": {}}
+    with host.open() as talk:
+        talk.send("up", **request, spec=first, ask=ask)
+        eventually((tmp_path / "begun").exists, 60, "the slow Python")
+        began = time.monotonic()
+        talk.close()
+        assert host.up(second)["tasks"]["worker:0"]["state"] == "running"
+        assert time.monotonic() - began < 60, "of the 240 s that its modules may take"
+    assert not host.run_directory(first).exists()
+    assert not alive(int((tmp_path / "begun").read_text()))
 
 
 def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:

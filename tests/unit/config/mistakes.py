@@ -31,6 +31,7 @@ def trainer(lines: str) -> str:
 
 
 DURATION = "a duration such as 500ms, 30s, 5m or 2h, or a number of seconds"
+ON_HOSTS = "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME"
 MAPPING = "a mapping (lines of KEY: VALUE)"
 SINGLE = "text, a number, true or false"
 VARIABLE = "the name of a variable: letters, digits and _, not starting with a digit"
@@ -142,8 +143,20 @@ KINDS = [
     ("3:21: hosts.ps-a.transport is 'lcoal', expected ssh or local", swap("10.0.0.10", "{transport: lcoal}")),
     ("3:18: hosts.ps-a.python is '', expected text", swap("10.0.0.10", "{python: ''}")),
     (
-        "2:14: dirs.data is '~bob/x', expected a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
+        f"2:14: dirs.data is '~bob/x', expected {ON_HOSTS}",
         top("dirs: {data: ~bob/x}"),
+    ),
+    *(
+        (f"{place} is {url!r}, expected {ON_HOSTS}, and no URL", text)
+        for place, url, text in (
+            ("2:16: dirs.output", "gs://bucket/x", top("dirs: {output: gs://bucket/x}")),
+            ("2:14: dirs.data", "s3://b", top("dirs: {data: s3://b}")),
+            ("2:19: checkpoint.dir", "hdfs://n/x", top("checkpoint: {dir: hdfs://n/x}")),
+        )
+    ),
+    (
+        "2:22: ssh.identity_file is 'file:///k', expected a path here, without control characters, and no URL",
+        top("ssh: {identity_file: file:///k}"),
     ),
     (f"2:7: dirs is '/data', expected {MAPPING}", top("dirs: /data")),
     (f"2:13: checkpoint is '/data', expected {MAPPING}", top("checkpoint: /data")),

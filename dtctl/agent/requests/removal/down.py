@@ -31,7 +31,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
         "grace_s": request["grace_s"],
         **because([fact("taken_down", by=request["by"])]),
     }
-    lock = cluster_lock.hold(talk, request["cluster"], request["host"], request["by"])
+    lock = cluster_lock.hold(talk, request, request["by"])
     try:
         damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
         removal = _Removal(talk)
