@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,3 +76,10 @@ class Bundle:
     @cached_property
     def total_bytes(self) -> int:
         return sum(file.size for file in self.manifest.files)
+
+    def left_out(self, path: str) -> LeftOut | None:
+        """Why this path does not travel, by itself or with a directory above it; None if it does, or is not there."""
+        if not os.path.lexists(self.root / path):
+            return None
+        known = (one for one in (*self.withheld, *self.skipped) if one.rule != OWN)
+        return next((one for one in known if f"{path.rstrip('/')}/".startswith(f"{one.path.rstrip('/')}/")), None)

@@ -6,13 +6,14 @@ is left out where a field in it is not known. `docs/troubleshooting.md` is made 
 
 from __future__ import annotations
 
+from dtctl.operations.diagnosis.left_out import LEFT_OUT
 from dtctl.operations.diagnosis.of_hosts import HOSTS
 from dtctl.operations.diagnosis.of_peers import PEERS, UNTOLD
 from dtctl.operations.diagnosis.of_programs import PROGRAM
 from dtctl.operations.diagnosis.of_resources import RESOURCES
 from dtctl.operations.diagnosis.of_waits import WAITS
 
-IN_LOGS = (*PROGRAM, *RESOURCES, *PEERS)
+IN_LOGS = (LEFT_OUT, *PROGRAM, *RESOURCES, *PEERS)
 """What logs tell, of an end or of a task that lives."""
 
 BY_STATE = UNTOLD

@@ -156,5 +156,16 @@ def test_any_bytes_are_an_index_or_none(content: bytes, version: int, count: int
     assert isinstance(base, str)
 
 
+def test_a_path_that_was_left_out_has_its_rule(top: Path) -> None:
+    write(top, ".env")
+    bundle = scan(top)
+    other = ("other/", ".gitignore:2 other/")
+    assert bundle.left_out("data/deep/z.bin") == ("data/deep/z.bin", ".gitignore:1 data/")
+    assert bundle.left_out("other/big") == bundle.left_out("other") == other
+    assert bundle.left_out(".env") == (".env", ".env")
+    for path in ("data/x.csv", "train.py", "nowhere", "other/nowhere", "data", "", "/etc/passwd", "../x"):
+        assert bundle.left_out(path) is None, path
+
+
 def test_without_a_repository_nothing_is_tracked() -> None:
     assert not TrackedFiles(None).have("x", is_directory=False)
