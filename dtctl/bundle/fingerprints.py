@@ -18,7 +18,8 @@ from typing import Any
 
 from dtctl.places import cache_directory, check_private, make_private, read_regular, replace_file
 
-_VERSION = 2
+_VERSION = 3
+"""Of what is judged as well: a file that was once taken for harmless is remembered as such."""
 _LIMIT_BYTES = 1 << 28
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _SETTLED_NS = 2 * 10**9

@@ -3,17 +3,19 @@
 With a `.dtctlignore` at the top of the code directory, files of that name rule; else those named `.gitignore` do,
 also the ones above the code directory as far up as its repository goes. A `.dtctlignore` of nothing but `!` lines
 makes exceptions: the `.gitignore` files still rule, and it has the last word. A rule of a deeper file wins, and of one
-file the last.
+file the last. A file that git tracks is sent whatever a `.gitignore` says, as git itself would not ignore it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dtctl.bundle.entries import printable
+from dtctl.bundle.git_index import TrackedFiles
 from dtctl.errors import PreflightError
 from dtctl.places import read_regular
 
@@ -21,6 +23,7 @@ _NEVER_SENT = frozenset({".git", "__pycache__"})
 _REPORT = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}\.(?:html|md)")
 """As `dtctl report` names what it writes into the directory of cluster.yaml, which is most often that of the code."""
 OWN_FILE = ".dtctlignore"
+_OF_GIT = ".gitignore"
 _LIMIT_BYTES = 4_000_000
 MOST_DEEP = 16
 """`**` in one pattern."""
@@ -40,6 +43,8 @@ class _Rule:
     pattern: Any
     """A RegexPattern of pathspec, made without the `/` at its end."""
     directories_only: bool
+    shown: str
+    """Where it stands, and what it says."""
 
     def decides(self, path: str) -> bool:
         """It is this very path that matches, and not a directory above it: those were decided before."""
@@ -60,29 +65,51 @@ class IgnoreRules:
 
     _files: Mapping[str, _Files]
     """Rules by the names of ignore files, in order of precedence."""
+    _tracked: TrackedFiles
+    _excluded: str = ""
+    """The rule of git's that leaves out what is in this directory and is not tracked."""
 
     @classmethod
     def above(cls, code: Path) -> IgnoreRules:
         """The rules that apply to the code directory from outside, before its own."""
-        own = _read(code / OWN_FILE)
+        own = _read(code / OWN_FILE, OWN_FILE)
         if own is not None and not (own and all(not rule.pattern.include for rule in own)):
-            return cls({OWN_FILE: ()})
-        rules = cls({".gitignore": ()} if own is None else {OWN_FILE: (), ".gitignore": ()})
-        for directory in reversed(_above_in_repository(code)):
-            rules = rules._with(directory, ".gitignore", code.relative_to(directory).as_posix() + "/", "")
+            return cls({OWN_FILE: ()}, TrackedFiles(None))
+        above = _above_in_repository(code)
+        top = above[-1] if above else code
+        within = code.relative_to(top).as_posix() + "/" if above else ""
+        files: dict[str, _Files] = {_OF_GIT: ()} if own is None else {OWN_FILE: (), _OF_GIT: ()}
+        rules = cls(files, TrackedFiles(top, within))
+        for directory in reversed(above):
+            rules = rules._with(directory, _OF_GIT, code.relative_to(directory).as_posix() + "/", "")
         return rules
 
     def within(self, directory: Path, path: str) -> IgnoreRules:
         """Adds the rules of a directory of the tree itself; `path` is "" or ends with `/`."""
+        if path and (excluded := self._rule_of_git(path[:-1], is_directory=True)):
+            return replace(self, _excluded=excluded)
         rules = self
         for name in self._files:
             rules = rules._with(directory, name, "", path)
         return rules
 
-    def ignores(self, path: str, is_directory: bool) -> bool:
-        """`path` is relative to the code directory, and no directory above it is ignored."""
-        rule = next((rule for name in self._files if (rule := self._decisive(name, path, is_directory))), None)
-        return rule is not None and bool(rule.pattern.include)
+    def rule_against(self, path: str, is_directory: bool) -> str:
+        """The rule that leaves it out; "" where none does, and for a directory in which something is tracked.
+
+        `path` is relative to the code directory, and no directory above it is left out.
+        """
+        rule = self._rule_of_git(path, is_directory)
+        if rule and not self._tracked.have(path, is_directory):
+            return rule
+        own = self._decisive(OWN_FILE, path, is_directory)
+        return own.shown if own is not None and own.pattern.include else ""
+
+    def _rule_of_git(self, path: str, is_directory: bool) -> str:
+        """Unless a `.dtctlignore` decides."""
+        if self._decisive(OWN_FILE, path, is_directory) is not None:
+            return ""
+        rule = self._decisive(_OF_GIT, path, is_directory)
+        return self._excluded or (rule.shown if rule is not None and rule.pattern.include else "")
 
     def sends(self, path: str, is_directory: bool, *, alike: str) -> bool:
         """A line of a `.dtctlignore` wants this very path to be sent: `!.env`, but not `!*`, which means any.
@@ -101,8 +128,12 @@ class IgnoreRules:
         return None
 
     def _with(self, directory: Path, name: str, added: str, removed: str) -> IgnoreRules:
-        rules = _read(directory / name)
-        return IgnoreRules({**self._files, name: ((added, removed, rules), *self._files[name])}) if rules else self
+        rules = _read(directory / name, "../" * added.count("/") + removed + name)
+        return (
+            replace(self, _files={**self._files, name: ((added, removed, rules), *self._files[name])})
+            if rules
+            else self
+        )
 
 
 def _above_in_repository(code: Path) -> list[Path]:
@@ -117,8 +148,8 @@ def _above_in_repository(code: Path) -> list[Path]:
     return []
 
 
-def _read(file: Path) -> tuple[_Rule, ...] | None:
-    """None: there is no such file."""
+def _read(file: Path, shown: str) -> tuple[_Rule, ...] | None:
+    """None: there is no such file. `shown`: what it is called seen from the code directory."""
     try:
         lines = read_regular(file, _LIMIT_BYTES).decode("utf-8-sig", "surrogateescape").split("\n")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -127,10 +158,14 @@ def _read(file: Path) -> tuple[_Rule, ...] | None:
         raise PreflightError(
             f"cannot read {file}", detail=str(error.strerror), hint=f"ls -l {file}    shows it"
         ) from error
-    return tuple(rule for number, line in enumerate(lines, 1) for rule in _parse(line, f"{file}:{number}"))
+    return tuple(
+        rule
+        for number, line in enumerate(lines, 1)
+        for rule in _parse(line, f"{file}:{number}", f"{shown}:{number} {printable(line.strip())}")
+    )
 
 
-def _parse(line: str, place: str) -> list[_Rule]:
+def _parse(line: str, place: str, shown: str) -> list[_Rule]:
     from pathspec import GitIgnoreSpec
 
     if line.count("**") > MOST_DEEP:
@@ -146,7 +181,7 @@ def _parse(line: str, place: str) -> list[_Rule]:
         patterns = GitIgnoreSpec.from_lines([text[:-1] if directories_only else line]).patterns
     except ValueError as error:
         raise PreflightError(f"{place}: not a valid ignore pattern", detail=f"{line!r}: {error}") from error
-    return [_Rule(_bounded(pattern), directories_only) for pattern in patterns if pattern.include is not None]
+    return [_Rule(_bounded(pattern), directories_only, shown) for pattern in patterns if pattern.include is not None]
 
 
 def _bounded(pattern: Any) -> Any:

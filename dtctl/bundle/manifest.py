@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,16 +45,27 @@ class Manifest:
         return hashlib.sha256(self.canonical).hexdigest()
 
 
+OWN = ""
+"""The rule against dtctl's own directories, and the files of secrets and keys that the run is started with."""
+
+
+class LeftOut(NamedTuple):
+    """What does not travel: a path, with a `/` at the end for a whole directory, and the rule that says so."""
+
+    path: str
+    rule: str
+
+
 @dataclass(frozen=True)
 class Bundle:
     """The code directory as one scan has found it."""
 
     root: Path
     manifest: Manifest
-    skipped: tuple[str, ...]
-    """What the ignore rules left out: paths, with a `/` at the end for a whole directory."""
-    withheld: tuple[str, ...] = ()
-    """What holds secrets as a rule and was left out though no rule says so; in the same form."""
+    skipped: tuple[LeftOut, ...]
+    """What the ignore rules left out."""
+    withheld: tuple[LeftOut, ...] = ()
+    """What holds secrets as a rule and was left out though no rule of the user's says so."""
     twins: tuple[str, ...] = ()
     """Other names and copies of files that are known to be secret: nothing can make them travel."""
 
@@ -64,3 +76,10 @@ class Bundle:
     @cached_property
     def total_bytes(self) -> int:
         return sum(file.size for file in self.manifest.files)
+
+    def left_out(self, path: str) -> LeftOut | None:
+        """Why this path does not travel, by itself or with a directory above it; None if it does, or is not there."""
+        if not os.path.lexists(self.root / path):
+            return None
+        known = (one for one in (*self.withheld, *self.skipped) if one.rule != OWN)
+        return next((one for one in known if f"{path.rstrip('/')}/".startswith(f"{one.path.rstrip('/')}/")), None)

@@ -22,16 +22,18 @@ from dtctl.bundle.entries import (
 from dtctl.bundle.fingerprints import Fingerprints
 from dtctl.bundle.ignore import IgnoreRules, is_never_sent
 from dtctl.bundle.links import leads_outside
-from dtctl.bundle.manifest import Bundle, FileEntry, Manifest
+from dtctl.bundle.manifest import OWN, Bundle, FileEntry, LeftOut, Manifest
 from dtctl.bundle.own_secrets import OwnSecrets
-from dtctl.bundle.secret_files import is_private, named_as_secret, needs_a_look
 from dtctl.errors import PreflightError
 from dtctl.places import open_regular, own_directories
+from dtctl.secret_files import needs_a_look, rule_of_content, rule_of_name
 
 ScanReport = Callable[[int, int], None]
 """Called with the number of files seen and of bytes read so far, at most ten times a second."""
 
 _BLOCK = 1 << 20
+_REPOSITORY = {"HEAD", "config", "objects", "refs"}
+"""What a bare repository of git has; its config holds logins of remotes."""
 
 
 def scan(
@@ -79,12 +81,14 @@ class _Found:
 
     def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets) -> None:
         self._code = code
+        self._real_code = f"{code.resolve()}/"
+        """Rules of secret files hold for whole paths: ~/.config as code has gcloud/ in it."""
         self._own = own
         self.files: list[FileEntry] = []
         self.links: dict[str, str] = {}
         self.dirs: list[tuple[str, int]] = []
-        self.skipped: list[str] = []
-        self.withheld: list[str] = []
+        self.skipped: list[LeftOut] = []
+        self.withheld: list[LeftOut] = []
         self.twins: list[str] = []
         self.fingerprints = Fingerprints(code)
         self._report = report
@@ -103,8 +107,11 @@ class _Found:
             directory = self._code / prefix
             entries = listed(descriptor, str(directory))
             rules = rules_above.within(directory, prefix)
+            is_repository = {entry.name for entry in entries} >= _REPOSITORY
             for entry in entries:
-                if not is_never_sent(entry.name):
+                if is_repository and entry.name == "config":
+                    self.withheld.append(LeftOut(prefix + entry.name, "config of a git repository"))
+                elif not is_never_sent(entry.name):
                     self._add(entry, descriptor, prefix + entry.name, rules)
         finally:
             os.close(descriptor)
@@ -112,15 +119,19 @@ class _Found:
     def _add(self, entry: os.DirEntry[str], parent: int, path: str, rules: IgnoreRules) -> None:
         is_directory = entry.is_dir(follow_symlinks=False)
         shown = printable(path) + "/" * is_directory
-        if rules.ignores(path, is_directory):
-            self.skipped.append(shown)
+        if ignored := rules.rule_against(path, is_directory):
+            self.skipped.append(LeftOut(shown, ignored))
             return
         found = stat_entry(entry, self._place(path))
         if self._own.include(found, entry):
-            kept = self.skipped if is_directory or self._own.name(self._place(path)) else self.twins
-            kept.append(shown)
-        elif named_as_secret(path, is_directory) and not rules.sends(path, is_directory, alike=_beside(path)):
-            self.withheld.append(shown)
+            if is_directory or self._own.name(self._place(path)):
+                self.skipped.append(LeftOut(shown, OWN))
+            else:
+                self.twins.append(shown)
+        elif (rule := rule_of_name(self._real_code + path, is_directory)) and not rules.sends(
+            path, is_directory, alike=_beside(path)
+        ):
+            self.withheld.append(LeftOut(shown, rule))
         else:
             self._add_what_belongs(entry, parent, path, rules, found)
 
@@ -142,10 +153,11 @@ class _Found:
         if sha256 is None:
             found, sha256, start = self._read(parent, path)
             # Only what may be sent is remembered: a key that is sent today is looked at again tomorrow.
-            if not is_private(path, start):
+            rule = rule_of_content(path, start)
+            if not rule:
                 self.fingerprints.put(path, found, sha256)
             elif not rules.sends(path, False, alike=_beside(path, any_ending=needs_a_look(path))):
-                self.withheld.append(printable(path))
+                self.withheld.append(LeftOut(printable(path), rule))
                 return
         if self._own.hold(sha256):
             self.twins.append(printable(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dtctl.config.sections import ClusterFile
 from dtctl.config.yaml.document import Findings
+from dtctl.secret_files import rule_of_directory
 
 _NEEDED = {
     "name": "name: digits",
@@ -63,7 +64,10 @@ def check_success(content: ClusterFile, findings: Findings) -> None:
 
 
 def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:
-    """Nobody means to push a home directory, or all that lies around a project. `code` and `home` are real paths."""
+    """Nobody means to push a home directory, all that lies around a project, or a directory of keys.
+
+    `code` and `home` are real paths.
+    """
     if content.trainer.code_anywhere or findings.has("trainer", "code"):
         return
     what = _too_much(code, home)
@@ -74,6 +78,8 @@ def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings)
 
 
 def _too_much(code: Path, home: Path) -> str | None:
+    if rule := rule_of_directory(str(code)):
+        return f"in {rule}, where secrets usually are"
     for place in _homes(code):
         if place.is_relative_to(code):
             return "a home directory" if place == code else f"above the home directory {place}"

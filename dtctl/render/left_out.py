@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dtctl.bundle.manifest import OWN
 from dtctl.render.errors import note, show_warning
+from dtctl.render.words import count
 
 if TYPE_CHECKING:
-    from dtctl.bundle import Bundle
+    from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.starting.secrets import Exposure
     from dtctl.operations.up import UpResult
 
@@ -18,10 +20,18 @@ _SHOWN = 5
 
 def show_left_out(bundle: Bundle) -> None:
     if bundle.withheld:
-        rule = f"!{_as_rule(bundle.withheld[0])}"
-        note(f"not pushed: {_folded(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
+        rule = f"!{_as_rule(bundle.withheld[0].path)}"
+        note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
     if bundle.twins:
         note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
+    by_rule: dict[str, list[str]] = {}
+    for one in bundle.skipped:
+        by_rule.setdefault(one.rule, []).append(one.path)
+    by_rule.pop(OWN, None)
+    if by_rule:
+        number = count(sum(map(len, by_rule.values())), "path")
+        told = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
+        note(f"not pushed by your ignore rules: {number}: {_folded(told)}")
 
 
 def show_exposure(exposed: Exposure | None) -> None:
@@ -32,6 +42,11 @@ def show_exposure(exposed: Exposure | None) -> None:
 def show_unremembered(outcome: UpResult) -> None:
     if (error := outcome.unremembered) is not None:
         show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
+
+
+def _with_rules(left_out: Sequence[LeftOut]) -> str:
+    """The rule beside each, unless it says the same."""
+    return _folded([one.path if one.rule == one.path else f"{one.path} [{one.rule}]" for one in left_out])
 
 
 def _folded(paths: Sequence[str]) -> str:

@@ -33,15 +33,16 @@ MAY_IMPORT = {
         *("ways", "places", "model", "hooks", "reach", "errors"),
     },
     "plan": {"plan", "config", "ways", "model", "reach", "errors"},
-    "bundle": {"bundle", "transport", "config", "places", "model", "reach", "errors"},
+    "bundle": {"bundle", "transport", "config", "secret_files", "places", "model", "reach", "errors"},
     "transport": {"transport", "config", "places", "model", "reach", "errors"},
-    "config": {"config", "ways", "places", "model", "hooks", "reach", "durations", "errors"},
+    "config": {"config", "secret_files", "ways", "places", "model", "hooks", "reach", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
     "ways": {"model"},
     "places": {"errors"},
     "model": {"hooks", "reach", "errors"},
     "hooks": set(),
+    "secret_files": set(),
     "reach": set(),
     "durations": set(),
     "errors": set(),
@@ -63,7 +64,7 @@ def modules() -> list[Path]:
 
 
 VISITED = (
-    "dtctl.agent.records",
+    *("dtctl.agent.records", "dtctl.agent.host.secrets"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
     *("dtctl.agent.run.signatures", "dtctl.agent.run.hangs"),
 )
@@ -81,7 +82,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "hooks", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "hooks", "secret_files", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},

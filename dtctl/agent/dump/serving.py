@@ -132,8 +132,7 @@ class _Asked:
         return ("faulthandler" if stacks else None), stacks, hindrance, said
 
     def _command(self, pid: int) -> str:
-        shown = self._masks.hide(processes.command(pid).encode("utf-8", "replace")).decode("utf-8", "replace")
-        return shown[: processes.LONGEST_COMMAND]
+        return self._masks.hide_text(processes.command(pid))[: processes.LONGEST_COMMAND]
 
     def _is_python(self, pid: int) -> bool:
         """It runs Python's own program, or one that has loaded Python and answers."""

@@ -117,5 +117,5 @@ def _secrets(url: str, headers: Dict[str, str]) -> Iterator[str]:
 
 
 def _plain(text: str, masks: Masks) -> str:
-    shown = masks.hide(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    shown = masks.hide_text(text)
     return brief(" ".join("".join(letter if letter.isprintable() else " " for letter in shown).split()))

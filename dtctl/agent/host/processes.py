@@ -6,6 +6,8 @@ import os
 import signal
 from contextlib import suppress
 
+from .secrets import hide_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
@@ -110,11 +112,11 @@ def living(pid: int, start_time: int) -> Optional[Process]:
 
 
 def command(pid: int) -> str:
-    """The command line as `ps` shows it; the name in brackets when it cannot be read."""
+    """The command line as `ps` shows it, secrets masked; the name in brackets when it cannot be read."""
     words = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
     if not words:
         words = b"[%s]" % _read_proc(pid, "comm").strip()
-    return words.decode("utf-8", "replace")[:LONGEST_COMMAND]
+    return hide_text(words.decode("utf-8", "replace"))[:LONGEST_COMMAND]
 
 
 def words(pid: int) -> List[str]:

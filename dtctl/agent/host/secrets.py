@@ -1,4 +1,12 @@
-"""Secrets' values, replaced wherever something is shown."""
+"""Secrets, replaced wherever something is shown: values that are known, and what has the form of a secret.
+
+The table is that of logs, causes, stacks, events and reports alike, and says by `token_in` which files of the code look
+like secrets. The forms are those that gitleaks and detect-secrets know as well. Nothing here is judged by its entropy.
+
+A form is only searched for where one of its hints is found, and begins with plain letters where it can: all forms in
+one expression take forty times as long. Every repetition is bounded, or nothing follows that could fail: a line of any
+length takes time in proportion.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +14,223 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List
+    from typing import Iterable, Iterator, List, Tuple
 
+    Form = Tuple[str, Tuple[bytes, ...], bytes]
+    """Its name, its hints, and the expression, whose last group is what is hidden; without one all of it."""
+
+MASK = "***"
 _SHORTEST_LINE = 8
+_LONGEST_VALUE = 4096
+
+_TOKENS: Tuple[Form, ...] = (
+    (
+        "AWS access key",
+        (b"AKIA", b"ASIA", b"ABIA", b"ACCA"),
+        rb"A(?:KIA|SIA|BIA|CCA)(?<![A-Za-z0-9+/]....)[A-Z0-9]{16}(?![A-Za-z0-9+/])",
+    ),
+    ("Google API key", (b"AIza",), rb"AIza(?<![A-Za-z0-9]....)[\w-]{35}"),
+    ("Google access token", (b"ya.",), rb"ya29\.(?<![A-Za-z0-9].....)[\w-]{20,4096}"),
+    (
+        "GitHub token",
+        (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"),
+        rb"gh[pousr]_(?<![A-Za-z0-9]....)[A-Za-z0-9]{16,255}",
+    ),
+    ("GitHub token", (b"github_pat_",), rb"github_pat_\w{22,255}"),
+    ("GitLab token", (b"glpat-",), rb"glpat-[\w-]{20,255}"),
+    ("Hugging Face token", (b"hf_",), rb"hf_(?<!\w...)[A-Za-z0-9]{16,255}"),
+    ("W&B key", (b"wandb_v_",), rb"wandb_v1_\w{20,255}"),
+    ("Slack token", (b"xox", b"xapp-"), rb"x(?:ox[a-z]|app)-(?<![A-Za-z0-9].....)[A-Za-z0-9-]{10,255}"),
+    ("OpenAI or Anthropic key", (b"sk-",), rb"sk-(?<![\w-]...)[\w-]{24,255}"),
+    ("Stripe key", (b"k_live_", b"k_test_"), rb"[rs]k_(?:live|test)_(?<![A-Za-z0-9].{8})[A-Za-z0-9]{16,255}"),
+    ("SendGrid key", (b"SG.",), rb"SG\.(?<![A-Za-z0-9]...)[\w-]{20,24}\.[\w-]{39,50}"),
+    ("npm token", (b"npm_",), rb"npm_[A-Za-z0-9]{36}"),
+    ("PyPI token", (b"pypi-AgE",), rb"pypi-AgE[\w-]{50,4096}"),
+    ("Docker token", (b"dckr_pat_",), rb"dckr_pat_[\w-]{20,255}"),
+    ("Databricks token", (b"dapi",), rb"dapi(?<![A-Za-z0-9]....)[0-9a-f]{32}"),
+    ("Vault token", (b"hvs.", b"hvb."), rb"hv[sb]\.(?<![A-Za-z0-9]....)[\w-]{20,4096}"),
+    ("age key", (b"AGE-SECRET-KEY-",), rb"AGE-SECRET-KEY-1[A-Z0-9]{20,255}"),
+    ("JSON web token", (b"eyJ",), rb"eyJ(?<![\w-]...)[\w-]{10,4096}\.eyJ[\w-]{10,4096}\.[\w-]{0,4096}"),
+    (
+        "Azure key",
+        (b"AccountKey=", b"SharedAccessKey="),
+        rb"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/=]{16,255})",
+    ),
+    ("key of a kubeconfig", (b"client-key-data",), rb"client-key-data\"?:[ \t]{0,8}\"?([A-Za-z0-9+/=]{16,65536})"),
+    (
+        "webhook",
+        (b"hooks.slack", b"/webhooks/", b"webhook.office.com/", b"/bot"),
+        rb"(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|/api/webhooks/\d{1,30}/"
+        rb"|webhook\.office\.com/|/bot\d{5,20}:)([\w/@.-]{6,1024})",
+    ),
+)
+"""By their own form, whatever stands before them."""
+
+_OPEN = rb"\\{0,3}[\"']?[ \t]{0,8}(?:=>|[:=])[ \t]{0,8}(?:b(?=[\"']))?\\{0,3}"
+_NO_VALUE = rb"(?!(?:none|null|true|false|\d{1,3}|\*\*\*)(?![^\s\"',;)}\]\\]))"
+_ASSIGNED = (
+    rb"[\w.-]{0,40}" + _OPEN + rb"(?:\"([^\"\n\\]{1,4096})|'([^'\n\\]{1,4096})|" + _NO_VALUE
+    + rb"([^\s\"',;)}\]\[{(<\\][^\s\"',;)}\]\\]{0,4095}))"
+)  # fmt: skip
+_NEXT_WORD = rb"[\"']?(?:=|,?[ \t]{1,4}|,)(?:\"([^\"\n]{1,4096})|'([^'\n]{1,4096})|(?!-)([^\s\"',;]{1,4096}))"
+_REST_OF_LINE = rb"(?:\"([^\"\n]{1,4096})|'([^'\n]{1,4096})|([^\s\"'][^\r\n]{0,4095}))"
+_MADE = rb"(?=[^\s\"',;]{0,80}?\d)(?=[^\s\"',;]{0,80}?[a-z])"
+"""A letter and a digit: no word of a language, and no number."""
+
+_NAMED: Tuple[Form, ...] = (
+    ("", (b"authorization",), rb"authorization" + _OPEN + _REST_OF_LINE),
+    ("", (b"cookie",), rb"cookie" + _OPEN + _REST_OF_LINE),
+    ("", (b"bearer",), rb"bearer[ \t]{1,4}(?=[\w.~+/=-]{0,80}?\d)([\w.~+/=-]{8,4096})"),
+    ("", (b"passw", b"passphrase"), rb"pass(?:w(?:or)?d|phrase)" + _ASSIGNED),
+    ("", (b"secret",), rb"secret" + _ASSIGNED),
+    ("", (b"credential",), rb"credential" + _ASSIGNED),
+    ("", (b"api_key", b"api-key", b"apikey"), rb"api[_-]?key" + _ASSIGNED),
+    ("", (b"access_key", b"accesskey"), rb"access_?key" + _ASSIGNED),
+    ("", (b"_key",), rb"_key(?:(?<=wandb_key)|(?<=(?:account|private|signing)_key))" + _ASSIGNED),
+    ("", (b"token",), rb"token(?<![a-z]token)" + _OPEN + rb"[\"']?" + _MADE + rb"([^\s\"',;)}\]\\]{4,4096})"),
+    (
+        "",
+        (b"--",),
+        rb"--(?<![\w-]--)(?:[a-z0-9][\w.-]{0,60}?[_.-]key|(?:[a-z0-9][\w.-]{0,60}?[_.-])?"
+        rb"(?:pass|pwd|auth|token|creds?))" + _NEXT_WORD,
+    ),
+    (
+        "",
+        (b"secret", b"passw", b"passphrase", b"credential", b"apikey"),
+        rb"-(?<![\w-]-)-?(?:[a-z0-9][\w.-]{0,60}?[_.-])?(?:secret|passw(?:or)?d|passphrase|credential|apikey)[\w.-]{0,40}"
+        + _NEXT_WORD,
+    ),
+    (
+        "",
+        (b"sig=", b"signature=", b"token=", b"key=", b"secret=", b"auth=", b"pwd=", b"credential="),
+        rb"[?&](?:[\w-]{0,30}[_-])?(?:sig|signature|token|key|secret|auth|pwd|credential)=([^&\s\"'<>]{1,4096})",
+    ),
+    ("", (b"sig=",), rb"sig=(?<!\wsig=)([\w%+/=-]{20,4096})"),
+)
+"""By what stands before them, in lower case."""
+
+_WRITTEN: Tuple[Form, ...] = (
+    (
+        "",
+        (b"_KEY", b"_PASS", b"_PWD", b"_TOKEN", b"_PAT", b"_AUTH", b"_CRED"),
+        rb"_(?<=[A-Z0-9]_)(?:KEY|PASS|PWD|TOKEN|PAT|AUTH|CREDS?)(?![A-Za-z])" + _ASSIGNED,
+    ),
+    ("", (b"://",), rb"://([^/@\s\"'<>]{1,400})@"),
+    (
+        "",
+        (b"PRIVATE KEY",),
+        rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        rb"(?:(?:\\[nr]|\s){1,8}(?:[A-Za-z0-9+/=]{20,4096}|(?:Proc-Type|DEK-Info|Comment|Version):[^\n\\]{0,200}))*"
+        rb"(?:(?:(?:\\[nr]|\s){1,8}[A-Za-z0-9+/=]{1,19})?(?:\\[nr]|\s){1,8}-----END [A-Z0-9 ]{0,40}PRIVATE KEY"
+        rb"(?: BLOCK)?-----)?",
+    ),
+)
+"""The same, as it is written."""
+
+_KEY_LINES = re.compile(rb"^[ \t]*([A-Za-z0-9+/]{60,76}={0,2})[ \t\r]*$", re.MULTILINE)
+"""What a private key is made of, where one is shown line by line."""
+
+_SECRET_NAME = re.compile(
+    r"(?i)secret|passw|passphrase|credential|(?:api|access|account|private|signing|encryption)[_-]?key|auth(?!or)"
+    r"|token(?!s\b|iz)|[a-z0-9][_-](?:key|pass|pwd|pat|creds?)$"
+)
 
 
 class Masks:
-    """Replaces values by `***`, longer ones first; of a value of several lines each longer line, too."""
+    """Replaces values by `***`, longer ones first; of a value of several lines each longer line, too.
 
-    def __init__(self, values: Iterable[str]) -> None:
+    `forms` False: nothing else, as for what may be no text.
+    """
+
+    def __init__(self, values: Iterable[str], forms: bool = True) -> None:
         self._values = sorted({part for value in values for part in _parts(value)}, key=lambda part: (-len(part), part))
         self._pattern = re.compile(b"|".join(map(re.escape, self._values))) if self._values else None
+        self._forms = forms
+        self._shows_keys = False
 
     def hide(self, data: bytes) -> bytes:
-        return self._pattern.sub(b"***", data) if self._pattern else data
+        return self._hide_forms(self._pattern.sub(b"***", data) if self._pattern else data)
 
     def hide_lines(self, data: bytes) -> bytes:
-        """As `hide` of each line by itself: it has as many lines as before."""
-        return b"\n".join(map(self.hide, data.split(b"\n"))) if self._pattern else data
+        """As `hide`, and values in each line by itself: it has as many lines as before."""
+        if self._pattern:
+            data = b"\n".join(self._pattern.sub(b"***", line) for line in data.split(b"\n"))
+        return self._hide_forms(data)
+
+    def hide_text(self, text: str) -> str:
+        return self.hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def cut(self, data: bytes) -> int:
-        """Where the end of `data` may be cut without cutting through a value that continues after it."""
+        """Where the end of `data` may be cut without cutting through a secret that continues after it."""
         longest = len(self._values[0]) if self._values else 0
         for start in range(max(1, len(data) - longest + 1), len(data)):
             if any(value.startswith(data[start:]) for value in self._values):
                 return start
-        return len(data)
+        first = max(1, len(data) - 2 * _LONGEST_VALUE)
+        open_ends = [start for start, end in _spans(data[first:]) if self._forms and first + end == len(data)]
+        return first + min(open_ends) if min(open_ends, default=0) else len(data)
+
+    def _hide_forms(self, data: bytes) -> bytes:
+        if not self._forms:
+            return data
+        self._shows_keys = self._shows_keys or b"PRIVATE KEY" in data
+        spans = list(_spans(data))
+        if self._shows_keys:
+            spans += [found.span(1) for found in _KEY_LINES.finditer(data)]
+        shown, done = bytearray(), 0
+        for start, end in _joined(spans):
+            shown += data[done:start] + b"\n".join([b"***"] * (data.count(b"\n", start, end) + 1))
+            done = end
+        return bytes(shown + data[done:]) if spans else data
+
+
+def hide_text(text: str) -> str:
+    """What has the form of a secret, in a text of any origin."""
+    return Masks(()).hide_text(text)
+
+
+def token_in(data: bytes) -> str:
+    """The name of the first token that is known by its own form; "" for none."""
+    return next((name for name, _ in _found(_hinted(_TOKENS, _sample(data)), data)), "")
+
+
+def is_secret_name(name: str) -> bool:
+    """What is called so is a secret, as far as names tell."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def _spans(data: bytes) -> Iterator[Tuple[int, int]]:
+    sample = _sample(data)
+    for forms, text in (((*_TOKENS, *_WRITTEN), bytes), (_NAMED, bytes.lower)):
+        hinted = _hinted(forms, text(sample))
+        if hinted:
+            yield from (span for _, span in _found(hinted, text(data)))
+
+
+def _joined(spans: Iterable[Tuple[int, int]]) -> List[Tuple[int, int]]:
+    """Those that overlap in one."""
+    joined: List[Tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _hinted(forms: Iterable[Form], sample: bytes) -> List[Form]:
+    return [form for form in forms if any(hint in sample for hint in form[1])]
+
+
+def _found(forms: Iterable[Form], data: bytes) -> Iterator[Tuple[str, Tuple[int, int]]]:
+    for name, _, expression in forms:
+        for found in re.finditer(expression, data):
+            yield name, found.span(found.lastindex or 0)
+
+
+def _sample(data: bytes) -> bytes:
+    """Where hints are looked for: lines that differ in numbers alone have the same, and logs have many of them."""
+    return b"\n".join(set(data.translate(None, b"0123456789").split(b"\n")))
 
 
 def _parts(value: str) -> List[bytes]:

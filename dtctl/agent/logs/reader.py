@@ -210,14 +210,14 @@ class AttemptLog:
             if offset < self._hidden_until:
                 continue
             if run and (offset != end or when != time_of_run):
-                yield self._frame(start, end, bytes(run), time_of_run)
+                yield self._frame(start, end, self._selection.masks.hide_lines(bytes(run)), time_of_run)
                 run.clear()
             if not run:
                 start, time_of_run = offset, when
-            run += self._selection.masks.hide(line)
+            run += line
             end = offset + len(line)
         if run:
-            yield self._frame(start, end, bytes(run), time_of_run)
+            yield self._frame(start, end, self._selection.masks.hide_lines(bytes(run)), time_of_run)
 
     def _frame(self, offset: int, end: int, data: bytes, when: float) -> LogFrame:
         fields = dict(self._name, offset=offset, end=end, time=when)

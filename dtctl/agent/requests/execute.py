@@ -44,7 +44,7 @@ class Context:
         self.env = marks.values(env)
         self.cwd = marks.code if code else marks.home
         self.marks = marks
-        self.masks = Masks(secrets)
+        self.masks = Masks(secrets, forms=False)  # what a command writes may be no text
 
 
 def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:

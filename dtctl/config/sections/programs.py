@@ -101,7 +101,8 @@ class TrainerEntry(LaunchKeys):
     )
     code_anywhere: v.Flag = Field(
         default=False,
-        description="`code` may be a home directory, or lie above one or above the directory of this file",
+        description="`code` may be a home directory, lie above one or above the directory of this file, or be one of "
+        "keys, such as `~/.aws`",
         examples=["true"],
     )
     python: v.Text | None = Field(

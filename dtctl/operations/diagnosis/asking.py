@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
+from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.asking.plausible import check_run, check_tasks
 from dtctl.operations.diagnosis.facts import Facts
@@ -14,8 +16,10 @@ from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.status import RunStatus, request_of_status, status_of_hosts, told_by_coordinator
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dtctl.agent.records.answers import StatusResult
-    from dtctl.errors import DtctlError
+    from dtctl.bundle import Bundle
     from dtctl.model import Host
     from dtctl.operations.diagnosis.signature import Finding
     from dtctl.operations.memory.record import RunRecord
@@ -45,7 +49,8 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
         errors = dict(hosts.errors)
     unasked = [host for host in status.record.hosts if host not in record.hosts and host not in status.errors]
     more = ask(status.record, transport, _request(status.record), unasked)
-    facts = Facts(status, {**found, **more.results})
+    scanned = cache(lambda: _scanned(record.file))
+    facts = Facts(status, {**found, **more.results}, lambda path: code.left_out(path) if (code := scanned()) else None)
     errors = {**status.errors, **errors, **more.errors}
     return Diagnosis(facts, findings(facts), {host: why for host, why in errors.items() if not knows_no_run(why)})
 
@@ -63,6 +68,17 @@ def _status(
         if answer["coordination"] is not None and answer["inventory"] is not None:
             return told_by_coordinator(record.as_known(answer["inventory"]), answer)
     return status_of_hosts(record, transport, errors, told)
+
+
+def _scanned(file: Path | None) -> Bundle | None:
+    """The code by the cluster file as it reads now; None where that cannot be told."""
+    from dtctl.config import load_cluster
+    from dtctl.operations.starting.code import scan_code
+
+    try:
+        return scan_code(load_cluster(file)) if file is not None else None
+    except DtctlError:
+        return None
 
 
 def _request(record: RunRecord) -> Request[DiagnoseResult]:

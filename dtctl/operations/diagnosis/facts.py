@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from dtctl.model import TaskId, TaskState
 if TYPE_CHECKING:
     from dtctl.agent.records.reasons import Fact
     from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
+    from dtctl.bundle import LeftOut
     from dtctl.operations.asking.tasks import Exit, TaskStatus
     from dtctl.operations.status import RunStatus
 
@@ -54,10 +55,14 @@ class End:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """`hosts`: what each has told of itself when it was asked; `status` asks none, and knows what agents sample."""
+    """`hosts`: what each has told of itself when it was asked; `status` asks none, and knows what agents sample.
+
+    `left_out`: why a path of the code directory here is not pushed; None for any other path.
+    """
 
     status: RunStatus
     hosts: Mapping[str, DiagnoseResult] = field(default_factory=dict)
+    left_out: Callable[[str], LeftOut | None] = lambda path: None
 
     @property
     def now(self) -> float:

@@ -116,3 +116,18 @@ def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
 
 
 KILL, SEGV, ILL = int(signal.SIGKILL), int(signal.SIGSEGV), int(signal.SIGILL)
+
+
+_TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")
+"""Where the code is on a host."""
+
+
+def left_out(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The rule by which a file or a module that the trainer lacks was not pushed."""
+    module = str(fields.get("module", "")).replace(".", "/")
+    named = str(fields.get("path") or fields.get("file") or fields.get("argument") or "")
+    path = _TREE.sub("", named).removeprefix("./")
+    for one in [path] if path else [f"{module}.py", module]:
+        if found := facts.left_out(one):
+            return {"path": one, "rule": found.rule, "entry": found.path}
+    return None

@@ -11,6 +11,25 @@ from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, WHOLE_LOG, Level
 
 IN_LOGS = (
     Signature(
+        "left_out",
+        Level.ENDS,
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'",
+        "the code directory on this machine, and why a file of it is not pushed",
+        "{path} is in the code directory here, but is not pushed to the hosts, by the rule {rule}",
+        (
+            "a line !/{entry} in .dtctlignore pushes it; then: dtctl up --replace",
+            "or put it on each host, outside the code: dirs.data in cluster.yaml",
+        ),
+        (
+            r"No such file or directory: b?['\"](?P<path>[^'\"\n]+)|"
+            r"(?:can't open file '|(?<!File)NotFoundError: (?:\{\{[^}\n]*\}\} )?)(?P<file>[^\s;']+)['; :][^\n]*No such"
+            r" file|"
+            r"(?m:^[\w./-]+: (?P<argument>[^:\s\[]+): No such file or directory)|"
+            r"No module named '?(?P<module>[\w.]+)"
+        ),
+        joins.left_out,
+    ),
+    Signature(
         "estimator_missing",
         Level.ENDS,
         "AttributeError: module 'tensorflow' has no attribute 'estimator'",

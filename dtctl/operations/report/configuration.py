@@ -10,23 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.host.secrets import MASK, Masks, is_secret_name
 from dtctl.config.yaml.document import Scalar
 from dtctl.config.yaml.yaml12 import parse
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.operations.starting.secrets import read_env_file
 from dtctl.places import read_regular
 
-MASK = "***"
 LIMIT_BYTES = 1 << 20
 LEAST_SECRET = 4
 """A shorter value is found everywhere, and masks nothing but the text."""
 
-_NAME = r"(?:secret|token|passw|passphrase|credential|api[_-]?key|access[_-]?key|private[_-]?key|auth(?!or))"
-_SECRET_KEY = re.compile(_NAME, re.IGNORECASE)
-_ASSIGNED = re.compile(rf"([\w.-]*{_NAME}[\w.-]*\s*[=:]\s*)(\S+)", re.IGNORECASE)
-_FLAG = re.compile(rf"(-{{1,2}}[\w.-]*{_NAME}[\w.-]*\s+)([^-\s]\S*)", re.IGNORECASE)
 _ODD = re.compile(r"""^$|^[-?:] |^[\[\]{}#&!|>'"%@`,]|: | #|:$""")
-_USER = re.compile(r"(://)[^/@\s]+@")
 
 
 @dataclass(frozen=True)
@@ -48,17 +43,7 @@ def read_configuration(file: Path | None, environ: Mapping[str, str]) -> Configu
         return Configuration(file, problem=f"it cannot be read: {getattr(error, 'strerror', None) or error}")
     except ConfigError as error:
         return Configuration(file, problem=error.problems[0].summary)
-    values = _values(data, file, environ)
-    return Configuration(file, tuple(_outline(data, values)))
-
-
-def masked(text: str, values: frozenset[str] = frozenset()) -> str:
-    """What stands behind a name that sounds like a secret, a URL's user, and these values."""
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, MASK)
-    for pattern in (_ASSIGNED, _FLAG):
-        text = pattern.sub(rf"\g<1>{MASK}", text)
-    return _USER.sub(rf"\g<1>{MASK}@", text)
+    return Configuration(file, tuple(_outline(data, Masks(_values(data, file, environ)))))
 
 
 def _values(data: Any, file: Path, environ: Mapping[str, str]) -> frozenset[str]:
@@ -76,42 +61,42 @@ def _values(data: Any, file: Path, environ: Mapping[str, str]) -> frozenset[str]
     return frozenset(known[name] for name in named if len(known.get(name, "")) >= LEAST_SECRET)
 
 
-def _outline(data: Any, values: frozenset[str], indent: str = "") -> Iterator[str]:
+def _outline(data: Any, masks: Masks, indent: str = "") -> Iterator[str]:
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _entry(f"{indent}{_word(masked(str(key), values))}:", str(key), value, values, indent)
+            yield from _entry(f"{indent}{_word(masks.hide_text(str(key)))}:", str(key), value, masks, indent)
     elif isinstance(data, list):
         hidden = False
         for value in data:
             shown = Scalar(MASK, MASK) if hidden and isinstance(value, Scalar) else value
-            yield from _entry(f"{indent}-", "", shown, values, indent)
+            yield from _entry(f"{indent}-", "", shown, masks, indent)
             hidden = isinstance(value, Scalar) and _hides_next(value.text)
     elif data is not None:
-        yield f"{indent}{_scalar(data, values)}"
+        yield f"{indent}{_scalar(data, masks)}"
 
 
-def _entry(head: str, key: str, value: Any, values: frozenset[str], indent: str) -> Iterator[str]:
+def _entry(head: str, key: str, value: Any, masks: Masks, indent: str) -> Iterator[str]:
     if value is None or value in ({}, []):
         yield head + ("" if value is None else " {}" if value == {} else " []")
-    elif isinstance(value, Scalar) and "\n" in value.text.strip() and not _SECRET_KEY.search(key):
+    elif isinstance(value, Scalar) and "\n" in value.text.strip() and not is_secret_name(key):
         yield f"{head} |"
-        yield from (f"{indent}  {masked(line, values)}" for line in value.text.rstrip().split("\n"))
+        yield from (f"{indent}  {line}" for line in masks.hide_text(value.text.rstrip()).split("\n"))
     elif isinstance(value, Scalar):
-        yield f"{head} {MASK if _SECRET_KEY.search(key) else _scalar(value, values)}"
-    elif _SECRET_KEY.search(key) and key != "secrets":  # that one has names alone
+        yield f"{head} {MASK if is_secret_name(key) else _scalar(value, masks)}"
+    elif is_secret_name(key) and key != "secrets":  # that one has names alone
         yield f"{head} {MASK}"
     else:
         yield head
-        yield from _outline(value, values, indent + "  ")
+        yield from _outline(value, masks, indent + "  ")
 
 
 def _hides_next(word: str) -> bool:
     """--api_key, whose value is the next word."""
-    return word.startswith("-") and "=" not in word and " " not in word and _SECRET_KEY.search(word) is not None
+    return word.startswith("-") and "=" not in word and " " not in word and is_secret_name(word)
 
 
-def _scalar(value: Scalar, values: frozenset[str]) -> str:
-    return _word(masked(value.text, values))
+def _scalar(value: Scalar, masks: Masks) -> str:
+    return _word(masks.hide_text(value.text))
 
 
 def _word(text: str) -> str:

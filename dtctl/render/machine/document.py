@@ -74,7 +74,7 @@ def _unseen(unseen: Unseen) -> dict[str, Any]:
 
 def not_pushed(bundle: Bundle) -> dict[str, Any]:
     """Beside what the user's own rules leave out."""
-    return {"notPushed": [*bundle.withheld, *bundle.twins]}
+    return {"notPushed": [*(one.path for one in bundle.withheld), *bundle.twins]}
 
 
 def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any]:

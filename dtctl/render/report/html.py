@@ -1,10 +1,14 @@
-"""HTML made of values: what is not made here is text, and is escaped. What a host says cannot become a tag."""
+"""HTML made of values: what is not made here is text, and is escaped. What a host says cannot become a tag.
+
+Texts are masked once more: the agent of an older run may have shown more than this one would.
+"""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable
 
+from dtctl.agent.host.secrets import hide_text
 from dtctl.render.terminal.safe import lines_of, one_line
 
 _VOID = ("meta", "link", "br", "hr", "wbr")
@@ -46,7 +50,7 @@ def _each(parts: Iterable[Part]) -> Iterable[str]:
         if isinstance(part, Html):
             yield part
         elif isinstance(part, str):
-            yield html.escape("\n".join(one_line(line) for line in part.split("\n")), quote=False)
+            yield html.escape("\n".join(one_line(line) for line in hide_text(part).split("\n")), quote=False)
         else:
             yield from _each(part)
 
@@ -55,4 +59,6 @@ def _attribute(key: str, value: object) -> str:
     name = key.rstrip("_").replace("_", "-")
     if value is True:
         return f" {name}"
+    if name in ("title", "aria-label"):
+        value = hide_text(str(value))
     return f' {name}="{html.escape(one_line(str(value)))}"'

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
+from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
@@ -146,11 +147,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 def _code(text: str, language: str = "text") -> Iterator[str]:
     """Between fences that the text cannot end."""
     yield f"{_FENCE}{language}"
-    for line in lines_of(text):
+    for line in lines_of(hide_text(text)):
         yield line.replace("````", "'''' ")
     yield _FENCE
 
 
 def _text(text: str) -> str:
     """Neither Markdown nor HTML, whatever a host says."""
-    return _SPECIAL.sub(r"\\\1", html.escape(one_line(text.replace("\n", " ")), quote=False))
+    return _SPECIAL.sub(r"\\\1", html.escape(one_line(hide_text(text).replace("\n", " ")), quote=False))

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, scan
-from dtctl.bundle.secret_files import BY_NAME, is_private, named_as_secret
 from dtctl.operations.starting.credentials import Authority
 from dtctl.render.left_out import show_left_out
+from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
 from tests.fuzz import cases
+from tests.unit.agent.test_masks import TOKENS
 
 CERTIFICATE = Authority("run").issue("host", coordinates=False).certificate
 
@@ -56,6 +57,10 @@ def write(code: Path, files: dict[str, str]) -> Path:
     return code
 
 
+def withheld(bundle: Bundle) -> tuple[str, ...]:
+    return tuple(one.path for one in bundle.withheld)
+
+
 def sent(bundle: Bundle) -> set[str]:
     return {file.path for file in bundle.manifest.files}
 
@@ -63,10 +68,18 @@ def sent(bundle: Bundle) -> set[str]:
 SECRETS = [
     ".env", ".env.local", ".env.swp", ".env~", "prod.env", ".envrc", ".ENV", ".netrc", "_netrc", "keys/id_rsa",
     "id_ed25519", "id_ecdsa_sk", "id_rsa.old", "deploy.pem", "tls.key", "a.p12", "a.PFX", "a.jks", ".pgpass",
-    ".git-credentials", ".pypirc", ".npmrc", ".vault-token", ".htpasswd", ".docker/config.json", ".kube/config",
+    ".git-credentials", ".pypirc", ".npmrc", ".vault-token", ".htpasswd", ".docker/config.json",
     "sub/.docker/config.json", "kaggle.json", ".cache/huggingface/token", "application_default_credentials.json",
+    "terraform.tfstate", "infra/terraform.tfstate.backup", "prod.tfvars", "prod.auto.tfvars.json", "secrets.yaml",
+    "conf/secrets.json", "credentials.json", ".cargo/credentials.toml", ".cargo/credentials", ".hf_token", "kubeconfig",
+    "prod.kubeconfig", ".bash_history", ".zsh_history", ".python_history", ".wandb/settings", "clearml.conf",
+    ".mlflow/credentials", ".vault_pass.txt", "vault_password", "client_secret_1.apps.json", ".config/wandb/settings",
 ]  # fmt: skip
 DIRECTORIES = [
+    ".kube/config",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/sops/age/keys.txt",
+    ".kaggle/x",
     ".ssh/id_work",
     ".ssh/known_hosts",
     ".aws/credentials",
@@ -77,26 +90,27 @@ DIRECTORIES = [
 HARMLESS = [
     ".env.example", ".env.sample", "example.env", "id_map.py", "id_rsa.pub", "id_list", "environment.yml", "env/x.py",
     "tokens.json", "config.json", "kube/config", "monkey.py", "keys.py", "secrets.py", "netrc", "pem",
+    "credentials.py", "wandb/settings", "vault_pass.py", "history", "main.tf", "secrets/README", "aws/config",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_file_that_holds_secrets_as_a_rule_stays_at_home_and_is_named(code: Path, name: str) -> None:
     bundle = scan(write(code, {name: "hunter2"}))
-    assert (sent(bundle), bundle.withheld) == ({"train.py"}, (name,))
+    assert (sent(bundle), withheld(bundle)) == ({"train.py"}, (name,))
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
 def test_a_directory_of_secrets_stays_at_home_as_a_whole(code: Path, name: str) -> None:
     bundle = scan(write(code, {name: "hunter2"}))
     assert sent(bundle) == {"train.py"}
-    assert bundle.withheld == (name.rpartition("/")[0] + "/",)
+    assert withheld(bundle) == (name.rpartition("/")[0] + "/",)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_a_file_whose_name_only_sounds_like_it_is_sent(code: Path, name: str) -> None:
     bundle = scan(write(code, {name: "nothing to hide"}))
-    assert (sent(bundle), bundle.withheld) == ({"train.py", name}, ())
+    assert (sent(bundle), withheld(bundle)) == ({"train.py", name}, ())
 
 
 @pytest.mark.parametrize(
@@ -110,13 +124,20 @@ def test_a_file_whose_name_only_sounds_like_it_is_sent(code: Path, name: str) ->
         ("old.key", "Bag Attributes\n  friendlyName: me\n" + KEY),
         ("putty", "PuTTY-User-Key-File-3: ssh-ed25519\n"),
         ("armored.txt", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n"),
+        ("site.crt", "Bag Attributes\n    friendlyName: site\nKey Attributes: <No Attributes>\n" + KEY + CERTIFICATE),
+        ("backup.txt", "of my laptop\n\n" + openssh_key()),
+        ("old.conf", "<key>\n" + KEY + "</key>\n"),
+        (
+            "encrypted",
+            "about\n-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0\n\nAAAA",
+        ),
         ("gcp.json", '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}'),
     ],
     ids=names_only,
 )
 def test_a_private_key_stays_at_home_whatever_it_is_called(code: Path, name: str, content: str) -> None:
     bundle = scan(write(code, {name: content}))
-    assert (sent(bundle), bundle.withheld) == ({"train.py"}, (name,))
+    assert (sent(bundle), withheld(bundle)) == ({"train.py"}, (name,))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +148,7 @@ def test_a_private_key_stays_at_home_whatever_it_is_called(code: Path, name: str
         ("test_tls.py", f'KEY = """\n{KEY}"""\n'),
         ("README.md", "A key looks like this:\n\n" + KEY),
         ("labels.json", '{"private_key": "no"}'),
+        ("notes.txt", "a key begins with\n-----BEGIN PRIVATE KEY-----\nand ends somewhere\n"),
     ],
     ids=names_only,
 )
@@ -134,12 +156,84 @@ def test_what_is_public_or_only_shows_a_key_is_sent(code: Path, name: str, conte
     assert name in sent(scan(write(code, {name: content})))
 
 
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        ("$ANSIBLE_VAULT;1.1;AES256\n6162\n", "Ansible vault"),
+        ("# created: 2026\nAGE-SECRET-KEY-1" + "QYLPMN5HHHFPZAM2" * 3 + "\n", "age key"),
+        (
+            "apiVersion: v1\nusers:\n- user:\n    client-key-data: " + "LS0tLS1CRUdJTiBS" * 4 + "\n",
+            "key of a kubeconfig",
+        ),
+        *((f"value = {token}\n", name) for name, token in TOKENS.items()),
+    ],
+    ids=names_only,
+)
+def test_a_token_stays_at_home_in_a_file_of_any_name(code: Path, content: str, rule: str) -> None:
+    assert scan(write(code, {"conf/some.cfg": content})).withheld == (("conf/some.cfg", rule),)
+    write(code, {"conf/some.cfg": content, ".dtctlignore": "!/conf/some.cfg\n"})
+    assert "conf/some.cfg" in sent(scan(code))
+
+
+@pytest.mark.parametrize("name", ["train.py", "README.md", "data.csv", "corpus.jsonl", "run.sh", "a.ipynb"])
+def test_programs_documents_and_tables_arrive_whole(code: Path, name: str) -> None:
+    assert name in sent(scan(write(code, {name: "x = '" + TOKENS["GitHub token"] + "'\n" + KEY})))
+
+
+def test_data_is_not_taken_for_tokens_however_random_it_is(code: Path) -> None:
+    import base64
+    import random
+
+    random.seed(1)
+    lines = "".join(base64.b64encode(random.randbytes(48)).decode() + "\n" for _ in range(1500))
+    digests = "".join(random.randbytes(32).hex() + "\n" for _ in range(1500))
+    large = "a corpus\n" * 20_000 + TOKENS["GitHub token"]
+    bundle = scan(write(code, {"images.b64": lines, "index.txt": digests, "corpus.txt": large}))
+    assert bundle.withheld == ()
+
+
+def test_rules_hold_for_the_whole_path_and_not_below_the_code_alone(tmp_path: Path) -> None:
+    home = write(tmp_path / ".config", {"gcloud/x": "", "gh/hosts.yml": "", "htop/htoprc": "", "git/credentials": ""})
+    bundle = scan(home)
+    assert bundle.withheld == (
+        ("gcloud/", ".config/gcloud/"),
+        ("gh/", ".config/gh/"),
+        ("git/credentials", ".config/git/credentials"),
+    )
+    (tmp_path / "link").symlink_to(home)
+    assert scan(tmp_path / "link").withheld == bundle.withheld
+    cargo = write(tmp_path / ".cargo", {"credentials": "x", "bin/x": ""})
+    assert withheld(scan(cargo)) == ("credentials",)
+
+
+@pytest.mark.parametrize("prefix", ["", "mirror.git/"])
+def test_the_config_of_a_bare_repository_stays_at_home(code: Path, prefix: str) -> None:
+    names = [f"{prefix}{name}" for name in ("HEAD", "config", "objects/x", "refs/x")]
+    bundle = scan(write(code, dict.fromkeys(names, "url = https://me:s3cret@example.com/x")))
+    assert withheld(bundle) == (f"{prefix}config",)
+
+
+def test_what_was_judged_harmless_by_fewer_rules_is_judged_again(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    from dtctl.bundle import fingerprints
+
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
+    write(code, {"some.cfg": TOKENS["GitHub token"]})
+    with monkeypatch.context() as patched:
+        patched.setattr(fingerprints, "_VERSION", 2)
+        patched.setattr("dtctl.bundle.scanning.rule_of_content", lambda path, start: "")
+        assert "some.cfg" in sent(scan(code))
+    assert withheld(scan(code)) == ("some.cfg",)
+
+
 def test_the_users_own_word_is_the_last(code: Path) -> None:
     write(code, {".env": "X=1", "keys/id_rsa": KEY, "gcp.json": '{"private_key": "-----BEGIN PRIVATE KEY"}'})
     write(code, {".aws/config": "x", ".dtctlignore": "!.env\n!/keys/id_rsa\n!gcp.json\n!.aws/\n"})
     bundle = scan(code)
     assert sent(bundle) == {"train.py", ".dtctlignore", ".env", "keys/id_rsa", "gcp.json", ".aws/config"}
-    assert bundle.withheld == ()
+    assert withheld(bundle) == ()
 
 
 @pytest.mark.parametrize("line", ["!*", "!**", "!keys/**", "!*.json", "!.*", "!keys/*"])
@@ -147,22 +241,22 @@ def test_a_line_that_lets_anything_through_does_not_speak_of_secrets(code: Path,
     write(code, {".env": "X=1", "keys/id_rsa": KEY, "gcp.json": '{"private_key": "-----BEGIN PRIVATE KEY"}'})
     write(code, {".dtctlignore": f"*.log\n{line}\n"})
     bundle = scan(code)
-    assert bundle.withheld == (".env", "gcp.json", "keys/id_rsa")
+    assert withheld(bundle) == (".env", "gcp.json", "keys/id_rsa")
     assert sent(bundle) == {"train.py", ".dtctlignore"}
 
 
 def test_a_kind_of_file_can_be_allowed(code: Path) -> None:
     write(code, {"a.pem": KEY, "sub/b.pem": KEY, ".env.test": "", ".env": "", ".dtctlignore": "x\n!*.pem\n!.env.*\n"})
-    assert scan(code).withheld == (".env",)
+    assert withheld(scan(code)) == (".env",)
 
 
 def test_a_gitignore_is_no_word_on_secrets(code: Path) -> None:
-    assert scan(write(code, {".env": "X=1", ".gitignore": "*.log\n!.env\n"})).withheld == (".env",)
+    assert withheld(scan(write(code, {".env": "X=1", ".gitignore": "*.log\n!.env\n"}))) == (".env",)
 
 
 def test_what_the_users_rules_leave_out_is_not_told(code: Path) -> None:
     bundle = scan(write(code, {".env": "X=1", ".gitignore": ".env\n"}))
-    assert (bundle.withheld, bundle.skipped) == ((), (".env",))
+    assert (withheld(bundle), bundle.skipped) == ((), ((".env", ".gitignore:1 .env"),))
 
 
 def test_exceptions_alone_leave_the_gitignore_in_force(code: Path) -> None:
@@ -203,7 +297,7 @@ def test_the_env_file_is_not_sent_by_another_name(code: Path) -> None:
     assert sent(bundle) == {"train.py", ".dtctlignore", "__init__.py"}
     assert bundle.manifest.links == ()
     assert bundle.twins == ("copy.txt", "hard_link.txt")
-    assert set(bundle.skipped) == {"settings", "soft_link.txt"}
+    assert {one.path for one in bundle.skipped} == {"settings", "soft_link.txt"}
 
 
 def test_a_hard_link_of_a_secret_outside_is_not_sent(code: Path, tmp_path: Path) -> None:
@@ -222,7 +316,7 @@ def test_an_env_file_that_says_nothing_takes_no_file_along(code: Path, tmp_path:
 def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {".env": "X", "keys/id_rsa": KEY})))
     said = capsys.readouterr()
-    assert said.err == "not pushed: .env, keys/id_rsa (a line such as !.env in .dtctlignore pushes one)\n"
+    assert said.err == "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)\n"
     assert said.out == ""
     show_left_out(scan(write(code, {f".env.{number}": "X" for number in range(15)})))
     assert capsys.readouterr().err.count("\n") == 1
@@ -230,7 +324,9 @@ def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: 
 
 def test_a_long_list_is_folded(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {f".env.{number:02}": "X" for number in range(17)})))
-    assert ".env.04 and 12 more (a line such as !.env.00 in .dtctlignore pushes one)" in capsys.readouterr().err
+    assert (
+        ".env.04 [.env.*] and 12 more (a line such as !.env.00 in .dtctlignore pushes one)" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("name", ["[a]*?\\.env", ".env.a b", ".env.[x]", "keys [1]/id_rsa"])
@@ -239,6 +335,12 @@ def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsy
     rule = capsys.readouterr().err.partition("a line such as ")[2].removesuffix(" in .dtctlignore pushes one)\n")
     write(code, {".dtctlignore": rule + "\n"})
     assert name in sent(scan(code))
+
+
+def test_one_line_says_what_ignore_rules_leave_out(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_left_out(scan(write(code, {".gitignore": "# data\ndata/\n*.log\n", "data/x": "", "a.log": "", "b.log": ""})))
+    said = "not pushed by your ignore rules: 3 paths: 2 [.gitignore:3 *.log], data/ [.gitignore:2 data/]\n"
+    assert capsys.readouterr().err == said
 
 
 def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
@@ -256,7 +358,7 @@ def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
 
     def left_out(path: str) -> bool:
         parts = path.split("/")
-        return any(named_as_secret("/".join(parts[:end]), end < len(parts)) for end in range(1, len(parts) + 1))
+        return any(rule_of_name("/".join(parts[:end]), end < len(parts)) for end in range(1, len(parts) + 1))
 
     assert [path for path in paths if left_out(path)] == told
 
@@ -264,17 +366,20 @@ def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
 @cases
 @given(st.text(max_size=60), st.booleans(), st.binary(max_size=2000))
 def test_any_name_and_any_content_are_judged(path: str, is_directory: bool, content: bytes) -> None:
-    assert isinstance(named_as_secret(path, is_directory), bool)
-    assert isinstance(is_private(path, content), bool)
-    assert named_as_secret(path + "/.env", is_directory=False)
-    assert is_private(path, KEY.encode() + content) or path.lower().endswith(".json")
+    assert isinstance(rule_of_name(path, is_directory), str)
+    assert isinstance(rule_of_content(path, content), str)
+    assert rule_of_name(path + "/.env", is_directory=False)
+    assert rule_of_content(path, KEY.encode() + content) or path.lower().endswith(".json")
 
 
-@pytest.mark.parametrize("filling", [b"\n", b" ", b"-----BEGIN ", b"-----BEGIN A ", b'"private_key":"-----BEGIN A'])
+@pytest.mark.parametrize(
+    "filling",
+    [b"\n", b" ", b"-----BEGIN PRIVATE KEY-----\n ", b"-----BEGIN ", b"-----BEGIN A ", b'"private_key":"-----BEGIN A'],
+)
 @pytest.mark.parametrize("name", ["x.pem", "x.json", "x"])
 def test_no_content_takes_long_to_judge(name: str, filling: bytes) -> None:
     import time
 
     began = time.process_time()
-    is_private(name, (filling * (1 << 20))[: 1 << 20])
+    rule_of_content(name, (filling * (1 << 20))[: 1 << 20])
     assert time.process_time() - began < 2.0

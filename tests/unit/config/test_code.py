@@ -134,3 +134,14 @@ def test_a_loop_of_links_is_no_directory(home: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load(home / "project" / "cluster.yaml", "loop")
     assert "but there is no directory" in error.value.problems[0].summary
+
+
+@pytest.mark.parametrize(
+    "place", [".aws", ".ssh", ".config/gcloud", ".kube", ".gnupg/private-keys-v1.d", "keys/.AWS/x"]
+)
+def test_a_directory_of_secrets_is_refused_as_code(home: Path, place: str) -> None:
+    (home / place).mkdir(parents=True)
+    (home / "project" / "link").symlink_to(home / place)
+    for code in (f"~/{place}", "link"):
+        assert "where secrets usually are" in refused(home / "project" / "cluster.yaml", code)
+    load(home / "project" / "cluster.yaml", f"~/{place}", "  code_anywhere: true\n")

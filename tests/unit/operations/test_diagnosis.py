@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import fact
+from dtctl.bundle import LeftOut
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.coordination import Contact, Incident
 from dtctl.operations.asking.outcome import Outcome, Verdict
@@ -28,6 +29,8 @@ REFUSED = (
     "Failed to connect to remote host: Connection refused"
 )
 PYTHON = {"python": "/opt/venv/bin/python"}
+
+IGNORED = LeftOut("data/", ".gitignore:1 data/")
 
 LOGS = [
     ("disk_full", SAVE, "a disk of gpu-a is full", "dtctl gc"),
@@ -308,7 +311,36 @@ def test_without_a_word_of_any_host_it_is_known_too(name: str, log: str) -> None
 
 
 def test_every_row_for_logs_is_tried() -> None:
-    assert {one.name for one in IN_LOGS} == {name for name, *_ in LOGS}
+    assert {one.name for one in IN_LOGS} == {"left_out", *(name for name, *_ in LOGS)}
+
+
+@pytest.mark.parametrize(
+    ("log", "path"),
+    [
+        (FRAMES + "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'\n", "data/x.csv"),
+        (FRAMES + "FileNotFoundError: [Errno 2] No such file or directory: '/h/.dtctl/work/d/tree/a b'\n", "a b"),
+        (FRAMES + f"{ERRORS}NotFoundError: data/x.csv; No such file or directory\n", "data/x.csv"),
+        (
+            FRAMES + f"{ERRORS}NotFoundError: {{{{function_node f}}}} ./x.csv; No such file [Op:R]\n",
+            "x.csv",
+        ),
+        (
+            "python3: can't open file '/h/.dtctl/work/d/tree/train.py': [Errno 2] No such file or directory\n",
+            "train.py",
+        ),
+        ("cat: conf/a.yaml: No such file or directory\n", "conf/a.yaml"),
+        (FRAMES + "ModuleNotFoundError: No module named 'models.net'\n", "models/net.py"),
+    ],
+)
+def test_a_file_that_was_not_pushed_is_told_with_its_rule(log: str, path: str) -> None:
+    asked = facts(ended("worker:0", log))
+    found = dataclasses.replace(asked, left_out=lambda one: IGNORED if one == path else None)
+    assert names(found)[0] == "left_out"
+    assert f"{path} is in the code directory here, but is not pushed to the hosts, by the rule .gitignore:1" in told(
+        found
+    )
+    assert "a line !/data/ in .dtctlignore" in told(found)
+    assert "left_out" not in names(asked)
 
 
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
@@ -343,6 +375,14 @@ def unreached(problem: str, text: str) -> dict[str, Any]:
 
 
 BY_FACTS = [
+    (
+        "left_out",
+        dataclasses.replace(
+            facts(ended("worker:0", "FileNotFoundError: [Errno 2] No such file or directory: 'data/x'\n")),
+            left_out=lambda path: LeftOut("data/x", "private key"),
+        ),
+        "data/x is in the code directory here, but is not pushed to the hosts, by the rule private key",
+    ),
     (
         "killed_for_memory",
         facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),

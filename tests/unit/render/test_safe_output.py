@@ -26,7 +26,7 @@ from dtctl.agent.records.dump import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
-from dtctl.bundle import Bundle, Manifest
+from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.hooks import Hook
 from dtctl.model import TaskId, TaskState
@@ -235,7 +235,13 @@ UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
-LEFT_OUT = Bundle(Path("/code"), NOTHING, (), withheld=(f".env{BAD}",), twins=(f"copy{BAD}",))
+LEFT_OUT = Bundle(
+    Path("/code"),
+    NOTHING,
+    (LeftOut(f"x{BAD}", f".gitignore:1 {BAD}"),),
+    (LeftOut(f".env{BAD}", BAD),),
+    twins=(f"copy{BAD}",),
+)
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
 WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a", "b"), 2))
 REMAINS = GcResult(

@@ -142,6 +142,18 @@ def test_secrets_of_the_configuration_are_masked(read: Read) -> None:
     assert "hush-hush" not in told
 
 
+def test_forms_of_secrets_are_masked_in_whatever_a_host_says() -> None:
+    said = "Cookie: session=s3cret\nhttps://x/?sig=s3cret\nDB_PASS=s3cret\n--wandb_key s3cret\n"
+    made = report()
+    cause = made.status.verdict.cause
+    assert cause is not None
+    tasks = {**made.status.tasks, cause: replace(made.status.tasks[cause], tail=said)}
+    made = replace(made, status=replace(made.status, tasks=tasks))
+    for text in (page(made), markdown(made)):
+        assert "s3cret" not in text
+        assert "DB_PASS=***" in text
+
+
 def test_every_state_and_every_part_has_a_colour_in_both_schemes() -> None:
     for kind in (*SPENT, *(state.value for state in TaskState)):
         assert re.search(rf"\.f-{kind}\b", STYLE), kind

@@ -1,0 +1,191 @@
+"""Files that usually hold secrets, and are not sent unless the user says so.
+
+By name: files whose only purpose is to hold credentials, as the templates of .gitignore and secret scanners list them,
+and those of the tools that trainers are used with. By content: private keys, encrypted vaults, and the tokens that the
+agent masks in logs (agent/host/secrets.py). A high entropy alone says nothing here: data sets are full of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dtctl.agent.host.secrets import token_in
+
+BY_NAME = (
+    # variables
+    ".env",
+    ".env.*",
+    ".env~",
+    "*.env",
+    ".envrc",
+    "!.env.example",
+    "!.env.sample",
+    "!.env.template",
+    "!.env.dist",
+    "!example.env",
+    "!sample.env",
+    "!template.env",
+    # SSH, GnuPG and age
+    ".ssh/",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "!id_*.pub",
+    "!id_*.py",
+    "*.ppk",
+    ".gnupg/",
+    ".config/sops/age/",
+    # stores of keys and passwords
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    ".htpasswd",
+    ".vault-token",
+    ".vault_pass*",
+    "vault_pass*",
+    "!vault_pass*.py",
+    ".password-store/",
+    "secrets.yaml",
+    "secrets.yml",
+    "secrets.json",
+    "secrets.toml",
+    ".cargo/credentials",
+    ".gem/credentials",
+    ".mlflow/credentials",
+    "credentials.json",
+    "credentials.toml",
+    "credentials.yaml",
+    "credentials.yml",
+    "client_secret*.json",
+    # logins of tools
+    ".netrc",
+    "_netrc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".pypirc",
+    ".npmrc",
+    ".pgpass",
+    ".my.cnf",
+    ".*_history",
+    ".dockercfg",
+    ".docker/config.json",
+    ".config/containers/auth.json",
+    ".kube/",
+    "kubeconfig",
+    "*.kubeconfig",
+    ".config/gh/",
+    ".config/rclone/",
+    "rclone.conf",
+    ".m2/settings.xml",
+    # infrastructure
+    "*.tfstate",
+    "*.tfstate.*",
+    "*.tfvars",
+    "*.tfvars.json",
+    ".terraform.d/",
+    ".terraformrc",
+    # clouds and data
+    ".aws/",
+    ".azure/",
+    ".oci/",
+    ".aliyun/",
+    ".snowflake/",
+    ".config/gcloud/",
+    "application_default_credentials.json",
+    ".boto",
+    ".s3cfg",
+    ".databrickscfg",
+    # services of training
+    "kaggle.json",
+    ".kaggle/",
+    ".huggingface/",
+    ".hf_token",
+    ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens",
+    ".config/wandb/settings",
+    ".wandb/settings",
+    "clearml.conf",
+    "trains.conf",
+    ".comet.config",
+    ".streamlit/secrets.toml",
+)
+"""Rules in the language of gitignore(5), each of which holds at any depth and for capitals too."""
+
+UNLESS_PUBLIC = ("*.pem", "*.key")
+"""Left out, too, unless they hold certificates and public keys alone."""
+
+_PRIVATE = rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-"
+_BEGINS_PRIVATE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:" + _PRIVATE + rb")")
+_HAS_PRIVATE = re.compile(rb"^[ \t]*(?:" + _PRIVATE + rb")", re.MULTILINE)
+_HAS_WHOLE_PRIVATE = re.compile(
+    rb"^[ \t]*(?:(?:" + _PRIVATE + rb")[ \t\r]*\n\s*(?:[A-Za-z0-9+/=]{16}|[A-Z][\w-]+:)|PuTTY-User-Key-File-)",
+    re.MULTILINE,
+)
+"""With what follows it: a text that only speaks of such a line is no key."""
+_JSON_PRIVATE = re.compile(rb'"private_key"\s*:\s*"-----BEGIN [A-Z0-9 ]*PRIVATE KEY')
+_PUBLIC = re.compile(rb"^-----BEGIN (?:[A-Z0-9]+ )*(?:CERTIFICATE|PUBLIC KEY|X509 CRL|PARAMETERS)", re.MULTILINE)
+_SHOWS = re.compile(
+    r".*\.(?:py|pyi|ipynb|c|cc|cpp|h|hpp|cu|cuh|proto|rs|go|java|js|mjs|ts|tsx|rb|pl|php|r|jl|scala|sh|bash|patch|diff"
+    r"|md|rst|tex|html?|css|svg|csv|tsv|jsonl|ndjson)"
+)
+"""Programs, documents and tables, which may show a key among other things and have to arrive whole."""
+_MOST_TOKENS_BYTES = 1 << 15
+"""Of a larger file nobody looks for tokens: it is data."""
+
+
+def rule_of_name(path: str, is_directory: bool) -> str:
+    """The rule by which a path is secret, which may be absolute; "" if it is not."""
+    place = path.lower() + "/" * is_directory
+    if _LAST.fullmatch(place.rstrip("/").rpartition("/")[2]) is None:
+        return ""  # as almost every name, and five times as fast
+    if _HARMLESS.fullmatch(place) is not None:
+        return ""
+    return next((rule for rule in _NAMES if _compiled([rule]).fullmatch(place)), "")
+
+
+def rule_of_directory(path: str) -> str:
+    """The rule by which a directory, or one that it lies in, is secret as a whole; "" for any other."""
+    place = f"{path.rstrip('/')}/".lower()
+    return next((rule for rule in _NAMES if rule.endswith("/") and f"/{rule}" in place), "")
+
+
+def needs_a_look(path: str) -> bool:
+    """Its name leaves open whether it holds a key; `rule_of_content` decides."""
+    return _OPEN.fullmatch(path.lower()) is not None
+
+
+def rule_of_content(path: str, start: bytes) -> str:
+    """What a file holds that is secret, by the `start` of its content; "" for nothing.
+
+    A program or a text that shows a key among other things is not one: it has to begin with the key.
+    """
+    lower = path.lower()
+    if needs_a_look(path):
+        return "private key" if _HAS_PRIVATE.search(start) or not _PUBLIC.search(start) else ""
+    if _BEGINS_PRIVATE.match(start) or (lower.endswith(".json") and _JSON_PRIVATE.search(start)):
+        return "private key"
+    if _SHOWS.fullmatch(lower) or b"\0" in start[:8192]:
+        return ""
+    if b"PRIVATE KEY" in start and _HAS_WHOLE_PRIVATE.search(start):
+        return "private key"
+    if start.startswith(b"$ANSIBLE_VAULT;"):
+        return "Ansible vault"
+    return token_in(start) if len(start) <= _MOST_TOKENS_BYTES else ""
+
+
+def _compiled(rules: Sequence[str]) -> re.Pattern[str]:
+    """One pattern for all, which paths that end with `/` for directories match as a whole."""
+    each = (
+        re.escape(rule.rstrip("/")).replace(r"\*", "[^/]*") + ("/" if rule.endswith("/") else "/?") for rule in rules
+    )
+    return re.compile(rf"(?:.*/)?(?:{'|'.join(each)})", re.DOTALL)
+
+
+_NAMES = [rule for rule in BY_NAME if not rule.startswith("!")]
+_LAST = _compiled([rule.rstrip("/").rpartition("/")[2] for rule in _NAMES])
+_HARMLESS = _compiled([rule[1:] for rule in BY_NAME if rule.startswith("!")])
+_OPEN = _compiled(UNLESS_PUBLIC)

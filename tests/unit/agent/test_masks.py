@@ -1,0 +1,144 @@
+"""Secrets are masked wherever they are shown: by their values, and by their forms."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtctl.agent.host.secrets import Masks, hide_text, is_secret_name, token_in
+from tests.fuzz import cases
+
+TOKENS = {
+    "AWS access key": "AKIA" + "QYLPMN5HHHFPZAM2",
+    "Google API key": "AIza" + "SyB-1234567890abcdefghijklmnopqrstu",
+    "GitHub token": "ghp_" + "a1B2c3D4" * 4 + "e5F6",
+    "GitLab token": "glpat-" + "a1B2c3D4e5F6g7H8i9J0",
+    "Hugging Face token": "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH",
+    "Slack token": "xoxb-" + "123456789012-abcdefGHIJKL",
+    "OpenAI or Anthropic key": "sk-" + "proj-a1B2c3D4e5F6g7H8i9J0k1L2",
+    "Stripe key": "sk_live_" + "a1B2c3D4e5F6g7H8",
+    "npm token": "npm_" + "a1B2c3D4e5F6" * 3,
+    "age key": "AGE-SECRET-KEY-1" + "QYLPMN5HHHFPZAM2" * 3,
+    "JSON web token": "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl",
+    "webhook": "https://hooks.slack.com/services/" + "T0AAAAAAA/B0AAAAAAA/abcdefghijkl",
+}
+KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456789+/aBcDeFgHi\n" * 4
+KEY_END = "aBcDeF==\n-----END RSA PRIVATE KEY-----\n"
+
+HIDDEN = [
+    ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ("{'Authorization': 'Bearer abc.def', 'Accept': '*/*'}", "abc.def"),
+    ('{"headers": {"authorization": "token s3cret"}}', "s3cret"),
+    ("Proxy-Authorization: Digest username=x", "username=x"),
+    ("> Cookie: session=s3cret; theme=dark", "s3cret"),
+    ("Set-Cookie: sid=s3cret", "s3cret"),
+    ("posting to https://hooks.slack.com/services/T0AAAAAAA/B0AAAAAAA/s3cret", "B0AAAAAAA"),
+    ("https://discord.com/api/webhooks/123456/s3cret-s3cret", "s3cret"),
+    ("https://api.telegram.org/bot12345678:s3cretAAAA/sendMessage", "s3cretAAAA"),
+    ("DB_PASS=hunter2", "hunter2"),
+    ("export DB_PASS='two words'", "two words"),
+    ("WANDB_KEY=s3cret", "s3cret"),
+    ("environ({'WANDB_API_KEY': 's3cret', 'HOME': '/root'})", "s3cret"),
+    ("train.py --wandb_key s3cret --steps 10", "s3cret"),
+    ("['train.py', '--wandb_key', 's3cret', '--steps', '10']", "s3cret"),
+    ("train.py --api-key=s3cret", "s3cret"),
+    ("train.py --password s3cret", "s3cret"),
+    ("--token s3cret", "s3cret"),
+    ("password: s3cret", "s3cret"),
+    ('{\\"password\\": \\"s3cret\\"}', "s3cret"),
+    ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "K7MDENG"),
+    ("login with access_token=a1b2c3d4", "a1b2c3d4"),
+    ("https://a.blob.core.windows.net/c/b?sv=2020&sig=abc%2Fdef%3D&se=1", "abc%2Fdef"),
+    ("DefaultEndpointsProtocol=https;AccountKey=a1B2c3D4e5F6g7H8i9J0==;", "a1B2c3D4"),
+    ("https://storage.example/x?X-Amz-Signature=s3cret", "s3cret"),
+    ("curl -H bearer a1b2c3d4e5", "a1b2c3d4e5"),
+    ("postgres://me:s3cret@db/x", "s3cret"),
+    ("pip install git+https://s3cret@github.com/x/y", "s3cret"),
+    (KEY + KEY_END, "MIIE"),
+    (KEY + KEY_END, "aBcDeF=="),
+    (KEY.replace("\n", "\\n"), "MIIE"),
+    *((f"it is {token}.", token[-8:]) for token in TOKENS.values()),
+]
+SHOWN = [
+    "step 100 loss 0.1 key=layer/kernel:0 keys: 4 primary_key=id",
+    "tokens/s 1234, token: 50256, eos_token='</s>', pad_token: <pad>",
+    "next token: world",
+    "NUM_TOKENS=5 MAX_TOKEN: 512",
+    "password: None",
+    "the author is Ann",
+    "--key_dim 64 --num_heads 8 --tokenizer gpt2",
+    "epoch pass: 3",
+    "secrets: [A, B]",
+    "grpc://10.0.0.1:2222 s3://bucket/a@b",
+    "a base64 line: " + "aBcDeF0123456789" * 5,
+    "sha256 " + "0123456789abcdef" * 4,
+    "task-1234567890123456789012345678901234567890",
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), HIDDEN)
+def test_a_form_of_secret_is_masked(text: str, secret: str) -> None:
+    assert secret in text
+    shown = hide_text(text)
+    assert secret not in shown
+    assert "***" in shown
+    assert hide_text(shown) == shown
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_what_only_resembles_a_secret_is_shown(text: str) -> None:
+    assert hide_text(text) == text
+
+
+@pytest.mark.parametrize(("name", "token"), TOKENS.items())
+def test_a_token_is_named_by_its_form(name: str, token: str) -> None:
+    assert token_in(b"some: text\nvalue: " + token.encode()) == name
+    assert token_in(b"x" + token.encode()[:10]) == ""
+
+
+def test_names_of_secrets_are_told_from_others() -> None:
+    for name in ("API_KEY", "DB_PASS", "wandb_key", "GH_TOKEN", "--auth_token", "passwords", "aws_secret_access_key"):
+        assert is_secret_name(name), name
+    for name in ("author", "tokenizer", "max_tokens", "keys", "key_dim", "monkey", "identity_file"):
+        assert not is_secret_name(name), name
+
+
+def test_a_private_key_that_is_read_line_by_line_is_masked() -> None:
+    masks = Masks([])
+    shown = "".join(masks.hide(line.encode()).decode() for line in KEY.splitlines(keepends=True))
+    assert shown == "***\n" * 5
+    assert Masks([]).hide(KEY.splitlines()[1].encode()) != b"***", "elsewhere it is a line of text"
+
+
+def test_a_form_is_not_cut_through() -> None:
+    data = b"x " * 1000 + b"password=abcdef"
+    assert data[Masks([]).cut(data) :] == b"abcdef"
+    assert Masks([]).cut(b"x " * 1000) == 2000
+
+
+@cases
+@given(st.lists(st.sampled_from([text.encode() for text, _ in HIDDEN] + [b"\n", b"'", b"\\", b"=", b"\xff"])))
+def test_masking_keeps_the_number_of_lines(parts: list[bytes]) -> None:
+    data = b" ".join(parts)
+    assert Masks(["two words"]).hide_lines(data).count(b"\n") == data.count(b"\n")
+
+
+FILLINGS = [
+    *("-", "--", "--a-", "--secret", "--a.secret ", "password", "password ", "token=", "_KEY", "_KEY=", "A_KEY "),
+    *("eyJ", "eyJhbGciOiJIUzI1.", "eyJhbGciOiJIUzI1.eyJ", "://", "://a", "?sig=", "&a_sig", "?a_key=", "sig="),
+    *("-----BEGIN PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAAAAAA\n", "-----BEGIN A "),
+    *("bearer ", "bearer a", "authorization: ", "cookie", "cookie:\\", 'secret"', 'secret: "', "api_key", "SG."),
+    *("SG.aaaaaaaaaaaaaaaaaaaaaaa.", "ya29.", "client-key-data", "/bot1", "sk-", "hf_", " ", '"', "a", "PRIVATE KEY\n"),
+]
+
+
+@pytest.mark.parametrize("filling", FILLINGS)
+def test_a_line_of_a_megabyte_takes_time_in_proportion(filling: str) -> None:
+    data = (filling * (1 << 20)).encode()[: 1 << 20]
+    began = time.process_time()
+    Masks([]).hide(data)
+    Masks([]).cut(data)
+    assert time.process_time() - began < 3.0  # an exponent of two would take minutes
