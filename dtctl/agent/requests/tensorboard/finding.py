@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 
-from ...records.board import MOST_FOLDERS, PROBE
+from ...records.tensorboard import MOST_FOLDERS, PROBE
 from ...run import environment
 from ...scalars import copying
 from .. import runs
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
 
     from ...protocol.conversation import Conversation
-    from ...records.board import EventDirsResult
     from ...records.requests import EventDirsRequest
+    from ...records.tensorboard import EventDirsResult
 
 PROBE_LIMIT_S = 60.0
 """An environment on a file server may take long to look into."""
