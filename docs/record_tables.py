@@ -17,7 +17,6 @@ from typing import Any
 
 from dtctl.agent.records import (
     answers,
-    board,
     checkpoints,
     checks,
     dump,
@@ -28,6 +27,7 @@ from dtctl.agent.records import (
     requests,
     run_state,
     spec,
+    tensorboard,
     vitals,
     whole_run,
     words,
@@ -40,7 +40,6 @@ from dtctl.agent.records.network import logins, peers
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
 _MODULES: dict[str, ModuleType] = {
     "answers": answers,
-    "board": board,
     "goodput": goodput,
     "checkpoints": checkpoints,
     "checks": checks,
@@ -53,6 +52,7 @@ _MODULES: dict[str, ModuleType] = {
     "metrics": metrics,
     "spec": spec,
     "dump": dump,
+    "tensorboard": tensorboard,
     "vitals": vitals,
     "whole_run": whole_run,
     "words": words,

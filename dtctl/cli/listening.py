@@ -15,12 +15,12 @@ Port = Annotated[
 OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 
-def listener(port: int) -> socket.socket:
-    """On loopback alone; 0 takes a free one."""
-    from dtctl.operations.board.tunnel import listen
+def listener(port: int, *, apart: bool = False) -> socket.socket:
+    """On loopback alone; 0 takes a free one. `apart`: see `webserver.listen`."""
+    from dtctl.operations.webserver import listen
 
     try:
-        return listen(port)
+        return listen(port, apart=apart)
     except OSError as error:
         why = error.strerror or str(error)
         raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint="--port 0 takes a free one") from error

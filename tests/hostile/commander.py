@@ -79,6 +79,21 @@ class Line:
         self.connection.close()
 
 
+class NoTensorBoard:
+    """In the place of one on this machine: what is tried is what hosts make of the copies that it would show."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> NoTensorBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    check = begin = connect = lambda self: None
+
+
 def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) -> None:
     """`lies`: host -> number of its lie; `ways`: how hosts are reached as the user says. Others are not dialled."""
     import dataclasses
@@ -107,9 +122,10 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
             raise
         return session
 
-    from dtctl.operations.board import here
+    from dtctl.operations.tensorboard import local
 
-    here.find_python = lambda: None  # which would start each Python of this machine
+    local.find_python = lambda: sys.executable  # which would start each Python of this machine
+    local.Here = NoTensorBoard  # type: ignore[assignment,misc]
     SshTransport.open = open_session  # type: ignore[method-assign]
 
 

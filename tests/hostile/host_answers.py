@@ -154,9 +154,17 @@ class Host:
         python = {"tensorboard": "/home/train/venv/bin/python", "tried": []}
         yield {"type": "result", "run": RUN, "dirs": [f"/data {MARK} {self.name}"], **found, **python}, b""
 
+    def _event_files(self, request: Fields) -> Answer:
+        file = {"dir": "/data", "name": "train", "identity": "7-events", "file": "events.out.tfevents.1", "inode": "5"}
+        yield {"type": "event_file", **file, "offset": 0}, b"points"
+        yield {"type": "caught_up", "files": 1}, b""
+        while self._listen()["type"] != "abort":
+            pass
+        yield {"type": "result", "run": RUN}, b""
+
     def _tensorboard(self, request: Fields) -> Answer:
         python = "/home/train/venv/bin/python"
-        yield {"type": "board", "dirs": [f"/data {MARK} {self.name}"], "python": python}, b""
+        yield {"type": "tensorboard_ready", "dirs": [f"/data {MARK} {self.name}"], "python": python}, b""
         while self._listen()["type"] != "abort":
             pass
         yield {"type": "result", "run": RUN, "end": "asked", "said": ""}, b""

@@ -133,7 +133,7 @@ LOG = {"type": "log", "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
 EVENT = {"type": "event", "n": 0, "time": 1.0, "kind": "task", "host": "b", "task": "worker:1", "reason": "lie"}
 DUMP = {"type": "dump", "task": "worker:1", "attempt": 1, "state": "running", "processes": []}
 METRICS = "points, metrics result"
-DOORS = "prepared, need, log, event, points, part, output, states, dump, board, " + RESULTS
+DOORS = "prepared, need, log, event, points, part, output, states, dump, tensorboard_ready, " + RESULTS
 """Where a conversation may stop."""
 
 
@@ -312,12 +312,22 @@ LIES: dict[str, Lie] = {
     "a thread that is a path": told("dump", within("processes.0.stacks.0.thread", PATH)),
     "event files of nowhere": told("event_dirs result", put(folders=[], dirs=[])),
     "no TensorBoard anywhere": told("event_dirs result", put(tensorboard=None, tried=[ESCAPES])),
-    "bytes of a connection that nobody opened": after("board", once(line(type="piece", channel=7, bytes=1) + b"x")),
-    "the end of a connection that nobody opened": after("board", once(line(type="closed", channel=0))),
-    "bytes of a connection before there is a server": before(
-        "board", forever(line(type="piece", channel=0, bytes=65536) + b"x" * 65536)
+    "bytes of a connection that nobody opened": after(
+        "tensorboard_ready", once(line(type="piece", channel=7, bytes=1) + b"x")
     ),
-    "a server that listens again and again": before("board", forever(line(type="board", dirs=[], python="x") * 10)),
+    "the end of a connection that nobody opened": after("tensorboard_ready", once(line(type="closed", channel=0))),
+    "bytes of a connection before there is a server": before(
+        "tensorboard_ready", forever(line(type="piece", channel=0, bytes=65536) + b"x" * 65536)
+    ),
+    "a server that listens again and again": before(
+        "tensorboard_ready", forever(line(type="tensorboard_ready", dirs=[], python="x") * 10)
+    ),
+    "event files below a directory of the longest name": told("event_file", put(dir="/" + "x" * 255)),
+    "event files below half a character": told("event_file", put(name="\ud800")),
+    "event files named by half a character": told("event_file", put(file="tfevents\ud800")),
+    "event files that lead elsewhere": told("event_file", put(name=PATH)),
+    "event files that begin in the middle": told("event_file", put(offset=1 << 40)),
+    "event files without end": before("caught_up", forever(line(type="caught_up", files=1) * 100)),
     "an event of the last number": told("event", put(n=2**53)),
     "states without end": before("states", forever(line(type="states", run="demo-1") * 100)),
     "beats for ever": before(DOORS, forever(BEAT * 10)),

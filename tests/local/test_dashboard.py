@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from tests.browser import Page
 from tests.desk import Desk
 from tests.nights import at_night
 from tests.waiting import eventually
@@ -22,32 +21,10 @@ from tests.waiting import eventually
 STOPS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130}
 
 
-class Page:
-    """What a browser has that has opened the address, without one."""
-
-    def __init__(self, address: str) -> None:
-        self._at = urlsplit(address)
-        self._cookie = ""
-        status, headers, text = self.get(f"/?{self._at.query}")
-        assert status == 200, text
-        self._cookie = headers["set-cookie"].partition(";")[0]
-        self.place = text.partition("url=")[2].partition('"')[0]
-
-    def get(self, path: str) -> tuple[int, dict[str, str], str]:
-        with self._asked(path) as answer:
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
-
-    @contextmanager
-    def _asked(self, path: str) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPConnection(str(self._at.hostname), self._at.port, timeout=60)
-        with closing(connection):
-            connection.request("GET", path, headers={"Cookie": self._cookie} if self._cookie else {})
-            with connection.getresponse() as answer:
-                yield answer
-
+class Following(Page):
     def told(self) -> Generator[tuple[str, dict[str, str]], None, None]:
         """Events with their parts, until the end of the dashboard."""
-        with self._asked(f"{self.place}news") as answer:
+        with self.asked(f"{self.place}news") as answer:
             assert answer.status == 200
             kind = ""
             for line in answer:
@@ -61,11 +38,11 @@ class Page:
 
 
 @contextmanager
-def dashboard(desk: Desk, *words: str) -> Iterator[tuple[Any, Page]]:
+def dashboard(desk: Desk, *words: str) -> Iterator[tuple[Any, Following]]:
     with desk.start("dashboard", "-o", "json", *words) as process:
         try:
             line = next(line for line in process.stdout or () if line.startswith("{"))
-            yield process, Page(json.loads(line)["url"])
+            yield process, Following(json.loads(line)["url"])
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

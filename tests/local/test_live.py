@@ -7,13 +7,12 @@ import os
 import shutil
 import signal
 import socket
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import event_files
+from tests.browser import Page
 from tests.desk import Desk
 from tests.waiting import eventually
 
@@ -69,11 +68,6 @@ def test_stacks_of_live_trainers_are_shown_and_they_go_on(live: Desk) -> None:
     assert (ended.returncode, "no process of it is there" in ended.stdout) == (1, True)
 
 
-def page(url: str, path: str) -> Any:
-    with urllib.request.urlopen(url + path, timeout=60) as answer:
-        return json.loads(answer.read())
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", ["there", "copies"])
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL], ids=lambda one: one.name)
@@ -89,19 +83,21 @@ def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ende
         assert told["host"] == ("node-1" if how == "there" else None)
         label = "" if how == "there" else "out/"
         wanted = {f"{label}worker-0", f"{label}worker-1"}
-        eventually(lambda: wanted <= set(page(told["url"], "data/runs")), 60, "its runs")
-        eventually(lambda: _steps(told["url"], f"{label}worker-1") > 5, 60, "its points")
-        before = _steps(told["url"], f"{label}worker-1")
-        eventually(lambda: _steps(told["url"], f"{label}worker-1") > before, 60, "what the trainer adds")
+        page = Page(told["url"])
+        assert "<title>TensorBoard</title>" in page.below()
+        eventually(lambda: wanted <= set(page.json("data/runs")), 60, "its runs")
+        eventually(lambda: _steps(page, f"{label}worker-1") > 5, 60, "its points")
+        before = _steps(page, f"{label}worker-1")
+        eventually(lambda: _steps(page, f"{label}worker-1") > before, 60, "what the trainer adds")
         os.kill(board.pid, ended_by)
         assert board.wait(60) in (130, -signal.SIGKILL)
     eventually(lambda: not _boards(copies, live.home), 60, "its end")
     eventually(lambda: not list(copies.iterdir()), 60, "the end of the copies")
-    eventually(lambda: not list(live.home.rglob("board-*")), 60, "the end of its temporary files")
+    eventually(lambda: not list(live.home.rglob("tensorboard-*")), 60, "the end of its temporary files")
 
 
-def _steps(url: str, run: str) -> int:
-    return len(page(url, f"data/plugin/scalars/scalars?tag=loss&run={run}"))
+def _steps(page: Page, run: str) -> int:
+    return len(page.json(f"data/plugin/scalars/scalars?tag=loss&run={run}"))
 
 
 def _boards(*places: Path) -> list[str]:
@@ -115,7 +111,7 @@ def _boards(*places: Path) -> list[str]:
 
 
 def test_tensorboard_stands_on_a_port_that_is_free(live: Desk) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
         done = live.run("tensorboard", "--port", str(port))
     assert done.returncode == 2

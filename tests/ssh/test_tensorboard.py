@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent.board.test_board import STAND_IN
+from tests.agent.tensorboard.test_tensorboard import STAND_IN
+from tests.browser import Page
 from tests.desk import Desk, desk
 from tests.hosts.sshd import SSHD, Sshd
 from tests.ssh.test_commands import configure
@@ -77,10 +76,9 @@ def begun(of: Desk) -> tuple[subprocess.Popen[str], str]:
     board = of.start("tensorboard")
     assert board.stdout is not None
     url = next(line for line in board.stdout if line.startswith("http://")).strip()
-    with urllib.request.urlopen(url, timeout=60) as page:
-        assert b"'train'" in page.read()
-    with urllib.request.urlopen(url + "2000000", timeout=60) as page:
-        assert len(page.read()) == 2_000_000
+    page = Page(url)
+    assert "'train'" in page.below()
+    assert len(page.below("2000000")) == 2_000_000
     return board, url
 
 
@@ -94,8 +92,8 @@ def test_nothing_is_left_whatever_ends_it(trains: Desk) -> None:
             if number != signal.SIGKILL:
                 assert boards(trains) == [], "it has ended when the command has"
         eventually(lambda: not boards(trains), 60, f"its end after {number.name}")
-        with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(url, timeout=5)
+        with pytest.raises(ConnectionRefusedError):
+            Page(url)
     board, url = begun(trains)
     with board:
         os.kill(boards(trains)[0], signal.SIGKILL)

@@ -160,20 +160,6 @@ def listening(port: int) -> Dict[str, int]:
     return found
 
 
-def listened_on(pid: int) -> List[int]:
-    """The ports that a process listens on, over IPv4; none where it is another user's."""
-    found = []
-    try:
-        with open("/proc/net/tcp", encoding="ascii") as file:
-            rows = [line.split() for line in file][1:]
-    except OSError:
-        return []
-    for row in rows:
-        if row[3] == _LISTENS and int(row[7]) == os.geteuid() and holds(str(pid), [row[9]]):
-            found.append(int(row[1].rsplit(":", 1)[1], 16))
-    return found
-
-
 def holds(pid: str, inodes: Container[str]) -> bool:
     """True when the process has one of these sockets open; False, too, when it is another user's."""
     directory = "/proc/%s/fd" % pid

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
-    from ..records.board import EventFile, FileHad, FolderAt
+    from ..records.tensorboard import EventFile, FileHad, FolderAt
 
     Send = Callable[[EventFile, bytes], None]
 

@@ -1,16 +1,6 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
 from . import requests
-from .board import (
-    Board,
-    BoardResult,
-    CaughtUp,
-    ClosedWord,
-    EventDirsResult,
-    EventFile,
-    PieceWord,
-    TakenWord,
-)
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
@@ -21,6 +11,16 @@ from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
 from .metrics import MetricsResult, Points
 from .run_state import Entries, Intents, State
 from .spec import Inventory
+from .tensorboard import (
+    CaughtUp,
+    ClosedWord,
+    EventDirsResult,
+    EventFile,
+    PieceWord,
+    TakenWord,
+    TensorboardReady,
+    TensorboardResult,
+)
 from .vitals import DiagnoseResult
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
@@ -442,7 +442,7 @@ FRAMES = {
     "event": StoryLine,
     "points": Points,
     "dump": Dump,
-    "board": Board,
+    "tensorboard_ready": TensorboardReady,
     "piece": PieceWord,
     "taken": TakenWord,
     "closed": ClosedWord,
@@ -481,9 +481,9 @@ EXCHANGES = {
     "events": Exchange("events.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("metrics.metrics", requests.MetricsRequest, MetricsResult),
     "dump": Exchange("health.dump", requests.DumpRequest, RunResult),
-    "event_dirs": Exchange("board.looking.event_dirs", requests.EventDirsRequest, EventDirsResult),
-    "event_files": Exchange("board.copying.event_files", requests.EventFilesRequest, RunResult),
-    "tensorboard": Exchange("board.serving.tensorboard", requests.TensorboardRequest, BoardResult),
+    "event_dirs": Exchange("tensorboard.finding.event_dirs", requests.EventDirsRequest, EventDirsResult),
+    "event_files": Exchange("tensorboard.copying.event_files", requests.EventFilesRequest, RunResult),
+    "tensorboard": Exchange("tensorboard.serving.tensorboard", requests.TensorboardRequest, TensorboardResult),
     "verify": Exchange("checkpoints.verify", requests.VerifyRequest, VerifyResult),
     "fetch": Exchange("checkpoints.fetch", requests.FetchRequest, FetchResult),
     "prune": Exchange("checkpoints.prune", requests.PruneRequest, PruneResult),

@@ -1,12 +1,12 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
-from .board import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
 from .checkpoints import MOST_STORED, FileSent, is_part
 from .checks import Questions
 from .hooks import Posts
 from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
+from .tensorboard import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
 from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
 
 PROTOCOL = 2

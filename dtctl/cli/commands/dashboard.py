@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from dtctl.cli.exits import exit_without_run
 from dtctl.cli.interrupts import hang_up_interrupts
 from dtctl.cli.listening import OpenIt, Port, listener
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError
-
-if TYPE_CHECKING:
-    from dtctl.operations.dashboard.server import Pages
 
 
 @on_run
@@ -23,17 +19,14 @@ def dashboard(
     open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
-    """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C. Needs dtctl[dashboard]."""
-    from dtctl.operations.dashboard.showing import looks, need_server
-    from dtctl.operations.report.following import Following
-    from dtctl.render.dashboard import saying
-    from dtctl.render.dashboard.page import entered, parts, unknown
-
-    need_server()
+    """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
     from dtctl.operations.dashboard.board import Board
-    from dtctl.operations.dashboard.door import Door
-    from dtctl.operations.dashboard.opening import opened
-    from dtctl.operations.dashboard.server import Server
+    from dtctl.operations.dashboard.server import answering
+    from dtctl.operations.dashboard.showing import looks
+    from dtctl.operations.report.following import Following
+    from dtctl.operations.webserver import Door, Server, opened
+    from dtctl.render.dashboard.page import entered, entrance, headers, parts, unknown, whole
+    from dtctl.render.dashboard.saying import show_next_url, show_url
 
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
@@ -46,9 +39,13 @@ def dashboard(
         scope.remember_end(report.status)
         stack.enter_context(hang_up_interrupts())
         stack.enter_context(scope.left("the dashboard has ended, and the run goes on"))
-        server = stack.enter_context(Server(here, _pages(), board, door))
-        door.on_entry = lambda _: saying.show_next_url(server.address, run, json=output == "json")
-        saying.show_url(server.address, run, json=output == "json")
+        answer = answering(board, whole, headers())
+        server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
+        stack.callback(board.close)
+        document = {"kind": "Dashboard", "run": run}
+        goes_on = "it works once, in one browser; Ctrl-C ends the dashboard, and the run goes on"
+        door.on_entry = lambda: show_next_url(server.address, document, json=output == "json")
+        show_url(server.address, document, goes_on, json=output == "json")
         if open_it:
             stack.enter_context(opened(entered(server.address)))
         for told in looks(following, report, board, lambda: server.alive):
@@ -58,10 +55,3 @@ def dashboard(
             board.put({**parts(told), **unknown(None)})
             scope.remember_end(told.status)
         raise DtctlError("the server of the dashboard has ended by itself")
-
-
-def _pages() -> Pages:
-    from dtctl.operations.dashboard.server import Pages
-    from dtctl.render.dashboard import page
-
-    return Pages(page.policy(), page.whole, page.entered, page.refused())

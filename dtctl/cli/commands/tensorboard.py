@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,13 +14,15 @@ from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import socket
+    from collections.abc import Callable, Iterator
 
-    from dtctl.operations.board.looking import Looked, Place
     from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.tensorboard.choosing import Looked, Place
+    from dtctl.operations.tensorboard.proxy import Upstream
 
-    Begun = Callable[[int, list[str]], None]
-    """Called with the port and the directories once a browser may come."""
+    Begin = Callable[[Callable[[], Upstream], list[str]], None]
+    """Lets browsers come, once there are connections for them; with the directories that are shown."""
 
 
 @on_run
@@ -34,10 +36,10 @@ def tensorboard(
     output: OutputOption = "text",
 ) -> None:
     """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
-    from dtctl.operations.board import here
-    from dtctl.operations.board.looking import choose, look, none_here
+    from dtctl.operations.tensorboard import local
+    from dtctl.operations.tensorboard.choosing import choose, look, none_here
     from dtctl.render import errors
-    from dtctl.render.live import board
+    from dtctl.render import tensorboard as shown
 
     record = scope.record()
     looked = look(record, scope.transport)
@@ -46,57 +48,74 @@ def tensorboard(
         exit_for(looked.errors, others=None)
         errors.note(f"there is no run of {record.cluster}", "dtctl up    starts one")
         raise typer.Exit(ExitCode.RUN_FAILED)
-    python = here.find_python() if copy or _may_need_copies(looked) else None
+    python = local.find_python() if copy or _may_need_copies(looked) else None
     place = choose(looked, record.coordinator, copy=copy, here=python is not None)
-    board.say_place(place, looked)
+    shown.say_place(place, looked)
 
-    def begun(port: int, dirs: list[str]) -> None:
-        url = f"http://127.0.0.1:{port}/"
-        board.show_url(url, place, looked.run, dirs, json=output == "json")
-        if open_it:
-            import webbrowser
+    with ExitStack() as stack:
+        stack.enter_context(hang_up_interrupts())
+        stack.enter_context(scope.left("TensorBoard has ended, and nothing of it is left"))
+        here = stack.enter_context(listener(port, apart=True))
+        serving = stack.enter_context(ExitStack())
 
-            webbrowser.open(url)
+        def begin(connect: Callable[[], Upstream], dirs: list[str]) -> None:
+            document = shown.document(place, looked.run)
+            serving.enter_context(_served(here, connect, document, open_it=open_it, json=output == "json"))
+            shown.say_shown(place, dirs)
 
-    with hang_up_interrupts(), scope.left("TensorBoard has ended, and nothing of it is left"):
         if place.host is not None:
-            _run_there(scope, record, place.host, port, begun)
+            _run_there(scope, record, place.host, begin)
         elif python is None:
             raise none_here()
         else:
-            _run_here(scope, record, (python, looked, place), port, begun)
+            _run_here(scope, record, (python, looked, place), begin)
+
+
+@contextmanager
+def _served(
+    here: socket.socket, connect: Callable[[], Upstream], document: dict[str, object], *, open_it: bool, json: bool
+) -> Iterator[None]:
+    from dtctl.operations.tensorboard.proxy import proxy
+    from dtctl.operations.webserver import Door, Server, opened
+    from dtctl.render.dashboard.page import entered, entrance
+    from dtctl.render.dashboard.saying import show_next_url, show_url
+
+    door = Door()
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(here, door, entrance("dtctl tensorboard"), proxy(connect)))
+        door.on_entry = lambda: show_next_url(server.address, document, json=json)
+        show_url(server.address, document, json=json)
+        if open_it:
+            stack.enter_context(opened(entered(server.address)))
+        yield
 
 
 def _may_need_copies(looked: Looked) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
-    from dtctl.operations.board.looking import keys_of
+    from dtctl.operations.tensorboard.choosing import keys_of
 
     every = {key for answer in looked.answers.values() for key in keys_of(answer)}
     return not any(answer["tensorboard"] and keys_of(answer) == every for answer in looked.answers.values())
 
 
-def _run_there(scope: Scope, record: RunRecord, host: str, port: int, begun: Begun) -> None:
-    from dtctl.operations.board.tunnel import Tunnel
-    from dtctl.render.live import board
+def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None:
+    from dtctl.operations.tensorboard.tunnel import Tunnel
+    from dtctl.render.tensorboard import show_end
 
-    with listener(port) as here, Tunnel(record, scope.transport, host, here) as tunnel:
-        result = tunnel.serve(lambda told: begun(here.getsockname()[1], told["dirs"]))
-        board.show_end(host, result)
+    with Tunnel(record, scope.transport, host) as tunnel:
+        begin(tunnel.connect, tunnel.begin()["dirs"])
+        show_end(host, tunnel.wait())
         raise typer.Exit(ExitCode.RUN_FAILED)
 
 
-def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place], port: int, begun: Begun) -> None:
+def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place], begin: Begin) -> None:
     from dtctl.operations.asking.streams import Away, Back
-    from dtctl.operations.board.copies import Copied, Copies, follow_copies
-    from dtctl.operations.board.here import Here, free_port
+    from dtctl.operations.tensorboard import local
+    from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
     from dtctl.render import errors
 
     python, looked, place = found
-    if port:
-        listener(port).close()
-    with ExitStack() as stack:
-        copies = stack.enter_context(Copies())
-        board = stack.enter_context(Here(python, copies.place, copies.directory, port or free_port()))
+    with Copies() as copies, local.Here(python, copies.place, copies.directory) as board:
         awaited = set(place.sources)
         failed: list[DtctlError] = []
         shown = False
@@ -113,5 +132,5 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
                 raise typer.Exit(failed[0].exit_code)
             if not awaited and not shown:
                 board.begin()
-                begun(board.port, [])
+                begin(board.connect, [])
                 shown = True

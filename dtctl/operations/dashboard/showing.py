@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
-from dtctl.errors import DtctlError, PreflightError
+from dtctl.errors import DtctlError
 from dtctl.operations.dashboard.board import Board
 from dtctl.operations.report.following import Following, is_over
 from dtctl.operations.report.tree import Report
@@ -18,17 +16,6 @@ SHARE = 0.2
 LONGEST_S = 30.0
 
 _TICK_S = 0.5
-
-
-def need_server() -> None:
-    """Raises PreflightError without what serves the page."""
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise PreflightError(
-            f"dtctl dashboard needs Starlette and uvicorn, and {' and '.join(missing)} cannot be found",
-            detail="they are an extra of dtctl, as nothing else needs them",
-            hint=f"{sys.executable} -m pip install 'dtctl[dashboard]'    installs them",
-        )
 
 
 def looks(

@@ -15,6 +15,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.diagnosis.asking import in_short as problems_of
 from dtctl.operations.report.following import is_over
 from dtctl.operations.report.tree import Report
+from dtctl.operations.webserver import HEADERS, Entrance
 from dtctl.render.health.findings import filled as worded
 from dtctl.render.health.findings import happened, remedies, words
 from dtctl.render.health.roster import cells_of, rows_of
@@ -96,12 +97,17 @@ def entered(place: str) -> str:
     return _small("dtctl", tag("meta", http_equiv="refresh", content=f"0;url={place}"), tag("a", "Go on", href=place))
 
 
-def refused() -> str:
+def entrance(command: str) -> Entrance:
+    """For those who have not come in."""
     told = (
-        "This page is shown to whoever opens the address that dtctl dashboard has printed: each of them works once, in"
+        f"This page is shown to whoever opens the address that {command} has printed: each of them works once, in"
         " one browser. After each it prints another."
     )
-    return _small("Not shown", None, told)
+    return Entrance(entered, _small("Not shown", None, told), headers())
+
+
+def headers() -> dict[str, str]:
+    return {**HEADERS, "Content-Security-Policy": policy()}
 
 
 def policy() -> str:

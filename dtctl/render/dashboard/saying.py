@@ -1,25 +1,27 @@
-"""What `dtctl dashboard` says on the terminal."""
+"""How the address of a page of `dtctl dashboard` or `dtctl tensorboard` is shown."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from dtctl.render import errors
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 
 
-def show_url(url: str, run: str | None, *, json: bool) -> None:
-    """Once it can be opened."""
+def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) -> None:
+    """Once it can be opened. `fields`: of its document, besides the address."""
     if json:
-        body = {"apiVersion": document.API_VERSION, "kind": "Dashboard", "run": run, "url": url}
-        document.print_json_line(body)
+        document.print_json_line({"apiVersion": document.API_VERSION, **fields, "url": url})
         return
     console.say(url)
-    errors.note("it works once, in one browser; Ctrl-C ends the dashboard, and the run goes on")
+    for note in notes:
+        errors.note(note)
 
 
-def show_next_url(url: str, run: str | None, *, json: bool) -> None:
+def show_next_url(url: str, fields: Mapping[str, object], *, json: bool) -> None:
     """When a browser has come in."""
     if json:
-        show_url(url, run, json=True)
+        show_url(url, fields, json=True)
     else:
-        errors.note(f"opened; for another browser: {url}")
+        errors.note("opened; for another browser:", url)

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import re
 
+_JOINERS = "\u200c\u200d"
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _INVISIBLE = (
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they reorder what a reader sees (UAX #9)
-    "\u2028\u2029"  # line ends to some programs
-    "\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # no width, no use in a line
+    # Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt), but for the joiners and selectors above
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+    # line ends to some programs; what annotates, what arranges hieroglyphs, and a letter of no dots
+    "\u2028\u2029\ufff9-\ufffb\U00013430-\U0001343f\u2800"
 )
-"""Joiners (U+200C, U+200D) and variation selectors are not among them: emoji and several scripts need them."""
-
 _UNSAFE = "\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff" + _INVISIBLE
 """C0 but the tab, DEL, C1 (U+009B is what ESC [ is), lone surrogates, and what no reader sees."""
 
-_MARKED = re.compile(f"[{_UNSAFE}]")
+_SEEN = f"[^\x00-\x9f\\s{_UNSAFE}{_JOINERS}{_SELECTORS}]"
+_IN_USE = f"[{_SELECTORS}](?<={_SEEN}.)[{_JOINERS}]?|[{_JOINERS}](?<={_SEEN}.)|\ufe0f(?<=[0-9#*].)"
+"""Joiners and variation selectors where emoji and several scripts need them: behind a character that is seen."""
+
+_MARKED = re.compile(f"({_IN_USE})|[{_UNSAFE}{_JOINERS}{_SELECTORS}]")
 _COLOR = re.compile("\x1b\\[[0-9;:]{0,64}m")
 """SGR (ECMA-48, 8.3.117) with its parameters alone: `ESC [ > 4 ; 2 m` changes what a terminal's keyboard sends."""
 _COLOR_OR_MARKED = re.compile(f"({_COLOR.pattern})|{_MARKED.pattern}")
 _RESET = "\x1b[0m"
 _RESETS = (_RESET, "\x1b[m")
+_CONCEALS = "8"
+_FOLLOWED = {("38", "5"): 3, ("48", "5"): 3, ("58", "5"): 3, ("38", "2"): 5, ("48", "2"): 5, ("58", "2"): 5}
+"""Parameters of SGR that begin a colour by number, or by red, green and blue: so many belong together."""
 
-_LEADS = (0xC2, 0xD8, 0xE2, 0xEF, 0xF3)
+_LEADS = (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3)
 """Bytes that begin the UTF-8 of all that is unsafe above ASCII; they begin much that is safe, too."""
 _HARMLESS = bytes({*b"\t\n", *range(0x20, 0x7F), *range(0x80, 0x100)} - {*_LEADS})
 
@@ -61,17 +70,27 @@ def log_lines(data: bytes, *, color: bool) -> list[str]:
 
 
 def _log_line(line: str, *, color: bool) -> str:
-    plain = _COLOR.sub("", line) if "\x1b" in line else line
-    if not _MARKED.search(plain):
-        if not color or plain == line:
-            return plain
-        safe = line
-    elif color:
-        safe = _COLOR_OR_MARKED.sub(lambda found: found[1] or _mark(found), line)
-    else:
-        safe = _COLOR_OR_MARKED.sub(lambda found: "" if found[1] else _mark(found), line)
+    if "\x1b" not in line:
+        return _MARKED.sub(_mark, line)
+    safe = _COLOR_OR_MARKED.sub(lambda found: _color(found[1], color) if found[1] else _mark(found, 2), line)
     return safe + _RESET if "\x1b" in safe and not safe.endswith(_RESETS) else safe
 
 
-def _mark(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _color(code: str, color: bool) -> str:
+    if not color:
+        return ""
+    return code.encode("unicode_escape").decode("ascii") if _conceals(code) else code
+
+
+def _conceals(code: str) -> bool:
+    """Text after it is there and not seen."""
+    parameters, at = code[2:-1].split(";"), 0
+    while at < len(parameters):
+        if parameters[at].partition(":")[0].lstrip("0") == _CONCEALS:
+            return True
+        at += _FOLLOWED.get((parameters[at], "".join(parameters[at + 1 : at + 2])), 1)
+    return False
+
+
+def _mark(found: re.Match[str], kept: int = 1) -> str:
+    return found[kept] or found[0].encode("unicode_escape").decode("ascii")

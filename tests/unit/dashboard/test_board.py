@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 
+import pytest
+
+from dtctl.operations.dashboard import server
 from dtctl.operations.dashboard.board import Board
 from dtctl.operations.dashboard.server import told
 
@@ -37,48 +39,28 @@ def test_a_slow_reader_goes_without_what_was_between() -> None:
 
 
 def test_the_words_are_those_of_server_sent_events() -> None:
-    async def read() -> list[str]:
-        board = Board()
-        board.put({"a": "line\nline", "title": "x"})
-        frames = []
-        async for frame in told(board, 0):
-            frames.append(frame)
-            if len(frames) == 2:
-                assert board.readers == 1
-                threading.Timer(0.05, board.put, [{"a": "more"}]).start()
-            if len(frames) == 3:
-                board.close()
-        assert board.readers == 0
-        return frames
-
-    retry, first, second, over = asyncio.run(read())
-    assert retry == "retry: 2000\n\n"
+    board = Board()
+    board.put({"a": "line\nline", "title": "x"})
+    frames = told(board, 0)
+    assert next(frames) == "retry: 2000\n\n"
+    first = next(frames)
     assert first.startswith("id: 1\nevent: parts\ndata: ")
     assert first.count("\n") == 4, "a line break of the text is none of the frame"
     assert json.loads(first.split("data: ")[1]) == {"a": "line\nline", "title": "x"}
-    assert json.loads(second.split("data: ")[1]) == {"a": "more"}
-    assert over == "event: over\ndata: \n\n"
+    assert board.readers == 1
+    threading.Timer(0.05, board.put, [{"a": "more"}]).start()
+    assert json.loads(next(frames).split("data: ")[1]) == {"a": "more"}
+    threading.Timer(0.05, board.close).start()
+    assert list(frames) == ["event: over\ndata: \n\n"]
+    assert board.readers == 0
 
 
-def test_a_silence_is_broken_so_that_a_lost_connection_is_noticed(monkeypatch: object) -> None:
-    from dtctl.operations.dashboard import server
-
-    async def read() -> str:
-        board = Board()
-        board.put({"a": "1"})
-        stream = told(board, 1)
-        await anext(stream)
-        frame = await anext(stream)
-        await stream.aclose()  # type: ignore[attr-defined]
-        assert board.readers == 0
-        return frame
-
-    before = server.ALIVE_S
-    server.ALIVE_S = 0.01
-    try:
-        assert asyncio.run(read()) == ": alive\n\n"
-    finally:
-        server.ALIVE_S = before
+def test_a_silence_is_broken_so_that_a_lost_connection_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "ALIVE_S", 0.01)
+    board = Board()
+    board.put({"a": "1"})
+    frames = told(board, 1)
+    assert [next(frames), next(frames)][1] == ": alive\n\n"
 
 
 def test_while_nobody_reads_there_is_nobody_to_look_for() -> None:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
+import http.client
 import json
 import socket
+import sys
 import time
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
-from dtctl.operations.board.tunnel import listen
 from dtctl.operations.dashboard.board import Board
-from dtctl.operations.dashboard.door import Door
-from dtctl.operations.dashboard.server import MOST_READERS, Pages, Server, application
+from dtctl.operations.dashboard.server import MOST_READERS, answering
+from dtctl.operations.webserver import MOST_UNKNOWN, Door, Server, listen
 from dtctl.render.dashboard import page
 from dtctl.render.dashboard.page import parts
 from tests.unit.report.reports import report
 from tests.waiting import PATIENCE_S
 
-PAGES = Pages(page.policy(), page.whole, page.entered, page.refused())
+
+@contextmanager
+def served(board: Board, door: Door) -> Iterator[Server]:
+    entrance = page.entrance("dtctl dashboard")
+    with listen(0) as listener, Server(listener, door, entrance, answering(board, page.whole, page.headers())) as made:
+        yield made
+        board.close()
 
 
 @dataclass(frozen=True)
@@ -36,54 +41,55 @@ class Answer:
 class Visit:
     """A browser that has not been let in yet."""
 
-    def __init__(self) -> None:
-        self.board, self.door = Board(), Door()
+    def __init__(self, server: Server, board: Board, door: Door) -> None:
+        self.board, self.door = board, door
         self.board.put(parts(report()))
-        self.cookie = b""
-        self._app = application(PAGES, self.board, self.door)
+        self.cookie = ""
+        self.at = urlsplit(server.address)
 
     def enter(self) -> str:
         """The cookie as it is set."""
         answer = self.ask("/", token=self.door.token)
         assert answer.code == 200
-        self.cookie = answer.headers["set-cookie"].partition(";")[0].encode()
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
         return answer.headers["set-cookie"]
 
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.at.port or 0), timeout=PATIENCE_S)
+
     def ask(self, path: str, *, token: str = "", host: str = "127.0.0.1:8000", method: str = "GET") -> Answer:
-        headers = [(b"host", host.encode()), *([(b"cookie", self.cookie)] if self.cookie else [])]
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": path, "raw_path": path.encode(), "root_path": "", "headers": headers, "server": ("127.0.0.1", 8000),
-            "query_string": f"token={quote(token)}".encode() if token else b"",
-        }  # fmt: skip
-        said: list[MutableMapping[str, Any]] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: MutableMapping[str, Any]) -> None:
-            said.append(message)
-
-        asyncio.run(self._app(scope, receive, send))
-        told = {name.decode(): value.decode() for name, value in said[0]["headers"]}
-        return Answer(said[0]["status"], told, b"".join(one.get("body", b"") for one in said[1:]).decode())
+        connection = http.client.HTTPConnection(str(self.at.hostname), self.at.port, timeout=PATIENCE_S)
+        with closing(connection):
+            connection.putrequest(method, path + (f"?token={quote(token)}" if token else ""), skip_host=True)
+            connection.putheader("Host", host)
+            if self.cookie:
+                connection.putheader("Cookie", self.cookie.encode("latin-1"))
+            connection.endheaders()
+            with connection.getresponse() as answer:
+                headers = {name.lower(): value for name, value in answer.getheaders()}
+                return Answer(answer.status, headers, answer.read().decode())
 
 
-def test_the_address_lets_one_browser_in_once() -> None:
-    visit = Visit()
+@pytest.fixture
+def visit() -> Iterator[Visit]:
+    board, door = Board(), Door()
+    with served(board, door) as server:
+        yield Visit(server, board, door)
+
+
+def test_the_address_lets_one_browser_in_once(visit: Visit) -> None:
     token = visit.door.token
     cookie = visit.enter()
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert f"Path={visit.door.place};" in cookie
     assert visit.ask(visit.door.place).code == 200
-    visit.cookie = b""
+    visit.cookie = ""
     assert visit.ask("/", token=token).code == 403
     assert visit.ask(visit.door.place).code == 403
 
 
-def test_the_token_stands_in_no_page_and_the_page_that_it_opens_leads_on_by_itself() -> None:
-    visit = Visit()
+def test_the_token_stands_in_no_page_and_the_page_that_it_opens_leads_on_by_itself(visit: Visit) -> None:
     token = visit.door.token
     answer = visit.ask("/", token=token)
     assert f'content="0;url={visit.door.place}"' in answer.text
@@ -92,20 +98,18 @@ def test_the_token_stands_in_no_page_and_the_page_that_it_opens_leads_on_by_itse
     assert visit.door.token not in answer.text + whole
 
 
-def test_after_a_browser_there_is_an_address_for_another() -> None:
-    visit = Visit()
+def test_after_a_browser_there_is_an_address_for_another(visit: Visit) -> None:
     told: list[str] = []
-    visit.door.on_entry = told.append
+    visit.door.on_entry = lambda: told.append(visit.door.token)
     visit.enter()
     assert told == [visit.door.token]
-    visit.cookie = b""
+    visit.cookie = ""
     visit.enter()
     assert visit.ask(visit.door.place).code == 200
 
 
 @pytest.mark.parametrize("token", ["", "x", "x" * 43, "ö" * 43, "\x00"])
-def test_nobody_comes_in_by_another_token(token: str) -> None:
-    visit = Visit()
+def test_nobody_comes_in_by_another_token(visit: Visit, token: str) -> None:
     answer = visit.ask("/", token=token)
     assert answer.code == 403
     assert "set-cookie" not in answer.headers
@@ -114,9 +118,8 @@ def test_nobody_comes_in_by_another_token(token: str) -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "dtctl=", "dtctl=x", "dtctl=\xff", "=;=;dtctl", 'dtctl="\\777"'])
-def test_nobody_reads_without_the_cookie(cookie: str) -> None:
-    visit = Visit()
-    visit.cookie = cookie.encode("latin-1")
+def test_nobody_reads_without_the_cookie(visit: Visit, cookie: str) -> None:
+    visit.cookie = cookie
     for place in (visit.door.place, f"{visit.door.place}news"):
         answer = visit.ask(place)
         assert answer.code == 403
@@ -124,8 +127,7 @@ def test_nobody_reads_without_the_cookie(cookie: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1", ""])
-def test_a_name_that_is_not_this_machines_gets_nothing(name: str) -> None:
-    visit = Visit()
+def test_a_name_that_is_not_this_machines_gets_nothing(visit: Visit, name: str) -> None:
     visit.enter()
     for place in ("/", visit.door.place, f"{visit.door.place}news"):
         answer = visit.ask(place, host=name, token=visit.door.token)
@@ -134,28 +136,24 @@ def test_a_name_that_is_not_this_machines_gets_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost:9000"])
-def test_this_machines_own_names_are_good_at_any_port_as_a_tunnel_may_have_another(name: str) -> None:
-    visit = Visit()
+def test_this_machines_own_names_are_good_at_any_port_as_a_tunnel_may_have_another(visit: Visit, name: str) -> None:
     visit.enter()
     assert visit.ask(visit.door.place, host=name).code == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_can_be_changed(method: str) -> None:
-    visit = Visit()
+def test_nothing_can_be_changed(visit: Visit, method: str) -> None:
     visit.enter()
     for place in ("/", visit.door.place, f"{visit.door.place}news"):
         assert visit.ask(place, method=method, token=visit.door.token).code == 405
 
 
-def test_a_look_at_the_head_alone_uses_no_token_up() -> None:
-    visit = Visit()
+def test_a_look_at_the_head_alone_uses_no_token_up(visit: Visit) -> None:
     assert visit.ask("/", method="HEAD", token=visit.door.token).code == 403
     visit.enter()
 
 
-def test_every_answer_forbids_what_the_page_does_not_need() -> None:
-    visit = Visit()
+def test_every_answer_forbids_what_the_page_does_not_need(visit: Visit) -> None:
     answers = [visit.ask("/"), visit.ask("/nosuch"), visit.ask("/", host="evil")]
     visit.enter()
     answers.append(visit.ask(visit.door.place))
@@ -190,12 +188,6 @@ class Reader:
 
     def close(self) -> None:
         self.socket.close()
-
-
-@contextmanager
-def served(board: Board, door: Door) -> Iterator[Server]:
-    with listen(0) as listener, Server(listener, PAGES, board, door) as server:
-        yield server
 
 
 def test_a_reader_that_takes_nothing_slows_neither_the_writer_nor_another_reader() -> None:
@@ -250,3 +242,41 @@ def test_what_hosts_say_is_escaped_in_what_is_told_later_too() -> None:
     text = json.dumps(board.since(0)[1])
     assert "<script" not in text
     assert "&lt;script&gt;" in text
+
+
+def test_half_open_requests_do_not_keep_the_owner_out(visit: Visit) -> None:
+    others = []
+    for _ in range(3 * MOST_UNKNOWN):
+        others.append(visit.connect())
+        with suppress(ConnectionError):
+            others[-1].sendall(b"GET /?token=x HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+    visit.enter()
+    assert visit.ask(visit.door.place).code == 200
+    assert others[0].recv(1) == b"", "the oldest was hung up on"
+    for other in others:
+        other.close()
+
+
+@pytest.mark.parametrize(
+    "request_line", [b"\0\xff\r\n\r\n", b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"BREW / HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_request_is_refused_without_a_traceback(
+    visit: Visit, request_line: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with visit.connect() as other:
+        other.sendall(request_line)
+        other.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            while other.recv(1 << 16):
+                pass
+    visit.enter()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS has 127.0.0.1 alone")
+def test_a_page_that_is_not_dtctls_own_gets_an_address_to_itself() -> None:
+    with listen(0, apart=True) as one, listen(0, apart=True) as two:
+        addresses = {one.getsockname()[0], two.getsockname()[0]}
+    assert len(addresses) == 2
+    assert all(address.startswith("127.") for address in addresses)
+    assert "127.0.0.1" not in addresses

@@ -32,6 +32,11 @@ BYTES = st.one_of(st.binary(max_size=60), NASTY.map(lambda text: text.encode(err
         ("\u202eabc", r"\u202eabc"),
         ("\udcff", r"\udcff"),
         ("\U000e0041", r"\U000e0041"),
+        ("\xad\u3164", r"\xad\u3164"),
+        ("x\ufe0f", r"x\ufe0f"),
+        ("1\ufe0f\u20e3 \u0645\u06cc\u200c\u062e", "1\ufe0f\u20e3 \u0645\u06cc\u200c\u062e"),
+        ("\u2764\ufe0f\u200d\U0001f525", "\u2764\ufe0f\u200d\U0001f525"),
+        ("\u2764\ufe0f\ufe0f", "\u2764\ufe0f\\ufe0f"),
         ("family \U0001f469\u200d\U0001f467 \u2764\ufe0f", "family \U0001f469\u200d\U0001f467 \u2764\ufe0f"),
     ],
 )
@@ -45,6 +50,10 @@ def test_what_acts_on_a_terminal_becomes_a_mark(text: str, shown: str) -> None:
         (b"\x1b[1;31mred\x1b[0m\n", "\x1b[1;31mred\x1b[0m", "red"),
         (b"\x1b[31mnever ends\n", "\x1b[31mnever ends\x1b[0m", "never ends"),
         (b"\x1b[38:2::1:2:3mtrue\x1b[m colour\n", "\x1b[38:2::1:2:3mtrue\x1b[m colour\x1b[0m", "true colour"),
+        (b"\x1b[8mhidden\x1b[0m\n", "\\x1b[8mhidden\x1b[0m", "hidden"),
+        (b"\x1b[1;08;4mhidden\n", "\\x1b[1;08;4mhidden", "hidden"),
+        (b"\x1b[38;5;8;48;2;8;8;8mgrey\x1b[m\n", "\x1b[38;5;8;48;2;8;8;8mgrey\x1b[m", "grey"),
+        (b"\x1b[38;5;8;8mhidden\n", "\\x1b[38;5;8;8mhidden", "hidden"),
         (b"\x1b[>4;2m\n", r"\x1b[>4;2m", r"\x1b[>4;2m"),
         (b"\x1b[2J\x1b[31mx\n", "\\x1b[2J\x1b[31mx\x1b[0m", r"\x1b[2Jx"),
         (b"\x1b\x1b[1m[31mjoined\n", "\\x1b\x1b[1m[31mjoined\x1b[0m", r"\x1b[31mjoined"),
@@ -65,6 +74,13 @@ def test_no_poison_is_left(poison: str) -> None:
     data = f"before {poison} after\n".encode(errors="surrogatepass")
     for color in (True, False):
         assert not left_in("\n".join(log_lines(data, color=color)))
+
+
+def test_no_character_without_a_shape_passes_in_any_place() -> None:
+    every = [chr(code) for code in range(0x110000)]
+    for around in ("a{}b", "\u2764{}", "{}"):
+        shown = [one_line(around.format(one)) for one in every]
+        assert not [hex(ord(one)) for one, line in zip(every, shown, strict=True) if left_in(line)]
 
 
 @cases

@@ -37,7 +37,6 @@ from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
-from dtctl.operations.board.looking import Place as BoardPlace
 from dtctl.operations.checkpointing.delivering import Placed
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
@@ -69,6 +68,7 @@ from dtctl.operations.starting.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.telling.attempts import Attempted
+from dtctl.operations.tensorboard.choosing import Place as BoardPlace
 from dtctl.operations.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import (
@@ -84,13 +84,13 @@ from dtctl.render import (
     result,
     status,
     tables,
+    tensorboard,
 )
 from dtctl.render import plan as plans
 from dtctl.render.dashboard import saying
 from dtctl.render.events import story_line
 from dtctl.render.execute import OutputPrinter
 from dtctl.render.health import findings
-from dtctl.render.live import board
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import checks as machine_checks
@@ -365,11 +365,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_hooks": lambda: hooks.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: hooks.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
-    "show_url": lambda: board.show_url(
-        "http://127.0.0.1:1/", BoardPlace("a", "one_host"), "demo-1", [f"/dir{BAD}"], json=False
-    ),
-    "show_next_url": lambda: saying.show_next_url(f"http://127.0.0.1:1/{BAD}", "demo-1", json=False),
-    "show_end": lambda: board.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
+    "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),
+    "show_url": lambda: saying.show_url(f"http://127.0.0.1:1/{BAD}", {}, f"note{BAD}", json=False),
+    "show_next_url": lambda: saying.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
+    "show_end": lambda: tensorboard.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),

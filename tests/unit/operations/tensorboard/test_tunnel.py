@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from dtctl.agent.records.board import WINDOW_BYTES
+from dtctl.agent.records.tensorboard import WINDOW_BYTES
 from dtctl.errors import ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host
-from dtctl.operations.board.tunnel import Tunnel, listen
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.tensorboard.tunnel import Channel, Tunnel
 from dtctl.transport.frames import checked_frame
 from dtctl.transport.seam import Message, Session
 from tests.unit.coordinated import record
 from tests.waiting import PATIENCE_S
 
-BOARD = {"type": "board", "dirs": ["/out"], "python": "/venv/bin/python"}
+READY = {"type": "tensorboard_ready", "dirs": ["/out"], "python": "/venv/bin/python"}
 
 
 class Far:
@@ -60,88 +60,82 @@ class Far:
 
     def next(self, kind: str) -> tuple[Mapping[str, Any], bytes]:
         while (heard := self.heard.get(timeout=PATIENCE_S))[0]["type"] != kind:
-            assert heard[0]["type"] == "alive", heard
+            assert heard[0]["type"] in ("alive", "closed", "taken"), heard
         return heard
 
 
 class Scene:
-    """A tunnel that serves in a thread of its own, until `over`."""
+    """A tunnel, as soon as TensorBoard takes connections, and a thread that waits for its end."""
 
     def __init__(self) -> None:
         self.record: RunRecord = record()
         self.far = Far(self.record.way_to(self.record.coordinator))
-        self.listener = listen(0)
-        self.address = self.listener.getsockname()
-        self.begun = threading.Event()
+        self.far.tell(READY)
         self.outcome: Any = None
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        self.tunnel = Tunnel(self.record, self, self.record.coordinator)
+        assert self.tunnel.begin()["dirs"] == ["/out"]
         assert self.far.next("tensorboard")[0]["cluster"] == "digits"
-        self.far.tell(BOARD)
-        assert self.begun.wait(PATIENCE_S)
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
 
     def open(self, host: Host) -> Session:
         return self.far
 
-    def _serve(self) -> None:
+    def _wait(self) -> None:
         try:
-            with self.listener, Tunnel(self.record, self, self.record.coordinator, self.listener) as tunnel:
-                self.outcome = tunnel.serve(lambda board: self.begun.set())
+            with self.tunnel:
+                self.outcome = self.tunnel.wait()
         except DtctlError as error:
             self.outcome = error
 
-    def browser(self) -> socket.socket:
-        made = socket.create_connection(self.address, 20)
+    def connect(self) -> Channel:
+        made = self.tunnel.connect()
         self.far.next("open")
         return made
 
-    def end(self) -> Any:
-        if self._thread.is_alive():
-            self.far.tell({"type": "result", "run": "digits-1", "end": "ended", "said": "bye"})
+    def ended(self) -> Any:
         self._thread.join(PATIENCE_S)
         assert self.far.closed
         return self.outcome
 
+    def end(self) -> Any:
+        self.far.tell({"type": "result", "run": "digits-1", "end": "ended", "said": "bye"})
+        return self.ended()
+
 
 def test_bytes_go_both_ways_and_each_connection_by_itself() -> None:
     scene = Scene()
-    one, two = scene.browser(), scene.browser()
+    one, two = scene.connect(), scene.connect()
     one.sendall(b"GET /")
     assert scene.far.next("piece") == ({"type": "piece", "channel": 0}, b"GET /")
     scene.far.tell({"type": "piece", "channel": 1}, b"for two")
-    assert two.recv(100) == b"for two"
+    assert two.makefile("rb").read(7) == b"for two"
     assert scene.far.next("taken")[0] == {"type": "taken", "channel": 1, "size": 7}
     scene.far.tell({"type": "piece", "channel": 0}, b"last")
     scene.far.tell({"type": "closed", "channel": 0})
-    assert (one.recv(100), one.recv(100)) == (b"last", b"")
+    assert one.makefile("rb").read() == b"last"
     two.close()
-    while (heard := scene.far.heard.get(timeout=PATIENCE_S)[0])["type"] != "closed":
-        assert heard["type"] in ("taken", "alive")
-    assert heard["channel"] == 1
+    assert scene.far.next("closed")[0]["channel"] == 1
     assert scene.end()["said"] == "bye"
-    one.close()
+    with pytest.raises(ConnectionError):
+        scene.tunnel.connect()
 
 
-def test_a_browser_that_sends_more_than_there_is_room_for_waits() -> None:
+def test_who_sends_more_than_there_is_room_for_waits() -> None:
     scene = Scene()
-    browser = scene.browser()
-    browser.setblocking(False)
-    sent = 0
-    while sent < 3 * WINDOW_BYTES:
-        try:
-            sent += browser.send(b"x" * 65536)
-        except BlockingIOError:
-            break
+    channel = scene.connect()
+    sender = threading.Thread(target=channel.sendall, args=(b"x" * (WINDOW_BYTES + 1000),))
+    sender.start()
     arrived = 0
-    while arrived < min(sent, WINDOW_BYTES):
+    while arrived < WINDOW_BYTES:
         arrived += len(scene.far.next("piece")[1])
-    assert arrived <= WINDOW_BYTES
+    assert arrived == WINDOW_BYTES
     with pytest.raises(queue.Empty):
         scene.far.heard.get(timeout=0.2)
     scene.far.tell({"type": "taken", "channel": 0, "size": 1000})
-    assert len(scene.far.next("piece")[1]) <= 1000
+    assert len(scene.far.next("piece")[1]) == 1000
+    sender.join(PATIENCE_S)
     scene.end()
-    browser.close()
 
 
 @pytest.mark.parametrize(
@@ -150,31 +144,43 @@ def test_a_browser_that_sends_more_than_there_is_room_for_waits() -> None:
         ({"type": "piece", "channel": 9}, b"x"),
         ({"type": "closed", "channel": 0}, b""),
         ({"type": "points", "run": "digits-1", "folders": []}, b""),
+        (READY, b""),
     ],
-    ids=["of nobody", "before any", "of another kind"],
+    ids=["of nobody", "before any", "of another kind", "ready again"],
 )
 def test_a_host_that_says_what_cannot_be_is_not_believed(frame: dict[str, Any], payload: bytes) -> None:
     scene = Scene()
     scene.far.tell(frame, payload)
-    scene._thread.join(PATIENCE_S)
-    assert isinstance(scene.end(), TransportError)
+    assert isinstance(scene.ended(), TransportError)
 
 
-def test_a_host_that_sends_too_much_is_hung_up_on() -> None:
+@pytest.mark.parametrize("size", [65536, 8 << 20])
+def test_a_host_that_sends_too_much_is_hung_up_on(size: int) -> None:
     scene = Scene()
-    browser = scene.browser()
+    scene.connect()
     for _ in range(200):
-        scene.far.tell({"type": "piece", "channel": 0}, b"x" * 65536)
-    scene._thread.join(PATIENCE_S)
-    assert "more than it was allowed to" in scene.end().summary
-    browser.close()
+        scene.far.tell({"type": "piece", "channel": 0}, bytes(size))
+    assert "more than it was allowed to" in scene.ended().summary
 
 
-def test_a_lost_connection_ends_it() -> None:
+def test_what_comes_for_a_connection_that_was_closed_is_not_kept() -> None:
     scene = Scene()
+    scene.connect().close()
+    kept = scene.connect()
+    for _ in range(50):
+        scene.far.tell({"type": "piece", "channel": 0}, bytes(8 << 20))
+    scene.far.tell({"type": "piece", "channel": 1}, b"x")
+    assert kept.makefile("rb").read(1) == b"x", "all before it were passed over"
+    scene.end()
+
+
+def test_a_lost_connection_ends_it_and_all_that_go_over_it() -> None:
+    scene = Scene()
+    channel = scene.connect()
     scene.far.lose()
-    scene._thread.join(PATIENCE_S)
-    assert isinstance(scene.end(), ConnectionLost)
+    assert isinstance(scene.ended(), ConnectionLost)
+    with pytest.raises(ConnectionError):
+        channel.makefile("rb").read()
 
 
 def test_who_leaves_asks_for_the_end_and_waits_for_it() -> None:
@@ -185,15 +191,9 @@ def test_who_leaves_asks_for_the_end_and_waits_for_it() -> None:
         def open(self, host: Host) -> Session:
             return far
 
-    def interrupt(board: object) -> None:
+    far.tell(READY)
+    with suppress(KeyboardInterrupt), Tunnel(known, Way(), known.coordinator) as tunnel:
+        tunnel.begin()
         raise KeyboardInterrupt
-
-    far.tell(BOARD)
-    with (
-        listen(0) as listener,
-        pytest.raises(KeyboardInterrupt),
-        Tunnel(known, Way(), known.coordinator, listener) as tunnel,
-    ):
-        tunnel.serve(interrupt)
     assert [far.heard.get()[0]["type"] for _ in range(2)] == ["tensorboard", "abort"]
     assert far.closed

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.board import EventFile
 from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.tensorboard import EventFile
 from dtctl.errors import DtctlError
-from dtctl.operations.board import copies as module
-from dtctl.operations.board.copies import Copies
+from dtctl.operations.tensorboard import copies as module
+from dtctl.operations.tensorboard.copies import Copies
 
 
 @pytest.fixture
@@ -63,6 +63,10 @@ def test_directories_of_one_name_stay_apart_and_a_shared_one_comes_from_one_host
         {"name": "a/../../b"},
         {"dir": "/x/.."},
         {"name": "a" * 300},
+        {"name": "a\ud800"},
+        {"dir": "/x/\ud800"},
+        {"file": "tfevents\ud800"},
+        {"file": "tfevents" + "\u00e4" * 240},
         {"name": "a\0b"},
         {"offset": 5},
         {"offset": 10**9},
@@ -98,3 +102,10 @@ def test_what_comes_after_the_end_is_not_written() -> None:
         pass
     made.add("a", told(), b"x")
     assert not made.place.exists()
+
+
+def test_directories_of_the_longest_name_stay_apart(copies: Copies) -> None:
+    longest = "\u00e4" * 127 + "x"
+    for number, host in enumerate(("a", "b", "c")):
+        copies.add(host, told(dir=f"/{number}/{longest}", identity=f"{number}-x"), host.encode())
+    assert sorted(files(copies).values()) == [b"a", b"b", b"c"]

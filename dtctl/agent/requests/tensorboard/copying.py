@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...protocol.conversation import Conversation
     from ...records.answers import RunResult
-    from ...records.board import CaughtUp, EventFile
     from ...records.requests import EventFilesRequest
+    from ...records.tensorboard import CaughtUp, EventFile
 
 LOOK_EVERY_S = 2.0
 

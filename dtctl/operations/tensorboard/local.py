@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dtctl.agent.records.board import LIFELINE, PROBE
+from dtctl.agent.records.tensorboard import LIFELINE, PROBE
 from dtctl.errors import DtctlError
 
 BEGIN_LIMIT_S = 120.0
 PROBE_LIMIT_S = 60.0
+RESPONSE_S = 120.0
+"""How long it may send nothing, or take nothing, of a connection."""
 END_LIMIT_S = 5.0
 _SAID_BYTES = 4096
 _LOOK_S = 0.1
@@ -55,28 +57,29 @@ def _has(python: str) -> bool:
 class Here:
     """A context manager: at its end the process has ended, and its place is removed."""
 
-    def __init__(self, python: str, place: Path, shown: Path, port: int) -> None:
+    def __init__(self, python: str, place: Path, shown: Path) -> None:
         """`shown` is in `place`, the directory that is removed."""
-        self.port = port
         self._place = place
         self._said = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed at the end)
-        words = [*("--logdir", str(shown)), *("--host", "127.0.0.1"), *("--port", str(port))]
-        self._child = subprocess.Popen(
-            [python, "-c", LIFELINE, str(place), *words],
-            stdin=subprocess.PIPE,
-            stdout=self._said,
-            stderr=self._said,
-            cwd="/",
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
-            start_new_session=True,
-        )
+        words = [*("--logdir", str(shown)), *("--host", "127.0.0.1"), *("--port", "0")]
+        self._line, far = socket.socketpair()
+        with far:
+            self._child = subprocess.Popen(
+                [python, "-c", LIFELINE, str(place), *words],
+                stdin=far.fileno(),
+                stdout=self._said,
+                stderr=self._said,
+                cwd="/",
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+                start_new_session=True,
+            )
+        self._line.settimeout(_LOOK_S)
 
     def __enter__(self) -> Here:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.close()  # it ends by itself then
+        self._line.close()  # it ends by itself then
         try:
             self._child.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -85,12 +88,13 @@ class Here:
         self._said.close()
         shutil.rmtree(self._place, ignore_errors=True)
 
-    def listens(self) -> bool:
-        """False until it does. Raises DtctlError when it has ended."""
-        self.check()
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), _LOOK_S):
-            return True
-        return False
+    def connect(self) -> socket.socket:
+        """A connection to this very process. Raises OSError."""
+        connection, far = socket.socketpair()
+        with far:
+            socket.send_fds(self._line, [b"."], [far.fileno()])
+        connection.settimeout(RESPONSE_S)
+        return connection
 
     def check(self) -> None:
         """Raises DtctlError when it has ended."""
@@ -104,16 +108,12 @@ class Here:
             )
 
     def begin(self) -> None:
-        """Returns when it listens. Raises DtctlError."""
+        """Returns when it takes connections. Raises DtctlError."""
         until = time.monotonic() + BEGIN_LIMIT_S
-        while not self.listens():
+        while True:
+            self.check()
+            with suppress(TimeoutError):
+                if self._line.recv(1):
+                    return
             if time.monotonic() > until:
                 raise DtctlError(f"TensorBoard on this machine does not begin within {BEGIN_LIMIT_S:g} s")
-            time.sleep(_LOOK_S)
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

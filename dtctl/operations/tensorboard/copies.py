@@ -8,16 +8,17 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 
-from dtctl.agent.records.board import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
+from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import about, request, said
 from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.board.looking import Key, Looked, Place
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.tensorboard.choosing import Key, Looked, Place
 from dtctl.transport.seam import Session, Transport
 
 SPARE_BYTES = 500 << 20
@@ -101,20 +102,17 @@ class Copies:
         if place not in self._files:
             if len(self._files) >= MOST_FILES:
                 raise wrong("file", f"one of at most {MOST_FILES}", told["file"])
-            path = self.directory / self._label(host, told["dir"])
-            for part in _parts(told["name"]):
-                path /= part
-            self._files[place] = _File(path / told["file"], host, (told["dir"], told["name"], told["file"]))
+            names = (self._label(host, told["dir"]), *_parts(told["name"]), *_parts(told["file"]))
+            self._files[place] = _File(self.directory.joinpath(*names), host, (told["dir"], told["name"], told["file"]))
         return self._files[place]
 
     def _label(self, host: str, directory: str) -> str:
-        """The directory's own name; with its host's where another has the same."""
+        """The directory's own name; with its host's, or a number, where another has the same."""
         if (host, directory) not in self._labels:
             name = (_parts(directory) or ["root"])[-1]
-            for label in (name, f"{name}@{host}", f"{name}@{host}-{len(self._labels)}"):
-                if label[:_LONGEST_NAME] not in self._labels.values():
-                    self._labels[host, directory] = label[:_LONGEST_NAME]
-                    break
+            names = chain((name, f"{name}@{host}"), (f"{number}-{name}" for number in count(2)))
+            labels = (os.fsdecode(os.fsencode(one)[:_LONGEST_NAME]) for one in names)
+            self._labels[host, directory] = next(one for one in labels if one not in self._labels.values())
         return self._labels[host, directory]
 
     def _write(self, file: _File, data: bytes) -> None:
@@ -133,10 +131,14 @@ class Copies:
 
 
 def _parts(name: str) -> list[str]:
-    """Of a path below a directory. Raises Wrong for one that leads out of it."""
+    """Of a path below a directory. Raises Wrong for one that leads out of it, or that no file system has."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     for part in parts:
-        if part == ".." or "\0" in part or len(os.fsencode(part)) > _LONGEST_NAME:
+        try:
+            size = len(os.fsencode(part))
+        except UnicodeEncodeError:
+            size = _LONGEST_NAME + 1
+        if part == ".." or "\0" in part or size > _LONGEST_NAME:
             raise wrong("name", "a path below its directory", name)
     return parts
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dtctl.agent.records.board import BoardResult
-from dtctl.operations.board.looking import Looked, Place
+from dtctl.agent.records.tensorboard import TensorboardResult
+from dtctl.operations.tensorboard.choosing import Looked, Place
 from dtctl.render import errors
-from dtctl.render.machine import document
-from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
 from dtctl.render.words import count, fold, size
 
@@ -49,19 +47,25 @@ def _amount(place: Place, looked: Looked) -> str:
     return f"{count(files, 'event file')} ({size(size_bytes)})"
 
 
-def show_url(url: str, place: Place, run: str | None, dirs: Sequence[str], *, json: bool) -> None:
-    """Once it can be opened."""
-    if json:
-        body = {"run": run, "url": url, "host": place.host, "why": place.choice, "copiedFrom": list(place.sources)}
-        document.print_json_line({"apiVersion": document.API_VERSION, "kind": "TensorBoard", **body})
-        return
-    console.say(url)
+def document(place: Place, run: str | None) -> dict[str, object]:
+    """Of its address."""
+    return {
+        "kind": "TensorBoard",
+        "run": run,
+        "host": place.host,
+        "why": place.choice,
+        "copiedFrom": list(place.sources),
+    }
+
+
+def say_shown(place: Place, dirs: Sequence[str]) -> None:
+    """Below the address."""
     if place.host is not None:
         errors.note(f"it shows {', '.join(dirs)} of {place.host}, over dtctl's own connection")
-    errors.note("Ctrl-C ends it, and leaves nothing behind")
+    errors.note("it works once, in one browser; Ctrl-C ends it, and leaves nothing behind")
 
 
-def show_end(host: str, result: BoardResult) -> None:
+def show_end(host: str, result: TensorboardResult) -> None:
     """One that was not asked for."""
     if result["end"] == "silent":
         errors.note(f"TensorBoard on {host} has ended: nothing was heard from this machine for a minute")

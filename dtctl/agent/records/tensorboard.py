@@ -24,23 +24,44 @@ HAS_NONE = 3
 """The exit code of PROBE where there is no TensorBoard."""
 
 LIFELINE = """\
-import os, runpy, shutil, sys, threading
+import array, os, runpy, shutil, socket, socketserver, sys, threading
 place = sys.argv.pop(1)
 os.environ["TMPDIR"] = os.path.join(place, "tmp")
 os.makedirs(os.environ["TMPDIR"], 0o700, exist_ok=True)
-def end_with_the_input():
+os.environ.pop("TENSORBOARD_DATA_SERVER_BINARY", None)
+sys.modules["tensorboard_data_server"] = None
+line = socket.socket(fileno=0)
+servers = []
+def serve_the_line_alone(server):
+    server.socket.close()
+    server.socket, server.never_ready = socket.socketpair()
+    servers.append(server)
+    line.send(b".")
+def hand_on():
     try:
-        while os.read(0, 4096):
-            pass
+        while True:
+            data, ancillary, _, _ = line.recvmsg(1, socket.CMSG_SPACE(4))
+            if not data:
+                break
+            for _, _, sent in ancillary:
+                connection = socket.socket(fileno=array.array("i", sent)[0])
+                servers[0].process_request(connection, ("127.0.0.1", 0))
     finally:
         shutil.rmtree(place, ignore_errors=True)
         os._exit(0)
-threading.Thread(target=end_with_the_input, daemon=True).start()
+socketserver.TCPServer.server_activate = serve_the_line_alone
+threading.Thread(target=hand_on, daemon=True).start()
 sys.argv[0] = "tensorboard"
 runpy.run_module("tensorboard.main", run_name="__main__", alter_sys=True)
 """
-"""Runs TensorBoard until its standard input ends, so that it outlives nobody who was killed; then removes `place`, its
-first argument, where its own temporary files are."""
+"""Runs TensorBoard with `place`, its first argument, for its temporary files, until its standard input ends, so that it
+outlives nobody who was killed; then removes `place`.
+
+It listens nowhere: the other users of a host could open a port, and one that is free may be another's when it is
+printed. Its standard input is a socket: a byte on it says that TensorBoard is ready, and connections come over it, one
+with each byte. That holds of whatever server it makes of `socketserver`, as Werkzeug's is one. Its data server, a
+program that it would start on a port of its own, does not begin.
+"""
 
 
 class FolderAt(Record):
@@ -102,15 +123,15 @@ class EventDirsResult(Record):
     """Those that have not."""
 
 
-class Board(Record):
-    """The frame `board`: TensorBoard listens on the host."""
+class TensorboardReady(Record):
+    """The frame `tensorboard_ready`: TensorBoard on the host takes connections; sent once."""
 
     dirs: AtMost[List[Path], 100]
     """What it shows."""
     python: Line
 
 
-class BoardResult(Record):
+class TensorboardResult(Record):
     """Why it has ended: it was `asked` to, the controller was `silent`, or it has `ended` by itself."""
 
     run: Name

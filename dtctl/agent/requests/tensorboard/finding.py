@@ -7,7 +7,7 @@ import re
 import shutil
 
 from ...metrics import copying
-from ...records.board import MOST_FOLDERS, PROBE
+from ...records.tensorboard import MOST_FOLDERS, PROBE
 from ...run import environment
 from .. import runs
 from ..metrics import directories
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
 
     from ...protocol.conversation import Conversation
-    from ...records.board import EventDirsResult
     from ...records.requests import EventDirsRequest
+    from ...records.tensorboard import EventDirsResult
 
 PROBE_LIMIT_S = 60.0
 """An environment on a file server may take long to look into."""

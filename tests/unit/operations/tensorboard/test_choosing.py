@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.records.board import EventDirsResult
+from dtctl.agent.records.tensorboard import EventDirsResult
 from dtctl.errors import PreflightError
-from dtctl.operations.board.looking import Looked, Place, choose
+from dtctl.operations.tensorboard.choosing import Looked, Place, choose
 
 
 def answer(*names: str, tensorboard: bool = True) -> EventDirsResult:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.records.board import WINDOW_BYTES
+from dtctl.agent.records.tensorboard import WINDOW_BYTES
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, command, task
 from tests.event_files import scalar
 from tests.waiting import eventually
@@ -55,7 +55,7 @@ def up(host: AgentHost, *places: str, installed: bool = True, env: Fields | None
 
 def begun(host: AgentHost, talk: Conversation) -> Fields:
     talk.send("tensorboard", **host.about({}))
-    return talk.await_type("board")
+    return talk.await_type("tensorboard_ready")
 
 
 def boards(host: AgentHost) -> list[int]:
@@ -102,6 +102,23 @@ def test_a_browsers_connections_reach_it_and_an_abort_ends_it(host: AgentHost) -
         assert talk.ask("runs", cluster=None)["runs"], "the conversation goes on"
 
 
+def test_it_listens_nowhere_so_that_no_other_user_of_the_host_can_open_it(host: AgentHost) -> None:
+    up(host, "out/train")
+    with host.open() as talk:
+        begun(host, talk)
+        (pid,) = boards(host)
+        sockets = {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()}
+        listening = {f"socket:[{row.split()[9]}]" for row in listeners()}
+        assert not sockets & listening
+        assert b"['train']" in got(talk, 0, "/")
+
+
+def listeners() -> list[str]:
+    tables = (Path(f"/proc/net/{name}") for name in ("tcp", "tcp6"))
+    rows = [row for table in tables if table.exists() for row in table.read_text().splitlines()[1:]]
+    return [row for row in rows if row.split()[3] == "0A"]
+
+
 def test_no_more_is_sent_than_there_is_room_for(host: AgentHost) -> None:
     up(host, "out/train")
     with host.open() as talk:
@@ -119,10 +136,10 @@ def test_several_directories_are_shown_side_by_side_and_the_links_are_removed(ho
     with host.open() as talk:
         begun(host, talk)
         assert b"['logs', 'more', 'out']" in got(talk, 0, "/")
-        assert len(list(host.run_directory(spec).glob("board-*"))) == 1
+        assert len(list(host.run_directory(spec).glob("tensorboard-*"))) == 1
         talk.send("abort")
         talk.await_type("result")
-    assert list(host.run_directory(spec).glob("board-*")) == []
+    assert list(host.run_directory(spec).glob("tensorboard-*")) == []
 
 
 @pytest.mark.parametrize("way", ["hang up", "SIGKILL"])
@@ -135,7 +152,7 @@ def test_it_ends_with_the_session_whatever_ends_that(host: AgentHost, way: str) 
         os.kill(talk.greeting["pid"], signal.SIGKILL)
     talk.close()
     eventually(lambda: not alive(pid), 60, "its end")
-    eventually(lambda: not list(host.run_directory(spec).glob("board-*")), 60, "the end of the links")
+    eventually(lambda: not list(host.run_directory(spec).glob("tensorboard-*")), 60, "the end of the links")
 
 
 def test_one_that_cannot_begin_says_why(host: AgentHost) -> None:

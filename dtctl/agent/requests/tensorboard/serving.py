@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import time
 
-from ...host import ports
 from ...host.errors import Refused
 from ...metrics import copying
 from ...metrics.finding import outermost
 from ...protocol.conversation import Aborted
-from ...records.board import LIFELINE
+from ...records.tensorboard import LIFELINE
 from ...run import environment
 from .. import runs
 from ..metrics import directories
 from ..setup import end_tree
-from .looking import environment_of, find_tensorboard
+from .finding import environment_of, find_tensorboard
 from .relay import Relay
 
 TYPE_CHECKING = False
@@ -25,34 +25,38 @@ if TYPE_CHECKING:
     from typing import IO, Dict, List, Tuple
 
     from ...protocol.conversation import Conversation
-    from ...records.board import Board, BoardResult
     from ...records.requests import TensorboardRequest
+    from ...records.tensorboard import TensorboardReady, TensorboardResult
 
 BEGIN_LIMIT_S = 120.0
 """It imports TensorFlow where there is one."""
 SAID_BYTES = 4096
 
 
-def tensorboard(talk: Conversation, request: TensorboardRequest) -> BoardResult:
+def tensorboard(talk: Conversation, request: TensorboardRequest) -> TensorboardResult:
     run = runs.need(talk, request)
     with talk.at("tensorboard"):
         python, tried = find_tensorboard(run)
         if python is None:
             raise Refused("no_tensorboard", "no Python here has TensorBoard", "tried: %s" % ", ".join(tried))
         key = os.urandom(16).hex()
-        place = os.path.join(run.files.directory, "board-%s" % key)
+        place = os.path.join(run.files.directory, "tensorboard-%s" % key)
         os.mkdir(place, 0o700)
         try:
             shown, logdir = _logdir(run, place)
             said = _Said()
-            child = _start(python, logdir, place, dict(environment_of(run), DTCTL_KEY=key), said.file)
-            try:
-                port = _port(talk, child, said)
-                board: Board = {"dirs": [copying.shown(one) for one in shown][:100], "python": copying.shown(python)}
-                talk.send("board", board)
-                end = Relay(talk, port, child, said.trim).serve()
-            finally:
-                end_tree(child, key)
+            line, far = socket.socketpair()
+            with line:
+                with far:
+                    child = _start(python, logdir, place, dict(environment_of(run), DTCTL_KEY=key), (far, said.file))
+                try:
+                    _await_ready(talk, child, line, said)
+                    dirs = [copying.shown(one) for one in shown][:100]
+                    ready: TensorboardReady = {"dirs": dirs, "python": copying.shown(python)}
+                    talk.send("tensorboard_ready", ready)
+                    end = Relay(talk, line, child, said.trim).serve()
+                finally:
+                    end_tree(child, key)
         finally:
             shutil.rmtree(place, ignore_errors=True)
     return {"run": run.id, "end": end, "said": said.end() if end == "ended" else ""}  # type: ignore[typeddict-item]
@@ -91,14 +95,20 @@ class _Said:
             os.ftruncate(self.file.fileno(), 0)
 
 
-def _start(python: str, logdir: str, place: str, variables: Dict[str, str], said: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Its standard input ends with this process, whatever becomes of it, and so does TensorBoard."""
+def _start(
+    python: str, logdir: str, place: str, variables: Dict[str, str], ends: Tuple[socket.socket, IO[bytes]]
+) -> subprocess.Popen[bytes]:
+    """`ends`: its standard input, and where its output goes.
+
+    The input ends with this process, whatever becomes of it, and so does TensorBoard.
+    """
     import subprocess
 
+    line, said = ends
     words = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
     return subprocess.Popen(
         [environment.encode(word) for word in words],
-        stdin=subprocess.PIPE,
+        stdin=line.fileno(),
         stdout=said,
         stderr=said,
         cwd="/",
@@ -107,16 +117,20 @@ def _start(python: str, logdir: str, place: str, variables: Dict[str, str], said
     )
 
 
-def _port(talk: Conversation, child: subprocess.Popen[bytes], said: _Said) -> int:
-    """The one that this very process listens on."""
+def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, said: _Said) -> None:
+    """Until it takes connections. Raises Refused, and Aborted when the controller wants nothing of it any more."""
     until = time.monotonic() + BEGIN_LIMIT_S
     talk.wire.start_listening()
+    line.setblocking(False)
     while True:
+        try:
+            ready = line.recv(1)
+        except BlockingIOError:
+            ready = b""
+        if ready:
+            return
         if child.poll() is not None:
             raise Refused("tensorboard_failed", "TensorBoard ended as it began", said.end())
-        found = ports.listened_on(child.pid)
-        if found:
-            return found[0]
         if time.monotonic() > until:
             raise Refused("tensorboard_failed", "TensorBoard does not begin within %g s" % BEGIN_LIMIT_S, said.end())
         frame = talk.wire.poll(0.1)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import select
 import socket
 import time
+from array import array
 from contextlib import suppress
 
 from ...protocol.conversation import Aborted, word
-from ...records.board import MOST_CHANNELS, PIECE_BYTES, SILENCE_S, WINDOW_BYTES
+from ...records.tensorboard import MOST_CHANNELS, PIECE_BYTES, SILENCE_S, WINDOW_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,11 +44,14 @@ class Channel:
 
 
 class Relay:
-    """`look` is called now and then."""
+    """`line`: connections are handed to TensorBoard over it. `look` is called now and then."""
 
-    def __init__(self, talk: Conversation, port: int, child: subprocess.Popen[bytes], look: Callable[[], None]) -> None:
+    def __init__(
+        self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], look: Callable[[], None]
+    ) -> None:
         self._talk = talk
-        self._port = port
+        self._line = line
+        line.settimeout(_CONNECT_S)
         self._child = child
         self._look = look
         self._channels: Dict[int, Channel] = {}
@@ -113,11 +117,14 @@ class Relay:
         if len(self._channels) >= MOST_CHANNELS or number in self._channels:
             self._talk.send("closed", {"channel": number})
             return
-        try:
-            server = socket.create_connection(("127.0.0.1", self._port), _CONNECT_S)
-        except OSError:
-            self._talk.send("closed", {"channel": number})
-            return
+        server, far = socket.socketpair()
+        with far:
+            try:
+                self._line.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [far.fileno()]))])
+            except OSError:
+                server.close()
+                self._talk.send("closed", {"channel": number})
+                return
         server.setblocking(False)
         self._channels[number] = Channel(server)
 

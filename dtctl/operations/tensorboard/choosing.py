@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dtctl.agent.records.board import EventDirsResult
+from dtctl.agent.records.tensorboard import EventDirsResult
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.asking.conversation import Request, ask, knows_no_run
 from dtctl.operations.asking.plausible import check_run

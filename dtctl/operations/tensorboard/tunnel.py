@@ -1,0 +1,217 @@
+"""Connections to a TensorBoard that an agent runs on its host, as frames of one conversation with it.
+
+SSH's own forwarding would be less code here, and is not used: TensorBoard would have to listen on a port of the host,
+which the host's other users can open, the sshd would have to allow forwarding, and other transports have none.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.tensorboard import (
+    ALIVE_S,
+    PIECE_BYTES,
+    WINDOW_BYTES,
+    TakenWord,
+    TensorboardReady,
+    TensorboardResult,
+)
+from dtctl.errors import DtctlError
+from dtctl.operations.asking.conversation import final, request, said
+from dtctl.operations.asking.plausible import check_run
+from dtctl.operations.memory.record import RunRecord
+from dtctl.transport.frames import untrue
+from dtctl.transport.seam import Message, Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+FAREWELL_S = 10.0
+"""How long the host may take to end TensorBoard, once it is asked to."""
+
+RESPONSE_S = 120.0
+"""How long TensorBoard may send nothing, or take nothing, of a connection."""
+
+
+class Channel(io.RawIOBase):
+    """One connection to TensorBoard, with what http.client wants of a socket."""
+
+    def __init__(self, tunnel: Tunnel, number: int) -> None:
+        self._tunnel = tunnel
+        self.number = number
+        self.room = WINDOW_BYTES
+        """So much more the host takes."""
+        self.pending = bytearray()
+        """What has arrived and was not read yet; never more than the host was allowed to send."""
+        self.over = False
+        """The host has closed it: what is pending is all there will be."""
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer)
+        self._tunnel.await_change(lambda: bool(self.pending or self.over))
+        data = bytes(self.pending[: len(view)])
+        view[: len(data)] = data
+        del self.pending[: len(data)]
+        if data and not self.over:
+            self._tunnel.send({"type": "taken", "channel": self.number, "size": len(data)})
+        return len(data)
+
+    def sendall(self, data: bytes) -> None:
+        while data:
+            self._tunnel.await_change(lambda: bool(self.room or self.over))
+            if self.over:
+                raise ConnectionResetError("TensorBoard has closed the connection")
+            piece = data[: min(PIECE_BYTES, self.room)]
+            self.room -= len(piece)
+            data = data[len(piece) :]
+            self._tunnel.send({"type": "piece", "channel": self.number}, piece)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._tunnel.drop(self)
+
+
+class Tunnel:
+    """A context manager: at its end TensorBoard on the host has ended, or the conversation with it is over.
+
+    One thread reads what the host sends, and keeps of it what a connection has room for and no more: a host that sends
+    more than that is hung up on. Any thread may `connect`.
+    """
+
+    def __init__(self, record: RunRecord, transport: Transport, host: str) -> None:
+        self._record = record
+        self._session = transport.open(record.way_to(host))
+        self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._channels: dict[int, Channel] = {}
+        self._next = 0
+        self._ready: TensorboardReady | None = None
+        self._end: TensorboardResult | BaseException | None = None
+        self._receiver = threading.Thread(target=self._receive, daemon=True, name=f"tensorboard-{host}")
+
+    def __enter__(self) -> Tunnel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Waits until the host has ended it: when the command is over, nothing is left there."""
+        try:
+            if self._receiver.is_alive() and self._end is None:
+                with suppress(DtctlError):
+                    self._session.send({"type": "abort"})
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._end is not None, FAREWELL_S)
+        finally:
+            self._finish(ConnectionAbortedError("the tunnel has ended"))
+            self._session.close()
+
+    def begin(self) -> TensorboardReady:
+        """Returns when TensorBoard takes connections. Raises what the host refuses, and what a lost connection is."""
+        self._session.send(request(self._record, self._session.host, "tensorboard"))
+        self._receiver.start()
+        self._stay(lambda: self._ready is not None)
+        assert self._ready is not None
+        return self._ready
+
+    def wait(self) -> TensorboardResult:
+        """Until TensorBoard has ended on the host. Raises as `begin`."""
+        self._stay(lambda: self._end is not None)
+        assert isinstance(self._end, dict)
+        return self._end
+
+    def _stay(self, until: Callable[[], bool]) -> None:
+        """Says again and again that somebody is here."""
+        while not until():
+            with self._changed:
+                waited = self._changed.wait_for(lambda: self._end is not None or until(), ALIVE_S)
+            if isinstance(self._end, BaseException):
+                raise self._end
+            if not waited:
+                self.send({"type": "alive"})
+
+    def connect(self) -> Channel:
+        with self._changed:
+            channel = self._channels[self._next] = Channel(self, self._next)
+            self._next += 1
+        self.send({"type": "open", "channel": channel.number})
+        return channel
+
+    # for channels
+
+    def send(self, fields: dict[str, object], payload: bytes = b"") -> None:
+        """Raises ConnectionError, and DtctlError when the host takes nothing for too long."""
+        with self._sending:
+            if self._end is not None:
+                raise ConnectionAbortedError("the tunnel has ended")
+            self._session.send(fields, payload)
+
+    def await_change(self, wanted: Callable[[], bool]) -> None:
+        """Raises TimeoutError, and ConnectionError at the end of the tunnel."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._end or wanted(), RESPONSE_S):
+                raise TimeoutError
+            if not wanted():
+                raise ConnectionAbortedError("the tunnel has ended")
+
+    def drop(self, channel: Channel) -> None:
+        with self._changed:
+            known = self._channels.pop(channel.number, None)
+        if known is not None and not channel.over:
+            with suppress(DtctlError, ConnectionError):
+                self.send({"type": "closed", "channel": channel.number})
+
+    # what the thread does that reads
+
+    def _receive(self) -> None:
+        try:
+            for message in said(self._session, "tensorboard_ready", "piece", "taken", "closed", most_bytes=None):
+                if message.type != "result":
+                    self._take(message)
+            self._finish(final(self._session, "tensorboard", message, TensorboardResult, self._check))
+        except BaseException as error:  # raised in the thread that waits
+            self._finish(error)
+
+    def _check(self, answer: TensorboardResult) -> None:
+        check_run(self._record.cluster, self._record.run, answer["run"])
+
+    def _finish(self, end: TensorboardResult | BaseException) -> None:
+        with self._changed:
+            self._end = self._end or end
+            self._channels.clear()
+            self._changed.notify_all()
+
+    def _take(self, message: Message) -> None:
+        with self._changed:
+            if message.type == "tensorboard_ready":
+                if self._ready is not None:
+                    raise untrue(self._session.host.name, "begins TensorBoard a second time")
+                self._ready = message.of(TensorboardReady)
+            else:
+                self._take_of_channel(message)
+            self._changed.notify_all()
+
+    def _take_of_channel(self, message: Message) -> None:
+        number = int(message["channel"])
+        if number >= self._next:
+            raise untrue(self._session.host.name, f"speaks of connection {number}, which nobody has opened")
+        channel = self._channels.get(number)
+        if channel is None:
+            return  # it was closed here meanwhile
+        if message.type == "taken":
+            channel.room = min(WINDOW_BYTES, channel.room + message.of(TakenWord)["size"])
+        elif message.type == "closed":
+            channel.over = True
+        elif len(channel.pending) + len(message.payload) > WINDOW_BYTES:
+            raise untrue(self._session.host.name, "sends more than it was allowed to")
+        else:
+            channel.pending += message.payload

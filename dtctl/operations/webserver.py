@@ -1,0 +1,270 @@
+"""A web server of this machine for one of its users, who has its address: `dtctl dashboard` and `dtctl tensorboard`.
+
+Python's own server does: it serves a few connections, one request each, and what is particular about it, who is let in,
+no library would do for it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+HERE = "127.0.0.1"
+COOKIE = "dtctl"
+
+MOST_UNKNOWN = 64
+"""Connections that have not shown the cookie: the oldest makes room for another, so that nobody keeps the owner out."""
+MOST_ADMITTED = 64
+PATIENCE_S = 30.0
+"""For a browser that sends nothing of its request, or takes nothing of the answer."""
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def listen(port: int, *, apart: bool = False) -> socket.socket:
+    """Of this machine alone; 0 takes a free port. Raises OSError.
+
+    `apart`: at an address that nothing else of this machine has, where that is possible. Browsers send the cookies of
+    an address to all of its ports, and take them for one site, so a page that is not dtctl's own gets one to itself.
+    macOS has 127.0.0.1 alone, and from Windows a browser reaches no other in WSL.
+    """
+    address = f"127.{64 + secrets.randbelow(64)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
+    if not apart or "microsoft" in os.uname().release.lower():
+        return _bound(HERE, port)
+    with suppress(OSError):
+        return _bound(address, port)
+    return _bound(HERE, port)
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(MOST_UNKNOWN)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+class Door:
+    """Everything that is served is below `place`, whose name only its viewers know.
+
+    Browsers do not tell the ports of an address apart, and show the cookies of one to all servers of the other ports.
+    A path they do tell apart.
+    """
+
+    def __init__(self) -> None:
+        self.place = f"/{secrets.token_urlsafe(12)}/"
+        self._key = secrets.token_urlsafe(32)
+        self._token = secrets.token_urlsafe(24)
+        self._lock = threading.Lock()
+        self.on_entry: Callable[[], None] = lambda: None
+        """Called when a token was used, from the thread that serves."""
+
+    @property
+    def token(self) -> str:
+        """Good for one browser, once."""
+        return self._token
+
+    def enter(self, token: str) -> str | None:
+        """The cookie's header for who shows the token; then another one is needed."""
+        with self._lock:
+            if not secrets.compare_digest(token.encode("utf-8", "replace"), self._token.encode()):
+                return None
+            self._token = secrets.token_urlsafe(24)
+        self.on_entry()
+        return f"{COOKIE}={self._key}; Path={self.place}; HttpOnly; SameSite=Strict"
+
+    def knows(self, cookies: str) -> bool:
+        """`cookies`: the header of a request."""
+        try:
+            found = SimpleCookie(cookies).get(COOKIE)
+        except CookieError:
+            return False
+        return found is not None and secrets.compare_digest(found.value.encode("utf-8", "replace"), self._key.encode())
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """What is shown to those who have not come in. `headers`: of these pages and of every refusal."""
+
+    entered: Callable[[str], str]
+    """Leads on to an address."""
+    refused: str
+    headers: Mapping[str, str]
+
+
+class Visit(BaseHTTPRequestHandler):
+    """One request, on a connection of its own."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = PATIENCE_S
+    server: _Listening
+
+    def serve(self) -> None:
+        self.close_connection = True
+        path, _, query = self.path.partition("?")
+        if self.headers.get("Host", "").partition(":")[0] not in self.server.names:
+            return self.refuse(400)  # the name may be anybody's, and lead here for a moment (DNS rebinding)
+        if path == "/":
+            return self._enter(query)
+        if not path.startswith(self.server.door.place):
+            return self.refuse(404)
+        if not self.server.door.knows(self.headers.get("Cookie", "")):
+            return self.refuse(403)
+        if not self.server.admit(self.connection):
+            return self.refuse(503)
+        return self.server.answer(self, path[len(self.server.door.place) :], query)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = serve
+
+    def _enter(self, query: str) -> None:
+        """A page that leads on, not a redirection: where another site has led here, a browser keeps a strict cookie
+        back for as long as it is redirected."""
+        if self.command not in ("GET", "HEAD"):
+            return self.refuse(405)
+        token = parse_qs(query).get("token", [""])[0]
+        cookie = self.server.door.enter(token) if self.command == "GET" else None
+        if cookie is None:
+            return self.refuse(403)
+        entrance = self.server.entrance
+        page = entrance.entered(self.server.door.place)
+        return self.page(200, page, {**entrance.headers, "Set-Cookie": cookie})
+
+    def refuse(self, code: int) -> None:
+        self.page(code, self.server.entrance.refused, self.server.entrance.headers)
+
+    def page(self, code: int, text: str, headers: Mapping[str, str]) -> None:
+        body = text.encode()
+        told = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body)), **headers}
+        self.begin(code, told)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def begin(self, code: int, headers: Mapping[str, str]) -> None:
+        """Everything of an answer but its body, which ends with the connection."""
+        self.send_response_only(code)
+        for name, value in {**headers, "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Of what is no request. Called by the base class."""
+        self.close_connection = True
+        with suppress(OSError):
+            self.refuse(code)
+
+    def log_message(self, *_: Any) -> None:
+        """What a browser may send is no news."""
+
+
+Answer = Callable[[Visit, str, str], None]
+"""Answers an admitted request: with its path below the door's place, and its query."""
+
+
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, door: Door, entrance: Entrance, answer: Answer) -> None:
+        super().__init__(listener.getsockname(), Visit, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.door, self.entrance, self.answer = door, entrance, answer
+        self.names = {HERE, "localhost", listener.getsockname()[0]}
+        self._unknown: dict[object, None] = {}
+        self._admitted: set[object] = set()
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._unknown[request] = None
+            if len(self._unknown) > MOST_UNKNOWN:
+                oldest: Any = next(iter(self._unknown))
+                del self._unknown[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def admit(self, request: object) -> bool:
+        """It has shown the cookie. False where there are too many of them."""
+        with self._lock:
+            self._unknown.pop(request, None)
+            self._admitted.add(request)
+            return len(self._admitted) <= MOST_ADMITTED
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._unknown.pop(request, None)
+            self._admitted.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that has gone is no news; anything else is a fault of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class Server:
+    """Serves in a thread of its own from the beginning to the end of a `with`."""
+
+    def __init__(self, listener: socket.socket, door: Door, entrance: Entrance, answer: Answer) -> None:
+        self._listening = _Listening(listener, door, entrance, answer)
+        self._door = door
+        self._thread = threading.Thread(target=self._listening.serve_forever, args=(0.1,), daemon=True, name="web")
+
+    @property
+    def address(self) -> str:
+        """For one browser, once."""
+        here, port = self._listening.socket.getsockname()
+        return f"http://{here}:{port}/?token={self._door.token}"
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown()
+        self._thread.join()
+        self._listening.server_close()
+
+
+@contextmanager
+def opened(page: str) -> Iterator[None]:
+    """Opens an address with a secret in it in the user's browser, for as long as this is entered.
+
+    `page` leads to it: a file for the user alone, because all users of a machine see what programs are started with.
+    """
+    with tempfile.TemporaryDirectory(prefix="dtctl-") as directory:
+        file = Path(directory, "dtctl.html")
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+            written.write(page)
+        webbrowser.open(file.as_uri())
+        yield
