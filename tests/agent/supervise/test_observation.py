@@ -100,7 +100,7 @@ def test_the_step_and_the_growth_of_the_log_are_told(host: AgentHost) -> None:
 
 
 def test_the_line_of_a_step_is_told_without_secrets(host: AgentHost) -> None:
-    script = "echo \"step 7, eval at step 10,  key $TOKEN\"; exec sleep 1000"
+    script = 'echo "step 7, eval at step 10,  key $TOKEN"; exec sleep 1000'
     spec = host.spec(shell("worker:0", script, secrets=["TOKEN"]))
     host.up(spec, secrets={"TOKEN": "hunter2hunter2"})
     entry = host.wait_entry(spec, "worker:0", lambda entry: entry["step"] == 7)
