@@ -12,7 +12,7 @@ from ..host import files
 from ..host.budget import Budget
 from ..host.errors import Refused
 from ..records.words import brief
-from . import keras_files, pruning, reading, sending, verifying
+from . import keras_files, orbax, pruning, reading, sending, verifying
 from .tensor_bundle import file_size
 
 TYPE_CHECKING = False
@@ -55,6 +55,10 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
         verdict.read_bytes = file_size(path) or 0
         if path.endswith(".h5") and not verdict.problems:
             verdict.unread = "an HDF5 file has no checksums: only its length was checked"
+    elif os.path.isdir(path):
+        found = orbax.problem(path)
+        verdict.problems = [found] if found is not None else []
+        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
     else:
         verdict = verifying.verify(path, budget.check)
     return {
@@ -69,7 +73,10 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
 
 
 def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
-    return sending.send(_path(run, request["of"]), request, put)
+    path = _path(run, request["of"])
+    if os.path.isdir(path):
+        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
+    return sending.send(path, request, put)
 
 
 def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ class Pulled:
 
 def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
     """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
+    if found.checkpoint.kind == "orbax":
+        raise DtctlError(
+            f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
+            hint=f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
+        )
     landing = Landing(directory, found.name)
     try:
         landing.begin()

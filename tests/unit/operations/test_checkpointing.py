@@ -16,6 +16,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.checkpointing.finding import chosen, each_once, every, missing_elsewhere, named
 from dtctl.operations.checkpointing.landing import Landing
 from dtctl.operations.checkpointing.pruning import prune
+from dtctl.operations.checkpointing.pulling import pull
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
@@ -187,6 +188,16 @@ def test_a_checkpoint_that_is_there_already_is_left_alone(landing: Landing) -> N
     (landing.directory / "m-7.index").write_bytes(b"mine")
     with pytest.raises(DtctlError, match="is there already"):
         Landing(landing.directory, "m-7").begin()
+
+
+def test_a_directory_of_orbax_is_not_pulled_and_the_error_says_how_to_copy_it(tmp_path: Path) -> None:
+    one = dataclasses.replace(WHOLE, prefix="7", kind="orbax")
+    transport = FakeTransport(Agents())
+    with pytest.raises(DtctlError, match="/out/7 is a checkpoint of Orbax, a directory") as raised:
+        pull(record(), transport, chosen([place("a", one)], "7"), tmp_path / "here", lambda progress: None)
+    assert "rsync -a a:/out/7 ." in raised.value.hint
+    assert not (tmp_path / "here").exists()
+    assert list(transport.opened) == []
 
 
 def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
