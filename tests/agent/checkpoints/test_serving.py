@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import sending, serving
+from dtctl.agent.checkpoints import serving
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.checkpoints import FilePart, FileSent
 from dtctl.agent.records.kinds import checked
@@ -54,7 +54,7 @@ def fetched(directory: Path, prefix: str = "model.ckpt-300", **fields: Any) -> t
 
 
 def test_all_files_are_sent_the_index_last(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PART_BYTES", 50)
+    monkeypatch.setattr(serving, "PART_BYTES", 50)
     parts, told = fetched(directory)
     assert parts == {path.name: path.read_bytes() for path in directory.iterdir()}
     assert list(parts)[-1] == "model.ckpt-300.index"
@@ -67,7 +67,7 @@ def test_only_the_shards_that_are_wanted_are_sent(directory: Path) -> None:
 
 
 def test_of_a_file_that_has_arrived_in_part_the_rest_is_sent(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PART_BYTES", 50)
+    monkeypatch.setattr(serving, "PART_BYTES", 50)
     name = "model.ckpt-300.index"
     status = (directory / name).stat()
     identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
