@@ -44,6 +44,7 @@ RECIPES = {
         ("3.11", "3.10", "3.9"),
         ("mxnet==1.9.1", "numpy==1.23.5", "scipy==1.11.4", "scikit-learn==1.2.2"),
     ),
+    "jax": Recipe("jax", ("3.11", "3.12", "3.13"), ("jax==0.10.2", "orbax-checkpoint==0.12.8")),
     "torch": Recipe(
         "torch",
         ("3.11", "3.12", "3.13", "3.10"),

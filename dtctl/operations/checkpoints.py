@@ -23,7 +23,7 @@ class Checkpoint:
     complete: bool
     problem: str
     kind: str = "tensorflow"
-    """Or `keras`: one file."""
+    """Or `keras`: one file; `orbax`: one directory."""
     held: tuple[int, ...] = ()
     """Shards that lie on this host."""
     identity: str = ""

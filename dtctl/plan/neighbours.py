@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
-    """Who trains beside whom."""
+class RankLayout:
+    """The ranks of the tasks that train, and where each of them runs."""
 
     spec: ClusterSpec
     """Job -> addresses, of those who talk to each other."""
@@ -24,15 +24,17 @@ class Neighbourhood:
     """The tasks that train, in the order of their ranks."""
     beside: Mapping[TaskId, tuple[TaskId, ...]]
     """For each of these, those who train on its host, itself among them, by rank."""
+    gpus: Mapping[TaskId, tuple[int, ...] | None]
+    """As `visible_gpus` gives them."""
 
     @classmethod
-    def of(cls, cluster: Cluster, spec: ClusterSpec) -> Neighbourhood:
+    def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Mapping[TaskId, tuple[int, ...] | None]) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}
         here: dict[str, list[TaskId]] = {}
         for task in ranks:
             here.setdefault(cluster.host_of(task).name, []).append(task)
         beside = {task: tuple(tasks) for tasks in here.values() for task in tasks}
-        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside)
+        return cls({job: each for job, each in spec.items() if job != EVALUATOR}, ranks, beside, gpus)
 
     @property
     def head(self) -> TaskId:
@@ -45,7 +47,7 @@ class Neighbourhood:
         return host.strip("[]"), port
 
 
-def pytorch(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+def pytorch(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     """As torchrun sets them, for init_method="env://" (pytorch/torch/distributed/rendezvous.py)."""
     host, port = around.address(around.head)
     place = {"MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(len(around.ranks))}
@@ -56,16 +58,40 @@ def pytorch(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
     return {**place, **{name: str(value) for name, value in own.items()}}
 
 
-def jax(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
-    """The arguments of jax.distributed.initialize(); for the address it looks itself (jax/_src/distributed.py)."""
+_MOST_GPUS = 16
+"""Of a host that declares none. XLA uses those of them that exist (xla/service/platform_util.cc)."""
+
+
+def jax(task: TaskId, around: RankLayout) -> Mapping[str, str]:
+    """For jax.distributed.initialize(), with arguments taken from the first names or without any.
+
+    It reads JAX_COORDINATOR_ADDRESS and JAX_LOCAL_DEVICE_IDS itself (jax/_src/distributed.py). The number of processes
+    and its own it finds only where it takes the program for a step of Slurm (jax/_src/clusters/slurm_cluster.py). There
+    it would use one GPU a process; the list of local devices keeps all that the task may use.
+    """
     head = around.head
     address = around.spec[head.job][head.index]
     place = {"COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_ADDRESS": address}
-    number = {"PROCESS_ID": str(around.ranks[task])} if task in around.ranks else {}
-    return {**place, "NUM_PROCESSES": str(len(around.ranks)), **number}
+    processes = str(len(around.ranks))
+    if task not in around.ranks:
+        return {**place, "NUM_PROCESSES": processes}
+    number, gpus = str(around.ranks[task]), around.gpus[task]
+    hosts = tuple(dict.fromkeys(around.address(each)[0] for each in around.ranks))
+    return {
+        **place,
+        "NUM_PROCESSES": processes,
+        "PROCESS_ID": number,
+        "JAX_LOCAL_DEVICE_IDS": ",".join(map(str, range(_MOST_GPUS if gpus is None else len(gpus) or 1))),
+        "SLURM_JOB_ID": "1",  # a port is derived from it where no address is set
+        "SLURM_STEP_NODELIST": ",".join(hosts),
+        "SLURM_STEP_NUM_NODES": str(len(hosts)),
+        "SLURM_NTASKS": processes,
+        "SLURM_PROCID": number,
+        "SLURM_LOCALID": str(around.beside[task].index(task)),
+    }
 
 
-def mxnet(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+def mxnet(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     """Those of ps-lite (dmlc/ps-lite/docs/env.md). Who is neither scheduler nor server is a worker."""
     if task.job not in around.spec:
         return {}
@@ -83,13 +109,13 @@ def mxnet(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
     }
 
 
-def cluster_spec(task: TaskId, around: Neighbourhood) -> Mapping[str, str]:
+def cluster_spec(task: TaskId, around: RankLayout) -> Mapping[str, str]:
     """The cluster as JSON, and the task's place in it, as launchers before TF_CONFIG gave them."""
     spec = {job: list(addresses) for job, addresses in around.spec.items()}
     return {"CLUSTER_SPEC": json.dumps(spec), "JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
 
 
-VARIABLES: Mapping[str, Callable[[TaskId, Neighbourhood], Mapping[str, str]]] = {
+VARIABLES: Mapping[str, Callable[[TaskId, RankLayout], Mapping[str, str]]] = {
     "pytorch": pytorch,
     "jax": jax,
     "mxnet": mxnet,

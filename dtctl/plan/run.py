@@ -15,7 +15,7 @@ from dtctl.plan.dialects import ClusterSpec, TfConfigs, fill, placement_env, pla
 from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
 from dtctl.plan.gpus import visible_gpus
 from dtctl.plan.local import LOOPBACK
-from dtctl.plan.neighbours import VARIABLES, Neighbourhood
+from dtctl.plan.neighbours import VARIABLES, RankLayout
 from dtctl.plan.roster import plan_roster
 from dtctl.plan.success import known_target_step
 from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
@@ -41,8 +41,8 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         job.name: tuple(_join(addresses[host], port) for host, port in zip(job.hosts, job.ports, strict=True))
         for job in cluster.jobs.values()
     }
-    shared = _Shared(cluster, spec)
     gpus = visible_gpus(cluster)
+    shared = _Shared(cluster, spec, gpus)
     dirs = {name: directories(cluster, host) for name, host in cluster.hosts.items()}
     tasks = tuple(
         _plan_task(roster, part, shared, gpus[part.id], dirs[part.host], local_python=local_python)
@@ -75,6 +75,7 @@ class _Shared:
 
     cluster: Cluster
     spec: ClusterSpec
+    gpus: Mapping[TaskId, tuple[int, ...] | None]
 
     @cached_property
     def lists(self) -> Mapping[str, str]:
@@ -90,8 +91,8 @@ class _Shared:
         return TfConfigs(self.spec, self.cluster.lead, self.cluster.tf_config)
 
     @cached_property
-    def neighbourhood(self) -> Neighbourhood:
-        return Neighbourhood.of(self.cluster, self.spec)
+    def ranks(self) -> RankLayout:
+        return RankLayout.of(self.cluster, self.spec, self.gpus)
 
     @cached_property
     def hosts(self) -> str:
@@ -168,7 +169,7 @@ def _environment(
     cluster = shared.cluster
     env |= placement_env(launch, task, shared.tf_configs)
     if launch.dialect in VARIABLES:
-        env |= VARIABLES[launch.dialect](task, shared.neighbourhood)
+        env |= VARIABLES[launch.dialect](task, shared.ranks)
     env |= platform_env(launch, fields)
     if gpus is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.

@@ -32,7 +32,7 @@ MODULES = (
     *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "roster", "run", "success")),
     *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),
     *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "speed", "storage")),
-    *(f"operations/diagnosis/{name}" for name in ("beginnings", "hosts", "joins")),
+    *(f"operations/diagnosis/{name}" for name in ("hosts", "joins")),
     "operations/progress",
     "transport/ssh/hostkeys",
 )

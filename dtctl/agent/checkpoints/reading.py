@@ -1,4 +1,4 @@
-"""The checkpoints of TensorFlow and Keras in a run's directories, without either (docs/agent.md, "Checkpoints").
+"""The checkpoints of TensorFlow, Keras and Orbax in a run's directories, without these (docs/agent.md, "Checkpoints").
 
 Looked at: each directory and those directly in it, as tasks like to save to `output/chief/`. Not looked at: what a
 save in progress calls its files, the directories that sharded saves work in, those whose names TensorFlow's guide
@@ -20,7 +20,7 @@ from ..host.budget import Budget, Spent
 from ..records.checkpoints import MOST_SHARDS
 from ..records.kinds import MOST
 from ..records.words import LAST_EPOCH, brief
-from . import keras_files
+from . import keras_files, orbax
 from .tensor_bundle import MOST_BYTES, Index, file_size, number_in
 from .tensor_table import Damaged
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
     from ..records.answers import Checkpoint, CheckpointReport
+    from ..records.checkpoints import CheckpointKind
 
 ASIDE = "damaged"
 """Where damaged checkpoints are moved, beside the others."""
@@ -69,7 +70,7 @@ _PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part
 class _Files:
     """What belongs to one checkpoint, by the names of its files."""
 
-    __slots__ = ("data", "held", "identity", "index_bytes", "prefix", "shards", "time", "whole")
+    __slots__ = ("data", "held", "identity", "index_bytes", "kind", "prefix", "shards", "time")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -77,8 +78,8 @@ class _Files:
         self.held: List[int] = []
         self.shards = 0
         self.identity = ""
-        self.whole = False
-        """One file of Keras's, which is called `prefix`."""
+        self.kind: CheckpointKind = "tensorflow"
+        """`keras`: one file, `orbax`: one directory, which is called `prefix`."""
         self.time = 0.0
         self.index_bytes: Optional[int] = None
 
@@ -116,10 +117,9 @@ def report(directories: List[str]) -> List[CheckpointReport]:
 
 
 def newest(directories: List[str]) -> Optional[Checkpoint]:
-    """The newest complete one of TensorFlow's; NOT_KNOWN when none was found and not all could be looked at."""
+    """The newest complete one of whole models; NOT_KNOWN when none was found and not all could be looked at."""
     found = report(directories)
-    told = (one for each in found for one in each["all"] if one["complete"] and one["kind"] == "tensorflow")
-    complete = list(told)
+    complete = [one for each in found for one in each["all"] if one["complete"] and one["kind"] != "keras"]
     if not complete and any(each["problem"] is not None for each in found):
         return NOT_KNOWN
     return max(complete, key=lambda one: one["time"], default=None)
@@ -161,10 +161,13 @@ def _collect(looked: _Look, below: str) -> List[str]:
         with os.scandir(os.path.join(looked.directory, below)) as listed:
             for entry in listed:
                 looked.budget.name()
-                if _add(looked.found, below, entry):
+                if _add(looked.found, below, entry) or entry.name == ASIDE or _PASSING.match(entry.name):
                     continue
-                if not below and entry.name != ASIDE and not _PASSING.match(entry.name) and files.leads_on(entry):
-                    directories.append(entry.name)
+                if files.leads_on(entry):
+                    if orbax.is_checkpoint(entry.path):
+                        _add_directory(looked.found, below, entry)
+                    elif not below:
+                        directories.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         pass  # nothing has been saved yet
     except OSError as error:  # what others make there must not hide the rest
@@ -182,7 +185,8 @@ def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
         except FileNotFoundError:
             return True  # deleted just now
         one = _files_of(below + (match.group(1) if match else entry.name), found)
-        one.index_bytes, one.time, one.whole = status.st_size, status.st_mtime, whole
+        one.index_bytes, one.time = status.st_size, status.st_mtime
+        one.kind = "keras" if whole else "tensorflow"
         one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
         return True
     match = _DATA.match(entry.name)
@@ -192,6 +196,14 @@ def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
         one.held.append(int(match.group(2)))
         one.shards = int(match.group(3))
     return match is not None
+
+
+def _add_directory(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> None:
+    with suppress(FileNotFoundError):  # removed, or renamed, just now
+        status = os.stat(entry.path)
+        one = _files_of(below + entry.name, found)
+        one.kind, one.index_bytes, one.time = "orbax", 0, orbax.modified(entry.path)
+        one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
 
 
 def _files_of(prefix: str, found: Dict[str, _Files]) -> _Files:
@@ -215,7 +227,7 @@ def _look_into(looked: _Look) -> None:
     index_bytes = 0
     has_complete = False
     for one in ordered:
-        if (one.index_bytes or 0) <= MOST_BYTES and not one.whole:  # larger ones are not read
+        if (one.index_bytes or 0) <= MOST_BYTES and one.kind == "tensorflow":  # larger ones are not read
             index_bytes += one.index_bytes or 0
         if has_complete and (len(looked.checkpoints) >= looked.most or index_bytes > _MOST_INDEX_BYTES):
             break
@@ -231,9 +243,13 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
     """None when it has been deleted in the meantime, as trainers do with old ones."""
     prefix = os.path.join(directory, found.prefix)
     step, shards = number_in(prefix), found.shards
+    size_bytes = found.index_bytes or 0
     try:
-        if found.whole:
+        if found.kind == "keras":
             step, shards, problem = None, 1, keras_files.problem(prefix)
+        elif found.kind == "orbax":
+            step, shards, problem = orbax.step(found.prefix), 1, orbax.problem(prefix)
+            size_bytes = orbax.size_bytes(prefix, budget)
         elif found.index_bytes is None:
             raise Damaged("the index is missing: the save has not ended, or was interrupted")
         else:
@@ -244,14 +260,13 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
     except FileNotFoundError:
         return None
     except files.Unfit as unfit:
-        problem = f"it {unfit.strerror}" if found.whole else f"the index {unfit.strerror}"
+        problem = f"the index {unfit.strerror}" if found.kind == "tensorflow" else f"it {unfit.strerror}"
     except OSError as error:
-        problem = f"{'it' if found.whole else 'the index'} cannot be read: {error.strerror}"
-    size_bytes = found.index_bytes or 0
+        problem = f"{'the index' if found.kind == 'tensorflow' else 'it'} cannot be read: {error.strerror}"
     for path in found.data:
         budget.check()
         size_bytes += file_size(path) or 0
-    head = prefix if found.whole else prefix + ".index"
+    head = prefix + ".index" if found.kind == "tensorflow" else prefix
     if problem is not None and found.index_bytes is not None and file_size(head) is None:
         return None
     return {
@@ -262,7 +277,7 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
         "shards": shards,
         "complete": problem is None,
         "problem": None if problem is None else brief(problem),
-        "kind": "keras" if found.whole else "tensorflow",
+        "kind": found.kind,
         "held": sorted(found.held)[:MOST_SHARDS],
         "identity": found.identity,
     }

@@ -5,27 +5,30 @@ Only what the host has told of itself can be named: a directory of the run, and 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 
 from ..host import files
 from ..host.budget import Budget
 from ..host.errors import Refused
+from ..records.checkpoints import is_part
 from ..records.words import brief
-from . import keras_files, pruning, reading, sending, verifying
+from . import keras_files, orbax, pruning, reading, verifying
 from .tensor_bundle import file_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List
+    from typing import Callable, List, Mapping
 
-    from ..records.checkpoints import FileSent, Pruned, Verified
-    from ..records.requests import CheckpointPlace, FetchRequest, PruneRequest, VerifyRequest
+    from ..records.checkpoints import FilePart, FileSent, Pruned, Verified
+    from ..records.requests import CheckpointPlace, FetchRequest, Had, PruneRequest, VerifyRequest
     from .places import Run
-    from .sending import Send
 
     Alive = Callable[[], None]
+    Send = Callable[[FilePart, bytes], None]
 
+PART_BYTES = 1 << 20
 PRUNE_LIMIT_S = 600.0
 
 
@@ -55,6 +58,10 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
         verdict.read_bytes = file_size(path) or 0
         if path.endswith(".h5") and not verdict.problems:
             verdict.unread = "an HDF5 file has no checksums: only its length was checked"
+    elif os.path.isdir(path):
+        found = orbax.problem(path)
+        verdict.problems = [found] if found is not None else []
+        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
     else:
         verdict = verifying.verify(path, budget.check)
     return {
@@ -69,7 +76,10 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
 
 
 def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
-    return sending.send(_path(run, request["of"]), request, put)
+    path = _path(run, request["of"])
+    if os.path.isdir(path):
+        raise Refused("bad_request", "%s is a directory of Orbax's, which is not sent" % ascii(path)[:200])
+    return send_files(path, request, put)
 
 
 def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
@@ -97,3 +107,43 @@ def _path(run: Run, wanted: CheckpointPlace) -> str:
 def _refuse_others(run: Run, directory: str) -> None:
     if directory not in run.places():
         raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(directory)[:200])
+
+
+def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
+    """In the order in which they were asked for. `path`: the checkpoint's. Raises Refused for one that changes."""
+    had = {one["name"]: one for one in request["have"]}
+    place, name = os.path.split(path)
+    for one in request["files"]:
+        if one != name and not is_part(name, one):
+            raise Refused("bad_request", "%s is no file of %s" % (ascii(one)[:200], ascii(name)[:200]))
+    there = [one for one in request["files"] if os.path.lexists(os.path.join(place, one))]
+    return [_send(os.path.join(place, one), one, had, put) for one in there]
+
+
+def _send(path: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:
+    opened = files.descriptor(path)
+    try:
+        found = os.fstat(opened)
+        identity = "%d-%d-%d" % (found.st_ino, found.st_size, found.st_mtime_ns)
+        before = had.get(name)
+        skip = before["size"] if before is not None and before["identity"] == identity else 0
+        skip = min(skip, found.st_size)
+        digest, offset = hashlib.sha256(), 0
+        while offset < found.st_size or not offset:
+            data = files.read_at(opened, offset, min(PART_BYTES, found.st_size - offset))
+            if not data and found.st_size:
+                raise Refused("internal", "%s became shorter while it was read" % path)
+            digest.update(data)
+            end = offset + len(data)
+            if end > skip or end == found.st_size:
+                start = max(offset, skip)
+                put(
+                    {"name": name, "offset": start, "total": found.st_size, "identity": identity},
+                    data[start - offset :],
+                )
+            offset = end
+            if not data:
+                break
+        return {"name": name, "size": found.st_size, "sha256": digest.hexdigest()}
+    finally:
+        os.close(opened)

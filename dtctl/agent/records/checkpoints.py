@@ -12,6 +12,9 @@ MOST_STORED = MOST_SHARDS + 2
 """Files of a checkpoint that is stored: its shards, the index and the graph."""
 
 
+CheckpointKind = OneOf["tensorflow", "keras", "orbax"]
+
+
 class OutputMark(Record):
     """Who has last started a run that writes to a directory."""
 
@@ -36,7 +39,7 @@ class Checkpoint(Record):
     shards: Count
     complete: bool
     problem: Optional[Reason]
-    kind: Usual[OneOf["tensorflow", "keras"], "tensorflow"]
+    kind: Usual[CheckpointKind, "tensorflow"]
     held: Usual[AtMost[List[Count], MOST_SHARDS], []]
     """Which of the shards lie on this host."""
     identity: Usual[AtMost[str, 100], ""]

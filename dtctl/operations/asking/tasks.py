@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.run_state import Entry
+    from dtctl.agent.records.run_state import Entry, Past
     from dtctl.agent.records.vitals import Complaint
 
 
@@ -33,6 +34,11 @@ class Exit:
     """Those that it needs were not ready: it was not its own failure."""
     hung: bool = False
     """dtctl ended it because it did nothing any more."""
+
+    @classmethod
+    def of(cls, past: Past) -> Exit:
+        told: Mapping[str, Any] = past
+        return cls(**{each.name: told[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -122,22 +128,7 @@ class TaskStatus:
             left_behind=tuple(LeftBehind(one["pid"], one["command"]) for one in end["left_behind"]) if end else (),
             killed_after_s=end["killed_after_s"] if end else None,
             left=len(entry["left"]),
-            history=tuple(
-                Exit(
-                    attempt=past["attempt"],
-                    started=past["started"],
-                    ended=past["ended"],
-                    code=past["code"],
-                    signal=past["signal"],
-                    asked=past["asked"],
-                    cause=past["cause"],
-                    step=past["step"],
-                    short_of_memory=past["short_of_memory"],
-                    early=past["early"],
-                    hung=past["hung"],
-                )
-                for past in entry["history"]
-            ),
+            history=tuple(map(Exit.of, entry["history"])),
             cpu=entry["cpu"],
             memory_bytes=entry["memory_bytes"],
             throttled=entry["throttled"],

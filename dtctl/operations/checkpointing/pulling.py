@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ class Pulled:
 
 def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
     """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
+    if found.checkpoint.kind == "orbax":
+        raise DtctlError(
+            f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
+            hint=f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
+        )
     names = _names(found)
     try:
         with closing(Landing(directory, found.name, sorted(names), record.project)) as landing:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import sending, serving
+from dtctl.agent.checkpoints import serving
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.checkpoints import FilePart, FileSent
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.requests import FetchRequest, PruneRequest, VerifyRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
+from tests.unit.agent.checkpoints.test_orbax import saved
 
 
 class KnownRun:
@@ -54,7 +55,7 @@ def fetched(directory: Path, prefix: str = "model.ckpt-300", **fields: Any) -> t
 
 
 def test_all_files_are_sent_the_index_last(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PART_BYTES", 50)
+    monkeypatch.setattr(serving, "PART_BYTES", 50)
     parts, told = fetched(directory)
     assert parts == {path.name: path.read_bytes() for path in directory.iterdir()}
     assert list(parts)[-1] == "model.ckpt-300.index"
@@ -68,7 +69,7 @@ def test_only_the_files_that_are_wanted_and_there_are_sent(directory: Path) -> N
 
 
 def test_of_a_file_that_has_arrived_in_part_the_rest_is_sent(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "PART_BYTES", 50)
+    monkeypatch.setattr(serving, "PART_BYTES", 50)
     name = "model.ckpt-300.index"
     status = (directory / name).stat()
     identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
@@ -148,3 +149,22 @@ def test_who_has_asked_and_is_gone_ends_the_reading(directory: Path) -> None:
     run: Any = KnownRun(directory)
     with pytest.raises(KeyboardInterrupt):
         serving.verify(run, asked(VerifyRequest, wanted=[{"dir": str(directory), "prefix": "model.ckpt-300"}]), gone)
+
+
+def test_a_directory_of_orbax_is_verified_by_its_end_and_neither_sent_nor_removed(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        saved(tmp_path / str(step))
+    saved(tmp_path / "4.orbax-checkpoint-tmp", committed=False)
+    run: Any = KnownRun(tmp_path)
+    wanted = [{"dir": str(tmp_path), "prefix": name} for name in ("3", "4.orbax-checkpoint-tmp")]
+    whole, begun = serving.verify(run, asked(VerifyRequest, wanted=wanted, limit_s=60.0), lambda: None)
+    assert whole["problems"] == []
+    assert whole["unread"] == "of a checkpoint of Orbax it is only checked that the save has ended"
+    assert begun["problems"] == ["the save has not ended, or was interrupted"]
+    with pytest.raises(Refused, match="directory of Orbax's"):
+        fetched(tmp_path, "3")
+    (pruned,) = serving.prune(
+        run, asked(PruneRequest, dirs=[str(tmp_path)], keep=1, dry_run=False), False, lambda: None
+    )
+    assert pruned["removed"] == []
+    assert (tmp_path / "1" / "_CHECKPOINT_METADATA").exists()

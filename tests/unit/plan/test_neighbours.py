@@ -79,6 +79,38 @@ def test_jax_is_told_where_its_coordinator_is() -> None:
     assert addresses == {"b.example:2223"}
 
 
+SLURM = ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST")
+
+
+def test_jax_finds_its_processes_without_arguments() -> None:
+    """As jax/_src/clusters/slurm_cluster.py reads them."""
+    nodes = ("2", "b.example,a.example")
+    assert table(trainers("jax"), *SLURM) == {
+        "worker:0": ("4", "1", "0", *nodes),
+        "worker:1": ("4", "2", "1", *nodes),
+        "worker:2": ("4", "3", "1", *nodes),
+        "chief:0": ("4", "0", "0", *nodes),
+        "evaluator:0": (None,) * 5,
+    }
+    assert int(env(trainers("jax"))["worker:0"]["SLURM_JOB_ID"]) > 0
+
+
+def test_jax_sees_every_gpu_that_its_task_may_use() -> None:
+    """By itself it takes the one of SLURM_LOCALID, as if it saw those of the whole host."""
+    hosts = [ssh_host("a", gpus=4), ssh_host("b"), ssh_host("c")]
+    seen = table(trainers("jax", hosts), "CUDA_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS")
+    assert seen["worker:1"] == ("2,3", "0,1")
+    assert seen["chief:0"] == (None, ",".join(map(str, range(16))))
+    assert seen["evaluator:0"] == ("-1", None)
+
+
+def test_variables_of_slurm_are_set_for_jax_alone() -> None:
+    """Lightning and others take a program for a step of Slurm by them."""
+    others: tuple[Dialect, ...] = ("pytorch", "cluster_spec", "tensorflow", "flags", "tf_config", "none")
+    for dialect in others:
+        assert not any(name.startswith("SLURM_") for given in env(trainers(dialect)).values() for name in given)
+
+
 def test_cluster_spec_is_json_beside_job_and_index() -> None:
     given = env(trainers("cluster_spec"))["worker:1"]
     assert (given["JOB_NAME"], given["TASK_INDEX"]) == ("worker", "1")

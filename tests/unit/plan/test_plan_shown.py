@@ -163,13 +163,13 @@ def test_a_port_that_its_host_is_to_choose_is_auto(tmp_path: Path, capsys: pytes
 
 def test_who_trains_beside_whom_is_found_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
-    of = neighbours.Neighbourhood.of
+    of = neighbours.RankLayout.of
 
-    def counted(*given: Any) -> neighbours.Neighbourhood:
+    def counted(*given: Any) -> neighbours.RankLayout:
         found.append(given)
         return of(*given)
 
-    monkeypatch.setattr(neighbours.Neighbourhood, "of", counted)
+    monkeypatch.setattr(neighbours.RankLayout, "of", counted)
     launch = dataclasses.replace(cluster().jobs["worker"].launch, dialect="pytorch")
     value = cluster(job("worker", ["a"] * 40, list(range(2222, 2262)), launch=launch))
     tasks = plan_run(value, NAMES, local_python="python3").tasks
