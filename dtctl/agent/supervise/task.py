@@ -102,6 +102,8 @@ class Task:
         elif want in ("stop", "finish"):
             self._forget_attempt()
             self._move("stopped", why_of(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
+        elif want == "run" and not self._around.may_start:
+            return
         elif policy.replaced(intent, self.entry["generation"]):
             why = why_of(intent) or [fact("restart")]
             if want == "hold":

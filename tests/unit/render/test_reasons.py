@@ -123,6 +123,12 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         "gpu-b, gpu-c: no word from them yet (the agents dial 10.0.0.1:2221)"
         "; is there a firewall between the hosts? (coordinator.port chooses another)",
     ),
+    (
+        "asks_others",
+        {"count": 2},
+        "nothing is started before 2 more of the run's hosts have called the coordinator: the run may have been "
+        "replaced while its host was away",
+    ),
     ("waits_for_host", {"host": "gpu-b", "task": "worker:1"}, "worker:1: its host gpu-b is away"),
     (
         "waits_to_listen",
