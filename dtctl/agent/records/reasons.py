@@ -70,10 +70,12 @@ SENTENCES = {
     "ps_ended": "exit code 0, but a ps is needed to the end",
     # why it is taken for hung
     "stalled": "stalled: no sign of progress for %(span)s",
+    "hung": "stalled: no sign of progress",
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
     "still_silent": "still no sign of progress after its restart",
     "never_began": "nobody has told a step since the start, nor done anything for %(span)s",
     # what is to be said beside
+    "hung_in": "; its stack ends in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",

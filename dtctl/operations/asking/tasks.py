@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.run.policy import why_ended
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Exit:
     """The kernel ended processes for want of memory meanwhile."""
     early: bool = False
     """Those that it needs were not ready: it was not its own failure."""
+    hung: tuple[Fact, ...] = ()
+    """By what it was seen to hang, and where; its signal was dtctl's own then."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ class TaskStatus:
                     step=past["step"],
                     short_of_memory=past["short_of_memory"],
                     early=past["early"],
+                    hung=tuple(why_ended(past)) if past["hung"] else (),
                 )
                 for past in entry["history"]
             ),

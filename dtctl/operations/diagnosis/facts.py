@@ -98,7 +98,7 @@ class Facts:
             return End(task.code, task.signal, at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:
             return End(0, None, past.ended if past else task.since, "", task.tail)
-        if past is not None and self._fails_again(task, past):
+        if past is not None and not past.hung and self._fails_again(task, past):
             return End(past.code, past.signal, past.ended, past.cause, "", _in_a_row(task))
         return None
 

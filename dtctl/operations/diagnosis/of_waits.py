@@ -41,7 +41,8 @@ WAITS = (
         Level.BLOCKS,
         "no sign of progress for longer than recovery.stall",
         "the log, the steps and the checkpoints of the task",
-        "{tasks} on {hosts} hangs: no sign of progress[ for {silent_s}]; dtctl ends it and starts it again",
+        "{tasks} on {hosts} hangs: no sign of progress[ for {silent_s}][, in {frame}]; dtctl ends it and starts it "
+        "again",
         (
             "dtctl dump {task}    shows where it is, dtctl logs {task} -p where the attempt before was",
             "recovery.stall in cluster.yaml if that is usual",

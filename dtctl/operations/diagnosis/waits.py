@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.facts import ENDED, Facts
+from dtctl.operations.diagnosis.facts import ENDED, LIVING, Facts
 from dtctl.operations.diagnosis.signature import Find, Seen, Wait
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.reasons import Fact
     from dtctl.agent.records.vitals import Unreached
     from dtctl.operations.asking.tasks import TaskStatus
 
@@ -157,9 +158,17 @@ def frozen(facts: Facts) -> Iterator[Seen]:
 
 def stalled(facts: Facts) -> Iterator[Seen]:
     for task in facts.tasks:
-        if _hangs(task, "stalled", "still_silent"):
-            seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
-            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds)
+        why = task.why if _hangs(task, "stalled", "still_silent") else _hung_before(task)
+        if why:
+            seconds = next((one["seconds"] for one in why if "seconds" in one), None)
+            frame = next((one["text"] for one in why if one["kind"] == "hung_in"), None)
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame)
+
+
+def _hung_before(task: TaskStatus) -> tuple[Fact, ...]:
+    """Of one that was started again for that, and has told no step since."""
+    past = task.history[-1] if task.history else None
+    return past.hung if past is not None and task.state in LIVING and task.step is None else ()
 
 
 def _hangs(task: TaskStatus, *kinds: str) -> bool:
