@@ -109,7 +109,7 @@ def _course(one: Attempted) -> str:
     return ", ".join(filter(None, [ran, why, what]))
 
 
-_PREDICATES = ("killed", "stalled", "frozen", "cannot_run", "cannot_enter", "cannot_open_log", "cannot_start")
+_PREDICATES = ("killed", "stalled", "hung", "frozen", "cannot_run", "cannot_enter", "cannot_open_log", "cannot_start")
 """Kinds whose sentences may follow a task's name as they are."""
 
 _EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.desk import Desk
@@ -103,3 +107,31 @@ def test_the_host_of_the_coordinator_is_replaced_and_other_machines_find_the_run
     finally:
         fleet.boot(fleet["gpu-2"])
     running.dtctl("down", "--yes", code=None)
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["it goes on", "it was ended and removed"])
+def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: Desk, fleet: Fleet, down: bool) -> None:
+    first, host = running.status()["run"], fleet["gpu-2"]
+    fleet.crash(host)
+    try:
+        assert running.run("replace", "gpu-2", "--yes", timeout_s=150).returncode == 0
+        if down:
+            running.dtctl("down", "--yes", code=None)
+    finally:
+        fleet.boot(host)
+    directory = host.home / ".dtctl" / "runs" / first / "gpu-2"
+    if down:  # nobody is left who knows
+        eventually(lambda: waits(directory), 60, "the old lead to wait for the others")
+        time.sleep(5)
+    else:
+        eventually(lambda: not host.processes(), 90, "the old run to end on the host that is back")
+    assert [path.name for path in (directory / "tasks" / "worker-0").glob("attempt-*")] == ["attempt-1"]
+    if not down:
+        assert set(running.states().values()) == {"running"}
+    running.dtctl("down", "--yes", code=None)
+    running.dtctl("gc", "--yes", code=None)
+
+
+def waits(directory: Path) -> bool:
+    """Its coordinator has been at work since the restart, and waits for the others."""
+    return "have called the coordinator" in (json.loads((directory / "cluster.json").read_text())["missing"] or "")

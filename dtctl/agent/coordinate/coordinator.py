@@ -19,6 +19,7 @@ from ..run.outcome import Judgement
 from . import incidents, start
 from .accounting import Accounting
 from .contacts import Contacts
+from .quorum import Quorum
 from .recovery import Failure, Recovery
 from .shutdown import Shutdown
 from .told import Told
@@ -64,6 +65,7 @@ class Coordinator:
         self._unready: Dict[str, float] = {}
         self._told = Told(self.view)
         self._contacts = Contacts(self.view, self._tell)
+        self._quorum = Quorum(self.view)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
         self._accused: Dict[str, str] = {}
@@ -73,6 +75,11 @@ class Coordinator:
     def decided(self) -> bool:
         """The outcome is certain."""
         return self.view.data["phase"] in ("finishing", "ended")
+
+    @property
+    def may_start(self) -> bool:
+        """The run is still this coordinator's, as far as anybody can tell."""
+        return self._quorum.may_start
 
     @property
     def over(self) -> bool:
@@ -110,7 +117,7 @@ class Coordinator:
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
             self._contacts.greet(host, now)
-            self._told.forget(host)
+            self._told.forget(host, self.may_start)
         known["state"] = message["state"]
         if before is None:
             self._came = now
@@ -162,10 +169,15 @@ class Coordinator:
         """For a coordinator without a cluster.json: everything follows from what the agents tell."""
         self._wall = wall
         self._rebuilt = True
+        self._quorum.resume(rebooted=True)
         self._tell("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
-    def resume(self, now: float, wall: float) -> None:
-        """For a coordinator that follows another: it awaits the hosts that were connected to that one."""
+    def resume(self, now: float, wall: float, *, rebooted: bool = False) -> None:
+        """For a coordinator that follows another: it awaits the hosts that were connected to that one.
+
+        `rebooted`: its machine was restarted meanwhile.
+        """
+        self._quorum.resume(rebooted=rebooted)
         gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
         self._wall = wall
         if not self.decided:
@@ -209,6 +221,7 @@ class Coordinator:
             going = [task for task in tasks if self.view.intents[task]["want"] != "stop" or not self.view.final(task)]
             self.view.wanted(going, want="stop", **how)
         elif not self.decided:
+            self._quorum.vouch()
             for task in tasks:
                 if self._recovery.hurry(task, now):
                     continue
@@ -233,6 +246,7 @@ class Coordinator:
         data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
         self._contacts.miss(now)
+        self._quorum.look(now)
         if not self.decided:
             self._accounting.look(passed_s, self._contacts.away)
             self._judge(now, wall)
@@ -253,7 +267,7 @@ class Coordinator:
     def orders(self) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
         mending = not self.decided and (self._recovery.mending or any(map(self._is_missed, self._contacts.away)))
-        return self._told.news(mending=mending, may_go=self._may_go)
+        return self._told.news(mending=mending, may_go=self._may_go, may_start=self.may_start)
 
     def _is_missed(self, host: str) -> bool:
         """Others wait for a task there."""
@@ -308,12 +322,15 @@ class Coordinator:
         """What fails a run though no task has failed for good."""
         if not self._lost_sessions <= set(self._spec["absent"]):  # one that joins loses what it has begun alone
             return Judgement("Failed", [fact("session_lost")])
-        found = self._recovery.step(now, wall) or self._host_given_up(now) or self._deadline() or self._not_started(now)
+        found = self._host_given_up(now) or self._deadline()
+        if found is None and self.may_start:
+            found = self._recovery.step(now, wall) or self._not_started(now)
         return Judgement("Failed", found.why, found.task) if found is not None else None
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
-        return set(self.view.tasks) if start.unreached(self.view) else self._recovery.blocked()
+        waits = start.unreached(self.view) or not self.may_start
+        return set(self.view.tasks) if waits else self._recovery.blocked()
 
     def _host_given_up(self, now: float) -> Optional[Failure]:
         limit_s = self.view.recovery["host_timeout_s"]
@@ -345,7 +362,8 @@ class Coordinator:
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that goes on."""
         data = self.view.data
-        data["missing"] = sentence(start.missing(self.view)) or None
+        asks = [] if self.may_start else [fact("asks_others", count=self._quorum.missing())]
+        data["missing"] = sentence(asks or start.missing(self.view)) or None
         lost = next(incidents.still_open(self.view), None)
         now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
         if now is not None:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 class Following:
     """A Role."""
 
-    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
+    def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
         self.over = False
         self.connected = False
+        self.may_start = not rebooted
         self.first_steps: Mapping[str, float] = {}
         self._mending = False
         self._files = files
@@ -70,11 +71,13 @@ class Following:
             self.connected = True
             self._heard = now
             self._events = message["events_from"]
+            self.may_start = self.may_start or message["may_start"]
             self._report = Report(brief=message["progress"])
         elif message["type"] == "orders":
             wanted.update(message["intents"])
             self._mending = message["mending"]
             self.first_steps = message["first_steps"]
+            self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
         elif message["type"] == "gone":
             if self.connected:

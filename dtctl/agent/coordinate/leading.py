@@ -60,7 +60,7 @@ class Leading:
 
     connected = True
 
-    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
+    def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
         self.mending = False
         self.first_steps: Mapping[str, float] = {}
         self._over = False
@@ -78,7 +78,7 @@ class Leading:
         elif before is None:
             self.coordinator.begin(wall)
         else:
-            self.coordinator.resume(now, wall)
+            self.coordinator.resume(now, wall, rebooted=rebooted)
         self._posting = self._hooks()
         self._hub: Optional[Hub] = None
         self._superseded: Optional[List[Identity]] = None
@@ -92,6 +92,10 @@ class Leading:
         self._save_at = now
         self._decided = now
         self._decide_at = now
+
+    @property
+    def may_start(self) -> bool:
+        return self.coordinator.may_start
 
     @property
     def over(self) -> bool:
@@ -223,7 +227,8 @@ class Leading:
         if told["type"] == "hello":
             self._welcome.add(host)
             held = self._story.received(host)
-            hub.send(host, {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True})
+            welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
+            hub.send(host, {**welcome, "may_start": self.may_start})
         if self.coordinator.hear(host, told, now, wall):
             self._news()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..records.reasons import because, fact, said, sentence, why_of
 from ..run import policy, telling
 from . import incidents, silence
-from .beginning import KIND, Beginning, whom_to_restart
+from .silence import KIND, Beginning, whom_to_restart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
         """Of tasks here that have told no step: how long their peers took for theirs."""
 
         @property
+        def may_start(self) -> bool:
+            """False while an agent whose machine was restarted has not heard that the run is still this one."""
+
+        @property
         def over(self) -> bool:
             """The run has ended; the agent may go when all its tasks are final."""
 
@@ -35,12 +39,12 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
 
-def take_role(files: RunFiles, spec: Spec, now: float) -> Role:
+def take_role(files: RunFiles, spec: Spec, now: float, *, rebooted: bool) -> Role:
     """The part that falls to this host. Its `step` never blocks, and gives new intents for this host's tasks."""
     if coordinates(spec):
         from .leading import Leading
 
-        return Leading(files, spec, now)
+        return Leading(files, spec, now, rebooted=rebooted)
     from .following import Following
 
-    return Following(files, spec, now)
+    return Following(files, spec, now, rebooted=rebooted)

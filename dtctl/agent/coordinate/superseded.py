@@ -56,7 +56,7 @@ def last_words(hello: Hello) -> Tuple[List[Message], bool]:
             told[task] = intent.copy()
             intents.change(told[task], want="stop", by="coordinator", **because([fact("ended_meanwhile")]))
     words: List[Message] = [
-        {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"]},
+        {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
         {"type": "orders", "intents": told, "mending": False, "over": True},
     ]
     return words, bool(told)

@@ -77,6 +77,8 @@ class Welcome(Record):
     """The index of the first line of events.jsonl that is lacking."""
     progress: Usual[bool, False]
     """The coordinator takes `progress`."""
+    may_start: Usual[bool, True]
+    """An agent whose machine was restarted may start tasks: the run is still this coordinator's."""
 
 
 class Orders(Record):
@@ -88,6 +90,8 @@ class Orders(Record):
     """A task or a host was lost and is not back yet: no lack of progress is judged."""
     first_steps: Usual[Dict[TaskName, Seconds], {}]
     """Of tasks that have told no step: how long their peers, who have, took for theirs."""
+    may_start: Usual[bool, True]
+    """As in the welcome."""
     over: bool
     """The run has ended; the agent may go when all its tasks are final."""
 

@@ -70,10 +70,12 @@ SENTENCES = {
     "ps_ended": "exit code 0, but a ps is needed to the end",
     # why it is taken for hung
     "stalled": "stalled: no sign of progress for %(span)s",
+    "hung": "stalled: no sign of progress",
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
     "still_silent": "still no sign of progress after its restart",
     "never_began": "nobody has told a step since the start, nor done anything for %(span)s",
     # what is to be said beside
+    "hung_in": "; its stack ends in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",
@@ -117,6 +119,8 @@ SENTENCES = {
     # whom the start waits for
     "hosts_silent": "%(text)s: no word from %(it)s yet (the agents dial %(what)s)",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
+    "asks_others": "nothing is started before %(count)d more of the run's hosts have called the coordinator: the run "
+    "may have been replaced while its host was away",
     "waits_for_host": "%(task)s: its host %(host)s is away",
     "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
     "starts_again": "%(task)s is to start again%(because)s",

@@ -115,6 +115,8 @@ class Past(Record):
     """The kernel of its host ended processes for want of memory meanwhile."""
     hung: Usual[bool, False]
     """It was ended because it did nothing any more."""
+    why: Usual[Why, []]
+    """By what that was seen, and where it hung."""
     early: Usual[bool, False]
     """It has failed before those that it needs were ready, which counts for nothing."""
 

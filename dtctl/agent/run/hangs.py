@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from ..records.run_state import Entry
     from ..records.spec import Member
 
-HANGS = ("stalled", "frozen", "still_silent", "never_began")
+HANGS = ("stalled", "hung", "frozen", "still_silent", "never_began")
 """Kinds of reasons for which a task that still ran was ended."""
 
-STALLS = ("stalled", "frozen")
+STALLS = ("stalled", "hung", "frozen")
 """Those that an agent's own watch finds, after the time of `recovery.stall`."""
 
-LOST_PROGRESS = ("stalled", "frozen", "still_silent")
+LOST_PROGRESS = ("stalled", "hung", "frozen", "still_silent")
 """Those of tasks that had made progress before: who only waits, as some programs do, makes none."""
 
 

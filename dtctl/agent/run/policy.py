@@ -177,7 +177,9 @@ def back_off(restarts: int, recovery: RecoverySpec, jitter: float, why: Sequence
 
 
 def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
-    """An exit as facts."""
+    """An exit as facts. The signal that ended one that hung is dtctl's own."""
+    if ending.get("hung"):
+        return list(ending.get("why") or [fact("hung")])
     error = ending.get("error")
     if error:
         return why_of({"reason": error, "why": ending["why"]})  # type: ignore[typeddict-item]

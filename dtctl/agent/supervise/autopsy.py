@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
-from ..host import machine, ports
+from ..host import machine, paths, ports
 from ..logs.tail import end_of, last_lines
 from ..records.reasons import fact
 from ..run import exits
@@ -13,7 +14,7 @@ from ..run.cause import cause_of_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Match, Optional
 
     from ..host.secrets import Masks
     from ..records.reasons import Fact
@@ -23,23 +24,57 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 3
 _LONGEST_COMMAND = 200
-"""Processes, and characters of their commands, that a reason names; state.json has them all."""
+_LONGEST_FRAME = 200
+"""Processes, and characters of their commands and of a frame, that a reason names; state.json has them all."""
+
+
+_STACKS = (
+    re.compile(r'Thread \S+ \([^)\n]*\): "MainThread"\n\s+(?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)'),
+    re.compile(
+        r"(?:Current thread|Thread) 0x[0-9a-f]+[^\n]*\(most recent call first\):\n"
+        r'  File "(?P<file>[^"\n]+)", line (?P<line>\d+) in (?P<function>[^\n]+)'
+    ),
+    re.compile(r"  thread \d+ \([^\n]*\) waits in (?P<function>(?!0\n|\?)\S+)"),
+)
+"""The innermost frame of the main thread as py-spy tells it, as Python's faulthandler does, and as the kernel does."""
+
+_STACK_BYTES = 1 << 16
 
 
 class Autopsy:
-    """`tail`: the last lines of the log, secrets masked."""
+    """`log`: its end, secrets masked."""
 
-    __slots__ = ("tail", "verdict")
+    __slots__ = ("_log", "verdict")
 
-    def __init__(self, verdict: exits.Verdict, tail: str) -> None:
+    def __init__(self, verdict: exits.Verdict, log: str) -> None:
         self.verdict = verdict
-        self.tail = tail
+        self._log = log
+
+    @property
+    def tail(self) -> str:
+        return last_lines(self._log)
+
+    def hung_in(self, directory: str) -> List[Fact]:
+        """Where one that hung was, by what was asked of it before it was killed."""
+        told = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
+        for pattern, text in zip(_STACKS, (told, self._log, told)):
+            frames = list(pattern.finditer(text))
+            current = [one for one in frames if one.group().startswith("Current")]
+            if frames:
+                return [fact("hung_in", text=_frame(current[-1] if current else frames[0]))]
+        return []
+
+
+def _frame(found: Match[str]) -> str:
+    named = found.groupdict()
+    where = "%s:%s" % (os.path.basename(named["file"]), named["line"]) if "file" in named else "the kernel"
+    return " ".join(("%s (%s)" % (named["function"], where)).split())[:_LONGEST_FRAME]
 
 
 def examine(attempt: Attempt, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
     """Of an attempt of which nothing is left."""
     log = end_of(os.path.join(attempt.directory, "log"), masks)
-    return Autopsy(exits.verdict(ending, cause_of_end(log, ending["code"]), recovery), last_lines(log))
+    return Autopsy(exits.verdict(ending, cause_of_end(log, ending["code"]), recovery), log)
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:

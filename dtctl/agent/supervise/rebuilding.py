@@ -121,6 +121,7 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
         "step": None,
         "short_of_memory": any(one["kind"] == "out_of_memory" for one in why_of(event)),
         "hung": event["from"] == "stalled",
+        "why": why_of(event) if event["from"] == "stalled" else [],
         "early": _is_early(event),
     }
 

@@ -54,7 +54,9 @@ class Supervisor:
         self.state = rebuilding.state(files, self._spec, wall, damage.append)
         self._intent = intents.Followed(files, rebuilding.intents(self.state), damage.append)
         self._was_finished = self.state["finished"]
-        self.state.update({"agent": {**processes.myself(), "since": wall}, "finished": False})
+        me, before = processes.myself(), self.state["agent"]
+        rebooted = before is not None and before["boot_id"] != me["boot_id"]
+        self.state.update({"agent": {**me, "since": wall}, "finished": False})
         self._around = Surroundings(
             files.directory,
             self._spec,
@@ -69,7 +71,8 @@ class Supervisor:
         for text in damage:
             self._tell_damage(text)
         self._intent.told = self._tell_damage
-        self._role = take_role(self._files, self._spec, now)
+        self._role = take_role(self._files, self._spec, now, rebooted=rebooted)
+        self._around.may_start = self._role.may_start
         self._load = MachineLoad()
         self._next_load = 0.0
 
@@ -119,6 +122,7 @@ class Supervisor:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
         self._around.mending = self._role.mending
+        self._around.may_start = self._role.may_start
         self._around.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
 

@@ -56,6 +56,8 @@ class Surroundings:
         self.masks = Masks(secrets.values())
         self.mending = False
         """A task of the run was lost and is not back yet, as the coordinator says."""
+        self.may_start = True
+        """Nobody may have taken over what runs here, as the coordinator says."""
         self.first_steps: Mapping[str, float] = {}
         """Of tasks whose peers have told steps: how long those took for the first, as the coordinator says."""
         self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))

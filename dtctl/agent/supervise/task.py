@@ -102,6 +102,8 @@ class Task:
         elif want in ("stop", "finish"):
             self._forget_attempt()
             self._move("stopped", why_of(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
+        elif want == "run" and not self._around.may_start:
+            return
         elif policy.replaced(intent, self.entry["generation"]):
             why = why_of(intent) or [fact("restart")]
             if want == "hold":
@@ -226,6 +228,8 @@ class Task:
         verdict = exits.Verdict(True) if entry["state"] == "stalled" else found.verdict
         if ending["code"] != 0 and not entry["asked"]:
             verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
+        if entry["state"] == "stalled":
+            verdict.beside = [*found.hung_in(attempt.directory), *verdict.beside]
         verdict.beside += autopsy.left_behind(attempt.left_behind)
         verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
         entry["exit"] = exits.told(ending, verdict, found.tail, attempt.left_behind)
@@ -240,6 +244,7 @@ class Task:
             "step": entry["step"],
             "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
             "hung": entry["state"] == "stalled",
+            "why": [*why_of(entry), *verdict.beside] if entry["state"] == "stalled" else [],
             "early": self._is_early(ending, verdict, intent, now),
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]

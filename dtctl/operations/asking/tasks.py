@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.run.policy import why_ended
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class Exit:
     """The kernel ended processes for want of memory meanwhile."""
     early: bool = False
     """Those that it needs were not ready: it was not its own failure."""
-    hung: bool = False
-    """dtctl ended it because it did nothing any more."""
+    hung: tuple[Fact, ...] = ()
+    """By what it was seen to hang, and where; its signal was dtctl's own then."""
 
     @classmethod
     def of(cls, past: Past) -> Exit:
-        told: Mapping[str, Any] = past
+        told: Mapping[str, Any] = {**past, "hung": tuple(why_ended(past)) if past["hung"] else ()}
         return cls(**{each.name: told[each.name] for each in fields(cls)})
 
 

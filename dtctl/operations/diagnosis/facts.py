@@ -134,7 +134,7 @@ class Facts:
         told = self.status.coordination
         incidents = told.incidents if told is not None else ()
         found = [(one.noticed, sentence(one.why)) for one in incidents if one.task == task.id and _is_hang(one.why)]
-        return found or [(past.ended, "") for past in task.history if past.hung]
+        return found or [(past.ended, sentence(past.hung)) for past in task.history if past.hung]
 
     def complaint(self, task: TaskStatus) -> str:
         """What a living task's log says since its last step, unless it has gone on to something else."""

@@ -405,7 +405,8 @@ BY_FACTS = (
     _row(
         "stalled",
         "no sign of progress for longer than recovery.stall",
-        "{tasks} on {hosts} hangs: no sign of progress[ for {silent_s}]; dtctl ends it and starts it again",
+        "{tasks} on {hosts} hangs: no sign of progress[ for {silent_s}][, in {frame}]; "
+        "dtctl ends it and starts it again",
         "dtctl dump {task}    shows where it is, dtctl logs {task} -p where the attempt before was",
         "recovery.stall in cluster.yaml if that is usual",
         beside="the log, the steps and the checkpoints of the task",

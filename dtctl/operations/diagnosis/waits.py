@@ -162,7 +162,8 @@ def stalled(facts: Facts) -> Iterator[Seen]:
     for task in facts.tasks:
         if _hangs(task, "stalled", "still_silent"):
             seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
-            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds)
+            frame = next((one["text"] for one in task.why if one["kind"] == "hung_in"), None)
+            yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame)
 
 
 def hung(facts: Facts) -> Iterator[Seen]:

@@ -187,6 +187,7 @@ def test_an_attempt_that_was_stopped_has_no_last_words(run: Run) -> None:
             "step": 1,
             "short_of_memory": False,
             "hung": False,
+            "why": [],
             "early": False,
         }
     ]

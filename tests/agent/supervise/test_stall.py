@@ -49,7 +49,7 @@ def test_its_reason_says_what_was_missed(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
     host.up(spec)
     entry = host.wait_state(spec, "worker:0", "failed")
-    assert [one["kind"] for one in entry["why"]] == ["stalled"]
+    assert entry["why"][0]["kind"] == "stalled"
     assert entry["exit"]["retry"] is True
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -62,6 +62,9 @@ def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
     host.up(spec)
     entry = host.wait_state(spec, "worker:0", "failed")
     assert entry["exit"]["signal"] == signal.SIGABRT
+    assert [one["kind"] for one in entry["why"]] == ["stalled", "hung_in"]
+    assert entry["reason"].endswith("; its stack ends in wait_for_the_parameter_server (<string>:10)")
+    assert entry["history"][0]["why"] == entry["why"]
     assert "wait_for_the_parameter_server" in entry["exit"]["tail"]
     assert list(Path(host.home).glob("core*")) == []
 

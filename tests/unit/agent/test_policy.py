@@ -239,6 +239,14 @@ def test_a_shortage_is_waited_for_longer() -> None:
     assert decide(code(1), tail=log(FULL)).delay_s == 5
 
 
+def test_the_signal_that_ends_a_hang_is_dtctls_own() -> None:
+    seen = [fact("stalled", seconds=300.0), fact("hung_in", text="wait (train.py:9)")]
+    hung = made(Past, attempt=1, started=0.0, ended=1.0, asked=False, signal=6, hung=True)
+    assert why_ended({**hung, "why": seen}) == seen
+    assert why_ended(hung) == [fact("hung")]  # as an earlier build has noted it
+    assert why_ended({**hung, "hung": False}) == [fact("killed", signal=6)]
+
+
 def test_the_budget_bounds_a_shortage_that_stays() -> None:
     assert decide(code(1), tail=log(FULL), restarts=3, max_restarts=3).state == "failed"
 

@@ -352,7 +352,7 @@ LATE = [*WORKERS[:3], dataclasses.replace(WORKERS[3], step_time=940.0)]
 STILL_ALL = [dataclasses.replace(one, step_time=950.0, cpu=0.0) for one in WORKERS]
 HUNG_TWICE = dataclasses.replace(
     running("worker:0", attempt=3, since=990.0),
-    history=tuple(Exit(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=True) for n in (1, 2)),
+    history=tuple(Exit(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=(fact("hung"),)) for n in (1, 2)),
 )
 SILENT = [
     running("ps:0", "gpu-b", since=700.0, idle_since=700.0),
@@ -660,7 +660,7 @@ def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
         task = ended("worker:0", "", **KILLED)
         found = facts(dataclasses.replace(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
         assert names(found) == [name]
-    past = (Exit(1, 900.0, 901.0, None, 9, asked=False, hung=True),)
+    past = (Exit(1, 900.0, 901.0, None, 9, asked=False, hung=(fact("hung"),)),)
     once = facts(running("worker:0", attempt=2, history=past, since=990.0))
     assert now_and_past(once) == ([], ["hung_before"])
 

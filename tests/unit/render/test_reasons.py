@@ -50,9 +50,11 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("exit_unknown", {}, "its exit is unknown"),
     ("ps_ended", {}, "exit code 0, but a ps is needed to the end"),
     ("stalled", {"seconds": 600.0}, "stalled: no sign of progress for 10 min"),
+    ("hung", {}, "stalled: no sign of progress"),
     ("frozen", {"seconds": 60.0}, "stalled: frozen (stopped by a signal) for 60 s"),
     ("still_silent", {}, "still no sign of progress after its restart"),
     ("never_began", {"seconds": 600}, "nobody has told a step since the start, nor done anything for 10 min"),
+    ("hung_in", {"text": "wait (train.py:9)"}, "exit code 1; its stack ends in wait (train.py:9)"),
     ("port_held", {"port": 2222, "text": "pid 7 (nc)"}, "exit code 1; port 2222 is held by pid 7 (nc)"),
     (
         "left_behind",
@@ -122,6 +124,12 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         {},
         "gpu-b, gpu-c: no word from them yet (the agents dial 10.0.0.1:2221)"
         "; is there a firewall between the hosts? (coordinator.port chooses another)",
+    ),
+    (
+        "asks_others",
+        {"count": 2},
+        "nothing is started before 2 more of the run's hosts have called the coordinator: the run may have been "
+        "replaced while its host was away",
     ),
     ("waits_for_host", {"host": "gpu-b", "task": "worker:1"}, "worker:1: its host gpu-b is away"),
     (

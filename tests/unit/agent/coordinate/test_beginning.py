@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.beginning import KIND, NEVER_BEGAN_S, Beginning, whom_to_restart
 from dtctl.agent.coordinate.incidents import opened
+from dtctl.agent.coordinate.silence import KIND, NEVER_BEGAN_S, Beginning, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact

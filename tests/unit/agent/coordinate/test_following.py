@@ -17,7 +17,7 @@ from dtctl.agent.run.intents import Followed
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.world import spec_of
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False}
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
 
 
 class Link:
@@ -36,14 +36,14 @@ class Link:
 
 
 @pytest.fixture
-def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Hears what it is given, one message after the other."""
+def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """Hears what it is given, one message after the other. With True its machine was restarted."""
     monkeypatch.setattr(following, "Dialer", Link)
     monkeypatch.setattr(following, "Identity", lambda *_: None)
     files = RunFiles(str(tmp_path / "runs" / "demo-1" / "far"))
     spec = {**spec_of("async-ps", {"chief:0": "lead", "worker:0": "far"}), "host": "far"}
     files.create(spec, {}, {}, made(Process, **processes.myself()))  # type: ignore[arg-type]
-    part = Following(files, spec, 100.0)  # type: ignore[arg-type]
+    part = Following(files, spec, 100.0, rebooted=getattr(request, "param", False))  # type: ignore[arg-type]
     state = files.state()
     state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
     intent = Followed(files)
@@ -88,3 +88,22 @@ def test_progress_is_told_to_a_coordinator_that_takes_it(followed: Any, welcome:
     followed({"type": "connected"})
     followed(checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0, **welcome}), step=8)
     assert part._dialer.sent[3:] == ["hello", "state"], "what was told before was told to another coordinator"
+
+
+def test_who_was_not_restarted_with_its_machine_starts_what_it_likes(followed: Any) -> None:
+    assert followed({"type": "connected"}).may_start
+    assert followed({**WELCOME, "may_start": False}).may_start
+
+
+@pytest.mark.parametrize("followed", [True], indirect=True)
+def test_after_a_restart_of_the_machine_nothing_is_started_before_the_coordinator_says_so(followed: Any) -> None:
+    assert not followed({"type": "connected"}).may_start
+    assert not followed({**WELCOME, "may_start": False}).may_start
+    assert not followed(orders(may_start=False)).may_start
+    assert followed(orders()).may_start
+    assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).may_start
+
+
+@pytest.mark.parametrize("followed", [True], indirect=True)
+def test_a_welcome_to_a_run_that_goes_on_is_enough(followed: Any) -> None:
+    assert followed(WELCOME).may_start

@@ -149,6 +149,8 @@ class Trial(World):
         self.first_steps: dict[str, dict[str, float]] = {}
         self.without_agent: set[str] = set()
         self.damaged = False
+        self._rebooted = False
+        """The coordinator's host was, since there was a coordinator."""
         self.trained = 100
         self.stepped_at = 0.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -191,6 +193,7 @@ class Trial(World):
             process = self.process(name)
             if process is not None:
                 process.exit = policy.unknown_exit(self.wall, fact("host_restarted"))
+        self._rebooted = self._rebooted or host == self.spec["host"]
         super().crash(host)
 
     def boot(self, host: str) -> None:
@@ -249,7 +252,8 @@ class Trial(World):
         leads = own not in self.crashed and own not in self.without_agent
         if leads and not self._leads:
             self._make_coordinator(checked(RunView, json.loads(self._saved)))
-            self.coordinator.resume(self.now, self.wall)
+            self.coordinator.resume(self.now, self.wall, rebooted=self._rebooted)
+            self._rebooted = False
         self._leads = leads
         if not leads:
             self._greeted.clear()

@@ -160,10 +160,10 @@ class World:
     def decisions(self) -> list[str]:
         return [line["reason"] for line in self.story if line["kind"] == "decision"]
 
-    def restart_coordinator(self) -> None:
+    def restart_coordinator(self, *, rebooted: bool = False) -> None:
         """As after `kill -9`: nothing is left but cluster.json."""
         self._make_coordinator(checked(RunView, json.loads(json.dumps(self.data))))
-        self.coordinator.resume(self.now, self.wall)
+        self.coordinator.resume(self.now, self.wall, rebooted=rebooted)
 
     def die(self, *names: str, signal: int = 9, code: int | None = None, why: Fact | None = None) -> None:
         """Their processes have ended by themselves; `why` as the only thing that is known of it."""

@@ -15,6 +15,7 @@ class QuietRole:
 
     over = False
     connected = True
+    may_start = True
     mending = False
     first_steps: ClassVar[dict[str, float]] = {}
 
@@ -37,6 +38,7 @@ class ScriptedRole:
     def __init__(self, script: Callable[[ScriptedRole, State], Intents | None]) -> None:
         self.over = False
         self.connected = True
+        self.may_start = True
         self.mending = False
         self.first_steps: dict[str, float] = {}
         self.steps = 0

@@ -48,7 +48,7 @@ def supervise(files: RunFiles, role: ScriptedRole, monkeypatch: pytest.MonkeyPat
         if next(looks, None) is None:
             raise TooManyLooks
 
-    monkeypatch.setattr(supervisor, "take_role", lambda *_: role)
+    monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: role)
     try:
         Supervisor(files).run(look)
     except TooManyLooks:
@@ -156,7 +156,7 @@ def test_a_ring_ends_the_wait_for_the_next_look(files: RunFiles, monkeypatch: py
     monkeypatch.setattr(Task, "due", lambda _, now: now + 1000.0)
     role = QuietRole()
     role.over = True
-    monkeypatch.setattr(supervisor, "take_role", lambda *_: role)
+    monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: role)
     thread = threading.Thread(target=lambda: Supervisor(files).run(lambda: None), daemon=True)
     thread.start()
     eventually(lambda: files.state()["agent"])  # written right before it waits
