@@ -43,9 +43,10 @@ PORT = 2222
 """Of their tasks: `check` looks whether that is open to this machine, and tries nothing else."""
 OWN = re.compile(
     r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))|"
-    r"project/report\.html|project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))"
+    r"project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))|"
+    r"project/(demo-1|report)\.html|project/saved/worker-[01]\.attempt-[0-9]+\.log"
 )
-"""What dtctl may write in a home: its own files, of runs of this cluster, a report, and a checkpoint to bring."""
+"""Files of a home that dtctl may write: its own, of runs of this cluster, and what it is to bring or to report."""
 
 GIVEN_UP = (" has been silent for ", " did not finish its answer within ")
 
