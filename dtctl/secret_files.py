@@ -12,106 +12,23 @@ from collections.abc import Sequence
 
 from dtctl.agent.host.secrets import token_in
 
-BY_NAME = (
-    # variables
-    ".env",
-    ".env.*",
-    ".env~",
-    "*.env",
-    ".envrc",
-    "!.env.example",
-    "!.env.sample",
-    "!.env.template",
-    "!.env.dist",
-    "!example.env",
-    "!sample.env",
-    "!template.env",
-    # SSH, GnuPG and age
-    ".ssh/",
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    "!id_*.pub",
-    "!id_*.py",
-    "*.ppk",
-    ".gnupg/",
-    ".config/sops/age/",
-    # stores of keys and passwords
-    "*.p12",
-    "*.pfx",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
-    ".htpasswd",
-    ".vault-token",
-    ".vault_pass*",
-    "vault_pass*",
-    "!vault_pass*.py",
-    ".password-store/",
-    "secrets.yaml",
-    "secrets.yml",
-    "secrets.json",
-    "secrets.toml",
-    ".cargo/credentials",
-    ".gem/credentials",
-    ".mlflow/credentials",
-    "credentials.json",
-    "credentials.toml",
-    "credentials.yaml",
-    "credentials.yml",
-    "client_secret*.json",
-    # logins of tools
-    ".netrc",
-    "_netrc",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".pypirc",
-    ".npmrc",
-    ".pgpass",
-    ".my.cnf",
-    ".*_history",
-    ".dockercfg",
-    ".docker/config.json",
-    ".config/containers/auth.json",
-    ".kube/",
-    "kubeconfig",
-    "*.kubeconfig",
-    ".config/gh/",
-    ".config/rclone/",
-    "rclone.conf",
-    ".m2/settings.xml",
-    # infrastructure
-    "*.tfstate",
-    "*.tfstate.*",
-    "*.tfvars",
-    "*.tfvars.json",
-    ".terraform.d/",
-    ".terraformrc",
-    # clouds and data
-    ".aws/",
-    ".azure/",
-    ".oci/",
-    ".aliyun/",
-    ".snowflake/",
-    ".config/gcloud/",
-    "application_default_credentials.json",
-    ".boto",
-    ".s3cfg",
-    ".databrickscfg",
-    # services of training
-    "kaggle.json",
-    ".kaggle/",
-    ".huggingface/",
-    ".hf_token",
-    ".cache/huggingface/token",
-    ".cache/huggingface/stored_tokens",
-    ".config/wandb/settings",
-    ".wandb/settings",
-    "clearml.conf",
-    "trains.conf",
-    ".comet.config",
-    ".streamlit/secrets.toml",
+BY_NAME = tuple(
+    """
+    .env .env.* .env~ *.env .envrc !.env.example !.env.sample !.env.template !.env.dist !example.env !sample.env
+    !template.env
+    .ssh/ id_rsa* id_dsa* id_ecdsa* id_ed25519* !id_*.pub !id_*.py *.ppk .gnupg/ .config/sops/age/
+    *.p12 *.pfx *.jks *.keystore *.kdbx .htpasswd .vault-token .vault_pass* vault_pass* !vault_pass*.py
+    .password-store/ secrets.yaml secrets.yml secrets.json secrets.toml .cargo/credentials .gem/credentials
+    .mlflow/credentials credentials.json credentials.toml credentials.yaml credentials.yml client_secret*.json
+    .netrc _netrc .git-credentials .config/git/credentials .pypirc .npmrc .pgpass .my.cnf .*_history .dockercfg
+    .docker/config.json .config/containers/auth.json .kube/ kubeconfig *.kubeconfig .config/gh/ .config/rclone/
+    rclone.conf .m2/settings.xml
+    *.tfstate *.tfstate.* *.tfvars *.tfvars.json .terraform.d/ .terraformrc
+    .aws/ .azure/ .oci/ .aliyun/ .snowflake/ .config/gcloud/ application_default_credentials.json .boto .s3cfg
+    .databrickscfg
+    kaggle.json .kaggle/ .huggingface/ .hf_token .cache/huggingface/token .cache/huggingface/stored_tokens
+    .config/wandb/settings .wandb/settings clearml.conf trains.conf .comet.config .streamlit/secrets.toml
+    """.split()  # noqa: SIM905  # so it is a page and not four
 )
 """Rules in the language of gitignore(5), each of which holds at any depth and for capitals too."""
 

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from dtctl.places import read_regular
 
-_LIMIT_BYTES = 1 << 28
+_LIMIT_BYTES = 1 << 26
+"""Half a million files."""
 _LONGEST_NAME = 4096
 _HASHES = (20, 32)
 """Bytes of SHA-1 and SHA-256. The index does not say which."""
+_HEADER = struct.Struct(">4sII")
 _EXTENDED = 0x4000
 
 
@@ -74,18 +76,19 @@ def _parsed(data: bytes) -> tuple[set[bytes], str]:
     """Names, and the hash of the index that this one adds to. Raises ValueError, struct.error."""
     for hash_bytes in _HASHES:
         with suppress(ValueError, struct.error):
-            entries = list(_entries(data, hash_bytes))
-            end = entries[-1][1] if entries else 12
-            return {name for name, _ in entries if name}, _base(data, end, hash_bytes)
+            names, end = set(), _HEADER.size
+            for name, end in _entries(data, hash_bytes):  # noqa: B007 (the last end is meant)
+                names.add(name)
+            return names - {b""}, _base(data, end, hash_bytes)
     raise ValueError("not an index of git")
 
 
 def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, int]]:
     """The name of each, and where it ends."""
-    signature, version, count = struct.unpack_from(">4sII", data)
+    signature, version, count = _HEADER.unpack_from(data)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(signature)
-    name, place = b"", 12
+    name, place = b"", _HEADER.size
     for _ in range(count):
         start = place
         place += 40 + hash_bytes

@@ -86,9 +86,10 @@ class IgnoreRules:
 
     def within(self, directory: Path, path: str) -> IgnoreRules:
         """Adds the rules of a directory of the tree itself; `path` is "" or ends with `/`."""
-        if path and (excluded := self._rule_of_git(path[:-1], is_directory=True)):
-            return replace(self, _excluded=excluded)
-        rules = self
+        decided = not path or self._decisive(OWN_FILE, path[:-1], True) is not None
+        rules = replace(self, _excluded="" if decided else self._rule_of_git(path[:-1], True))
+        if rules._excluded:
+            return rules
         for name in self._files:
             rules = rules._with(directory, name, "", path)
         return rules
@@ -98,16 +99,14 @@ class IgnoreRules:
 
         `path` is relative to the code directory, and no directory above it is left out.
         """
-        rule = self._rule_of_git(path, is_directory)
-        if rule and not self._tracked.have(path, is_directory):
-            return rule
         own = self._decisive(OWN_FILE, path, is_directory)
-        return own.shown if own is not None and own.pattern.include else ""
+        if own is not None:
+            return own.shown if own.pattern.include else ""
+        rule = self._rule_of_git(path, is_directory)
+        return "" if rule and self._tracked.have(path, is_directory) else rule
 
     def _rule_of_git(self, path: str, is_directory: bool) -> str:
-        """Unless a `.dtctlignore` decides."""
-        if self._decisive(OWN_FILE, path, is_directory) is not None:
-            return ""
+        """Where no `.dtctlignore` decides; "" for none."""
         rule = self._decisive(_OF_GIT, path, is_directory)
         return self._excluded or (rule.shown if rule is not None and rule.pattern.include else "")
 

@@ -6,7 +6,7 @@ import json
 
 from tests.desk import Desk
 
-LINE = "not pushed: .env, keys/id_rsa (a line such as !.env in .dtctlignore pushes one)"
+LINE = "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)"
 
 
 def with_secrets(home: Desk) -> None:
@@ -35,7 +35,7 @@ def test_a_word_in_the_dtctlignore_sends_what_it_names(home: Desk) -> None:
     with_secrets(home)
     (home.project / ".dtctlignore").write_text("!.env\n")
     assert (
-        "not pushed: keys/id_rsa (a line such as !keys/id_rsa in .dtctlignore pushes one)"
+        "not pushed: keys/id_rsa [id_rsa*] (a line such as !keys/id_rsa in .dtctlignore pushes one)"
         in home.run("push", "--local").stderr
     )
     assert pushed(home) == [".env"]

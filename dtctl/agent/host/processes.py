@@ -116,7 +116,7 @@ def command(pid: int) -> str:
     words = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
     if not words:
         words = b"[%s]" % _read_proc(pid, "comm").strip()
-    return hide_text(words.decode("utf-8", "replace"))[:LONGEST_COMMAND]
+    return hide_text(words[: 2 * LONGEST_COMMAND].decode("utf-8", "replace"))[:LONGEST_COMMAND]
 
 
 def words(pid: int) -> List[str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ..host import files, locks, paths, processes
 from ..host.errors import Refused, from_os_error
+from ..host.secrets import Masks, hide_text
 from ..run import environment
 
 TYPE_CHECKING = False
@@ -118,7 +119,7 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
         raise Refused(
             "setup_failed",
             "the setup command ended with %s" % _ending(shell.returncode),
-            paths.tail(log_path, TAIL_BYTES),
+            hide_text(paths.tail(log_path, TAIL_BYTES)),
             "the whole output is in %s" % log_path,
         )
 
@@ -126,12 +127,13 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
 def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> None:
     offset = 0
     ended = False
+    masks = Masks(())
     progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
     while True:
         chunk = os.pread(log, 65536, offset)
         if chunk:
             offset += len(chunk)
-            talk.wire.send(dict(progress, type="progress"), chunk)
+            talk.wire.send(dict(progress, type="progress"), masks.hide(chunk))
         elif ended:
             return
         else:

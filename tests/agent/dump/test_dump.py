@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dtctl.agent.host import processes
 from tests.agent.host import AgentHost, Fields, alive, shell, task
 from tests.waiting import eventually
 
@@ -194,3 +196,13 @@ def test_where_py_spy_cannot_tell_the_handler_is_asked(host: AgentHost, script: 
     told = {one["task"]: one["processes"][0] for one in dumped(host)}
     assert (told["worker:0"]["way"], told["worker:0"]["said"]) == ("faulthandler", said and told["worker:0"]["said"])
     assert (told["worker:1"]["missing"], said in told["worker:1"]["said"]) == ("no_handler", True)
+
+
+def test_secrets_are_masked_in_command_lines() -> None:
+    words = [sys.executable, "-c", "import time; time.sleep(1000)", "--wandb_key", "s3cret", "--lr=0.1"]
+    with subprocess.Popen(words) as process:
+        try:
+            eventually(lambda: "s3cret" in " ".join(processes.words(process.pid)))
+            assert processes.command(process.pid).endswith("--wandb_key *** --lr=0.1")
+        finally:
+            process.kill()

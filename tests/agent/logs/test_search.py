@@ -147,3 +147,12 @@ def test_a_search_does_not_tell_what_is_behind_a_mask(run: Run) -> None:
     assert text(run.serve(grep="horse")) == b""
     assert text(run.serve(grep="hor.e")) == b""
     assert text(run.serve(grep="is ...$")) == b"the password is ***\n"
+
+
+def test_forms_of_secrets_are_masked_in_logs_searches_and_context(run: Run) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\n" + ("MIIEpAIB" * 8 + "\n") * 3 + "-----END PRIVATE KEY-----\n"
+    run.log(("Authorization: Bearer abc\n" + key + "Error: DB_PASS=hunter2\nlast\n").encode())
+    for shown in (run.serve(), run.serve(grep="Error|abc|MIIE", context=9), run.serve(grep="Err.r", context=9)):
+        assert not [secret for secret in (b"abc", b"MIIE", b"hunter2") if secret in text(shown)]
+        assert b"Error: DB_PASS=***\nlast\n" in text(shown)
+    assert text(run.serve(grep="hunter2")) == text(run.serve(grep="MIIE")) == b""

@@ -52,6 +52,16 @@ def test_a_setup_that_fails_is_told_with_the_end_of_its_output_and_tried_again(h
     host.up(spec)
 
 
+def test_secrets_are_masked_in_the_output_of_setup(host: AgentHost) -> None:
+    spec = spec_with(host, "echo Cookie: sid=s3cret; echo postgres://me:s3cret@db/x; exit 1")
+    with host.open() as talk:
+        talk.send("up", **host.about({"spec": spec, "bundle": None, "secrets": {}, "replace": False}))
+        shown: list[bytes] = []
+        with pytest.raises(AgentRefused) as refused:
+            shown.extend(iter(lambda: talk.receive()["payload"], None))
+    assert b"".join(shown).decode() == refused.value.frame["detail"] == "Cookie: ***\npostgres://***@db/x\n"
+
+
 def test_the_end_of_the_controller_ends_setup_and_its_children(host: AgentHost) -> None:
     spec = spec_with(host, "trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 0.1; done")
     talk = host.open()

@@ -105,6 +105,10 @@ def test_the_index_of_a_repository_with_sha256_is_read(tmp_path: Path) -> None:
 def test_a_dtctlignore_has_the_last_word(top: Path) -> None:
     (top / ".dtctlignore").write_text("!/data/large.bin\n")
     assert sent(top) == {*TRACKED, ".dtctlignore", "data/large.bin"}
+    (top / ".dtctlignore").write_text("!/data/deep/\n")
+    assert sent(top) == {*TRACKED, ".dtctlignore", "data/deep/z.bin"}
+    (top / ".dtctlignore").write_text("!/data/\n")
+    assert sent(top) == {*TRACKED, ".dtctlignore", "data/large.bin", "data/deep/z.bin"}
     (top / ".dtctlignore").write_text("data/\nother/\n")
     assert sent(top) == {"train.py", ".gitignore", ".dtctlignore", "run.log"}
 
