@@ -102,7 +102,9 @@ def _by_message(asked: str) -> Iterator[Topic]:
 def _is_in(said: str, asked: str) -> bool:
     """Whether the end of a message is in `asked`, or `asked` in it; `...` stands for what differs."""
     parts = [part.strip(" :") for part in said.split("...") if part.strip(" :")]
-    return parts[-1] in asked or (len(asked) >= _TELLS and asked in said)
+    words = asked.lower().split()
+    some = len(words) > 1 and set(words) <= set(said.lower().split())
+    return parts[-1] in asked or (len(asked) >= _TELLS and (asked in said or some))
 
 
 def _same(path: str, asked: str) -> bool:
