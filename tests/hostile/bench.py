@@ -45,7 +45,7 @@ OWN = re.compile(
     r"\.(cache/dtctl/.+|local/state/dtctl/(runs/demo-[A-Za-z0-9.-]+\.json|current|places/.+\.json))|"
     r"project/report\.html|project/pulled/(\.[^/]+\.part/)?(arrived|checkpoint|[^/]+\.(index|data-[0-9]{5}-of-[0-9]{5}))"
 )
-"""Files of a home that dtctl may write: its own, of runs of this cluster, a report, and a checkpoint that it is to bring."""
+"""What dtctl may write in a home: its own, of runs of this cluster, a report, and a checkpoint that it is to bring."""
 
 GIVEN_UP = (" has been silent for ", " did not finish its answer within ")
 
