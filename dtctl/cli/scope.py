@@ -247,6 +247,8 @@ class Scope:
             "jump": self.jump,
         }
         check_names(own)
+        if self.identity is not None and not self.identity.expanduser().is_file():
+            raise UsageError(f"-i {self.identity} is no file", hint="-i FILE    the private key to log in with")
         given = {name: value for name, value in own.items() if value is not None}
         if not given or not isinstance(host.reach, SshSettings):
             return host

@@ -68,6 +68,11 @@ class GcResult:
     """The same, left alone."""
 
     @property
+    def anything(self) -> bool:
+        """There is something to remove."""
+        return bool(self.written) or not all(one.nothing for one in self.remains.values())
+
+    @property
     def processes(self) -> int:
         return sum(len(one.processes) for one in self.remains.values())
 

@@ -55,6 +55,7 @@ class LogPrinter:
         self._raw = raw
         self._gaps = gaps
         self._all_attempts = all_attempts
+        self.printed = False
         self._attempts: dict[TaskId, int] = {}
         self._ends: dict[TaskId, int] = {}
         """Where in its log each task's last lines ended."""
@@ -83,6 +84,7 @@ class LogPrinter:
         return ["--"] if self._gaps and lines.offset != end else []
 
     def _remember(self, lines: LogLines) -> None:
+        self.printed = True
         self._last.extend((lines.task, line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
 
     def has_just_shown(self, task: TaskId, tail: Sequence[str]) -> bool:

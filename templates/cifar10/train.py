@@ -180,7 +180,7 @@ def main():
         parts = train_step(next(batches))
         if step % FLAGS.log_steps == 0:
             loss, accuracy = strategy.reduce("SUM", parts, axis=None)
-            print(f"step {step}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss:.4g}  accuracy {accuracy:.2f}", flush=True)
             with writer.as_default(step):
                 tf.summary.scalar("loss", loss)
                 tf.summary.scalar("accuracy", accuracy)

@@ -105,7 +105,7 @@ class Progress(v1.train.SessionRunHook):
     def after_run(self, run_context, run_values):
         step, loss, accuracy = run_values.results
         if step >= self.next_line:
-            print(f"step {step}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss:.4g}  accuracy {accuracy:.2f}", flush=True)
             self.next_line += FLAGS.log_steps
 
 

@@ -158,7 +158,7 @@ def train(cluster):
             feed = {images: batch[0], labels: batch[1]}
             step, loss_now, accuracy_now = session.run([train_step, loss, accuracy], feed)
             if step % FLAGS.log_steps == 0:
-                print(f"step {step}  loss {loss_now:.3f}  accuracy {accuracy_now:.2f}", flush=True)
+                print(f"step {step}  loss {loss_now:.4g}  accuracy {accuracy_now:.2f}", flush=True)
     report(*exam.final_ops_values)
     stop.exit_if_due()
 

@@ -44,7 +44,7 @@ class Steps(keras.callbacks.Callback):
         if step % FLAGS.log_steps == 0:
             # Keras' metrics, since the beginning of the epoch. It adds up those of the replicas.
             loss, accuracy = (logs[name] / self._replicas for name in ("loss", "accuracy"))
-            print(f"step {step}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss:.4g}  accuracy {accuracy:.2f}", flush=True)
         if step % FLAGS.save_steps == 0:
             self._checkpoints.save()
         if step >= FLAGS.train_steps or self.stop.due():

@@ -109,7 +109,7 @@ def main():
         parts = train_step(next(batches))
         if step % FLAGS.log_steps == 0:
             loss, accuracy = strategy.reduce("SUM", parts, axis=None)
-            print(f"step {step}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss:.4g}  accuracy {accuracy:.2f}", flush=True)
         if step % FLAGS.save_steps == 0:
             checkpoints.save()
     checkpoints.save()

@@ -177,7 +177,7 @@ def train():
         step += 1
         if step % FLAGS.log_steps == 0:
             accuracy = accuracy_of(logits, labels)
-            print(f"step {step}  loss {loss.mean().asscalar():.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss.mean().asscalar():.4g}  accuracy {accuracy:.2f}", flush=True)
         if IS_LEAD and time.monotonic() >= next_save:
             save(network, trainer, step)
             next_save = time.monotonic() + FLAGS.save_secs

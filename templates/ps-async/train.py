@@ -174,7 +174,7 @@ def train(cluster):
             _, step, loss_now, accuracy_now = session.run([update, global_step, loss, accuracy], feed)
             own_steps += 1
             if step >= next_line:
-                print(f"step {step}  loss {loss_now:.3f}  accuracy {accuracy_now:.2f}", flush=True)
+                print(f"step {step}  loss {loss_now:.4g}  accuracy {accuracy_now:.2f}", flush=True)
                 next_line += FLAGS.log_steps
     print(f"worker {FLAGS.task_index} made {own_steps} steps", flush=True)
     if is_chief:

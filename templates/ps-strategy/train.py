@@ -138,7 +138,7 @@ def train(cluster_resolver):
         step = int(global_step)
         if not stop.due():
             loss, accuracy = scheduled[-1].fetch()
-            print(f"step {step}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss:.4g}  accuracy {accuracy:.2f}", flush=True)
         if time.monotonic() >= next_save or step >= FLAGS.train_steps or stop.due():
             manager.save(checkpoint_number=step, options=ON_THE_CHIEF)
             next_save = time.monotonic() + FLAGS.save_secs

@@ -178,7 +178,7 @@ def train(cluster):
                 continue  # now it can see a signal; if there is none, the next batch takes the place of the missing
             own_steps += 1
             if step >= next_line:
-                print(f"step {step}  loss {loss_now:.3f}  accuracy {accuracy_now:.2f}", flush=True)
+                print(f"step {step}  loss {loss_now:.4g}  accuracy {accuracy_now:.2f}", flush=True)
                 next_line += FLAGS.log_steps
     print(f"worker {FLAGS.task_index} made {own_steps} gradients", flush=True)
     if is_chief:

@@ -115,7 +115,7 @@ def train(device):
         step += 1
         if step % FLAGS.log_steps == 0:
             accuracy = (logits.argmax(1) == labels).float().mean()
-            print(f"step {step}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+            print(f"step {step}  loss {loss:.4g}  accuracy {accuracy:.2f}", flush=True)
         if rank == 0 and time.monotonic() >= next_save:
             save()
             next_save = time.monotonic() + FLAGS.save_secs

@@ -123,7 +123,7 @@ def train(cluster):
                 supervisor.summary_computed(session, session.run(summaries, feed), step)
                 next_summary += 100
             if step >= next_line:
-                print(f"step {step}  loss {loss_now:.3f}  accuracy {accuracy_now:.2f}", flush=True)
+                print(f"step {step}  loss {loss_now:.4g}  accuracy {accuracy_now:.2f}", flush=True)
                 next_line += FLAGS.log_steps
         if is_chief:
             # A supervisor saves by time alone. Its thread that does has to end first: the saver is the same.

@@ -153,7 +153,7 @@ def train():
         loss, accuracy = train_step(*next(batches))
         checkpoint.step.assign(step)
         if step % FLAGS.log_steps == 0:
-            print(f"step {step}  loss {float(loss):.3f}  accuracy {float(accuracy):.2f}", flush=True)
+            print(f"step {step}  loss {float(loss):.4g}  accuracy {float(accuracy):.2f}", flush=True)
         if time.monotonic() >= next_save:
             manager.save(checkpoint_number=step)
             next_save = time.monotonic() + FLAGS.save_secs

@@ -37,6 +37,8 @@ def test_what_a_run_has_printed_is_found_and_saved(home: Desk) -> None:
     errors = home.dtctl("logs", "--errors").splitlines()
     assert sorted(line for line in errors if ERROR in line) == [f"worker:0 | {ERROR}", f"worker:1 | {ERROR}"]
     assert not [line for line in errors if "step" in line]
+    none = home.run("logs", "--errors", "-n", "1", "--since", "0s")
+    assert (none.stdout, "no line of these logs looks like an error" in none.stderr) == ("", True)
     found = home.dtctl("logs", "worker:1", "-g", "step 1[0-1] ", "-C", "1").splitlines()
     assert [line.split()[1] for line in found] == ["9", "10", "11", "12"]
 

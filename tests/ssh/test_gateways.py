@@ -226,6 +226,10 @@ def test_trust_goes_through_jump_hosts_nearest_first(home: Path, sshd: Sshd, bas
     trust = Transports().trust()
     way = trust.way(host)
     assert [station.name for station in way] == [bastion.address, "gpu-a"]
+    assert [station.where for station in way] == [
+        f"{bastion.address}:{bastion.port}",
+        f"gpu-a ({sshd.address}:{sshd.port})",
+    ], "a person compares the key of a machine, not of a name that a file has given it"
     with pytest.raises(HostKeyError):
         trust.scan(way[1])
     for station in way:

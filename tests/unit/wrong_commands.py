@@ -147,6 +147,8 @@ FILES: list[Row] = [
         if "exec" not in command
     ),
     ("up ..", 3, "..: this is a directory, expected a file", "or name the file: -c FILE"),
+    ("check -i nosuch", 2, "-i nosuch is no file", "the private key to log in with"),
+    ("up -i ..", 2, "-i .. is no file", "the private key to log in with"),
     ("status -c ..", 3, "..: this is a directory, expected a file", "or name the file: -c FILE"),
     ("validate train.py", 3, "train.py: the file is empty", FILE),
     ("up --set nothing", 3, "--set nothing: 'nothing' is not an override", "write --set path=value"),

@@ -6,6 +6,7 @@ Both formats tell where the file ends, so that one that was cut short is known w
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import struct
@@ -14,11 +15,14 @@ from ..host import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import BinaryIO, List, Optional
+    from typing import BinaryIO, Callable, List, Optional
+    from zipfile import ZipFile, ZipInfo
 
 NAME = re.compile(r"(.+)\.(keras|weights\.h5)\Z", re.DOTALL)
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK_BYTES = 96
+_PIECE_BYTES = 1 << 20
+_MOST_CONTENTS = 64 << 20
 
 
 def problem(path: str) -> Optional[str]:
@@ -28,17 +32,22 @@ def problem(path: str) -> Optional[str]:
         return _of_archive(file) if path.endswith(".keras") else _of_hdf5(file)
 
 
-def damage(path: str) -> List[str]:
-    """What is wrong in the file. An archive has a checksum of each part; of an HDF5 file only the length is known."""
+def damage(path: str, check: Callable[[], None] = lambda: None) -> List[str]:
+    """What is wrong in the file. An archive has a checksum of each part; of an HDF5 file only the length is known.
+
+    A small archive may hold terabytes: `check` is called after each piece, and what it raises ends the reading.
+    """
     import zipfile  # rarely needed
 
     try:
         found = problem(path)
         if found is not None or not path.endswith(".keras"):
             return [found] if found is not None else []
-        with open(files.descriptor(path), "rb") as file, zipfile.ZipFile(file) as archive:
-            part = archive.testzip()
-            return ["%s in it does not match its checksum" % part[:200]] if part is not None else []
+        with _Archive(open(files.descriptor(path), "rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
+            for part in archive.infolist():
+                if not _is_sound(archive, part, check):
+                    return ["%s in it does not match its checksum" % part.filename[:200]]
+            return []
     except FileNotFoundError:
         return ["it is missing"]
     except files.Unfit as unfit:
@@ -47,6 +56,27 @@ def damage(path: str) -> List[str]:
         return ["it cannot be read: %s" % error.strerror]
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
         return ["it is damaged: %s" % error]
+
+
+class _Archive(io.BufferedReader):
+    """Its table of contents is read as a whole, and may claim any size."""
+
+    def read(self, size: Optional[int] = -1) -> bytes:
+        if size is not None and size > _MOST_CONTENTS:
+            raise ValueError("its table of contents is too large")
+        return super().read(_MOST_CONTENTS if size is None or size < 0 else size)
+
+
+def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> bool:
+    import zipfile
+
+    try:
+        with archive.open(part) as piece:
+            while piece.read(_PIECE_BYTES):
+                check()
+    except zipfile.BadZipFile:
+        return False
+    return True
 
 
 def _of_archive(file: BinaryIO) -> Optional[str]:

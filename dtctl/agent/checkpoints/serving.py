@@ -10,7 +10,7 @@ import os
 import time
 
 from ..host import files
-from ..host.budget import Budget
+from ..host.budget import Budget, Spent
 from ..host.errors import Refused
 from ..records.checkpoints import is_part
 from ..records.words import brief
@@ -54,9 +54,12 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
     begun = time.monotonic()
     verdict = verifying.Verdict()
     if keras_files.NAME.match(path):
-        verdict.problems = keras_files.damage(path)
+        try:
+            verdict.problems = keras_files.damage(path, budget.check)
+        except Spent as spent:
+            verdict.unread = "not all of it was read: %s" % spent
         verdict.read_bytes = file_size(path) or 0
-        if path.endswith(".h5") and not verdict.problems:
+        if path.endswith(".h5") and verdict.sound:
             verdict.unread = "an HDF5 file has no checksums: only its length was checked"
     elif os.path.isdir(path):
         found = orbax.problem(path)

@@ -20,7 +20,7 @@ _SESSION = '"dtctl","exec"'
 
 
 def taken(port: int) -> bool:
-    """Binds the port once, on every address, as a trainer's server would."""
+    """Binds the port once, on every address, as a trainer's server would. True, too, where this user may not."""
     return not (_binds(socket.AF_INET, "0.0.0.0", port) and _binds(socket.AF_INET6, "::", port))
 
 
@@ -102,8 +102,17 @@ def _binds(family: int, address: str, port: int) -> bool:
         try:
             probe.bind((address, port))
         except OSError as error:
-            return error.errno != errno.EADDRINUSE
+            return error.errno not in (errno.EADDRINUSE, errno.EACCES)
     return True
+
+
+def _first_of_users() -> int:
+    """ip(7): net.ipv4.ip_unprivileged_port_start."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 1024
 
 
 def holder(port: int) -> str:
@@ -117,6 +126,8 @@ def holding(port: int) -> Tuple[str, bool]:
     """
     owners = listening(port)
     pid = _pid(owners)
+    if not owners and port < _first_of_users():
+        return "the system, which lets root alone listen below %d" % _first_of_users(), False
     if pid is None:
         unknown = ("a process%s" % _of_another(owners)) if owners else "a process that cannot be seen (another user's)"
         return unknown, False

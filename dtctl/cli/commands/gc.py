@@ -65,14 +65,16 @@ def _inventory(scope: Scope) -> RunRecord:
 
 
 def _ask(found: GcResult) -> None:
-    """Files of dead runs go without a question; processes, and what trainers wrote, do not."""
+    """Where nobody can answer, files of dead runs go unasked; processes, and what trainers wrote, stay."""
     from dtctl.render.gc import show_remains
     from dtctl.render.terminal import console
 
-    if not (found.processes or found.written):
+    if not found.anything:
         return
-    does = "removes what trainers wrote" if found.written else "ends processes"
     if not sys.stdin.isatty():
+        if not (found.processes or found.written):
+            return
+        does = "removes what trainers wrote" if found.written else "ends processes"
         raise UsageError(f"gc {does}, so it asks first", hint="dtctl gc --dry-run    or dtctl gc --yes")
     show_remains(found, dry_run=True)
     console.confirm("End these processes and remove the files?" if found.processes else "Remove these files?")

@@ -73,7 +73,7 @@ def logs(
     """Show what tasks print, merged by time, each line with the name of its task."""
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.logs.reading import read_logs
-    from dtctl.render.errors import show_host_errors
+    from dtctl.render.errors import note, show_host_errors
     from dtctl.render.logs import LogObjects, LogPrinter
 
     _refuse_together({"-f": follow, "--until": until})
@@ -110,7 +110,10 @@ def logs(
 
     if follow:
         follow_logs(scope, record, tasks, wanted, printer_for)
-    found = read_logs(record, scope.transport, wanted, printer_for(some).print)
+    printer = printer_for(some)
+    found = read_logs(record, scope.transport, wanted, printer.print)
+    if errors and not printer.printed:
+        note("no line of these logs looks like an error", "dtctl logs    shows their last lines")
     show_host_errors(found.errors)
     exit_for(found.errors, others=found.answered)
     return None

@@ -85,10 +85,10 @@ def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned
 def _show(new: Sequence[NewKeys]) -> None:
     from dtctl.render.terminal import console
 
-    width = max(len(one.station.name) for one in new)
     for one in new:
+        console.say(one.station.where)
         for key in one.keys:
-            console.say(f"{one.station.name:<{width}}  {key.type:<19}  {key.fingerprint}")
+            console.say(f"  {key.type:<19}  {key.fingerprint}")
 
 
 def _left_pinned(pinned: Sequence[Pinned]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from dtctl.operations.events import Happening
 
 _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
+
+
+_CLOCKS_AGREE_S = 1.0
+_MOST_PASSED = 200
+"""Lines that one which was told late is put before."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,11 @@ class Folding:
 
 
 def folded(story: Iterable[Happening]) -> list[Happening | Attempted]:
-    """In the order of the story; attempts that have not ended stand where they began."""
+    """In the order of the story, but causes before effects; attempts that have not ended stand where they began."""
     folding = Folding()
-    told = [entry for one in story for entry in folding.take(one)]
+    told: list[Happening | Attempted] = []
+    for entry in (entry for one in story for entry in folding.take(one)):
+        told.insert(_place(told, entry), entry)
     for running in folding.rest():
         later = (place for place, entry in enumerate(told) if entry.time > running.time)
         told.insert(next(later, len(told)), running)
@@ -99,6 +106,17 @@ def folded(story: Iterable[Happening]) -> list[Happening | Attempted]:
         if isinstance(entry, Attempted):
             newest[entry.task] = max(newest.get(entry.task, 0), entry.attempt)
     return [_with_sequel(entry, newest) for entry in told]
+
+
+def _place(told: Sequence[Happening | Attempted], entry: Happening | Attempted) -> int:
+    """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
+
+    Of what is closer than the clocks of hosts agree the coordinator knows the order.
+    """
+    place = len(told)
+    while place > max(0, len(told) - _MOST_PASSED) and told[place - 1].time > entry.time + _CLOCKS_AGREE_S:
+        place -= 1
+    return place
 
 
 def _with_sequel(entry: Happening | Attempted, newest: Mapping[str, int]) -> Happening | Attempted:

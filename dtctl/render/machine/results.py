@@ -82,6 +82,7 @@ def trust(found: Look, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict
         "pinned": [
             {
                 "host": one.station.name,
+                "where": one.station.where,
                 "files": [str(file) for file in files],
                 "keys": [{"type": key.type, "fingerprint": key.fingerprint} for key in one.keys],
             }

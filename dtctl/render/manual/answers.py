@@ -133,9 +133,10 @@ ANSWERS = (
         "port_taken",
         "a port of a task, or the coordinator's, is in use",
         (
-            "an old run, or another program; the message names it",
+            "an old run, or another program; the message names it. A trainer says `Address already in use`",
             "`dtctl gc` if it is dtctl's own; otherwise `jobs.NAME.port` or `coordinator.port`",
         ),
+        ("root alone may open a port below 1024", "`ports` from 1024 on, or `ports: auto`"),
     ),
     trouble(
         "python_too_old",

@@ -101,7 +101,9 @@ def _by_message(asked: str) -> Iterator[Topic]:
 def _is_in(said: str, asked: str) -> bool:
     """Whether the end of a message is in `asked`, or `asked` in it; `...` stands for what differs."""
     parts = [part.strip(" :") for part in said.split("...") if part.strip(" :")]
-    return parts[-1] in asked or (len(asked) >= _TELLS and asked in said)
+    words = asked.lower().split()
+    some = len(words) > 1 and set(words) <= set(said.lower().split())
+    return parts[-1] in asked or (len(asked) >= _TELLS and (asked in said or some))
 
 
 def _same(path: str, asked: str) -> bool:
@@ -168,6 +170,8 @@ WORDS = {
     "or a template of words",
     "gang": "tasks that cannot train without each other: when one is lost, all are started again",
     "goodput": "the share of the elapsed time in which steps were made that were kept (docs/report.md)",
+    "hang": "a task that runs and gets no further. Where it told steps before, it is `stalled` and restarted after the "
+    "time that `recovery.stall` allows; `dtctl dump` shows where it stands, `dtctl diagnose` why (docs/recovery.md)",
     "host": "a machine of the file, as reached by SSH",
     "job": "a named group of tasks: `ps`, `worker`, `chief`, `evaluator`, or a name of your own",
     "lead": "the task whose end is the end of the run: `chief:0` or `master:0`; without one, `worker:0`. It writes the "

@@ -153,5 +153,9 @@ def _code(text: str, language: str = "text") -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Neither Markdown nor HTML, whatever a host says."""
-    return _SPECIAL.sub(r"\\\1", html.escape(one_line(hide_text(text).replace("\n", " ")), quote=False))
+    """Neither Markdown nor HTML, whatever a host says, and nobody is called by a name with an @ before it.
+
+    An entity would still be a mention for GitHub and GitLab, which look for them in what is left of the text.
+    """
+    plain = _SPECIAL.sub(r"\\\1", html.escape(one_line(hide_text(text).replace("\n", " ")), quote=False))
+    return plain.replace("@", "@<!-- -->")

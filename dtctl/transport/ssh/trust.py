@@ -25,6 +25,8 @@ class Station:
 
     name: str
     settings: SshSettings
+    where: str = ""
+    """Its name, with the address and the port that are dialled."""
 
 
 class Trust:
@@ -36,8 +38,9 @@ class Trust:
     def way(self, host: Host) -> list[Station]:
         """The gateways, nearest first, and the host. Each must be trusted before the next can be looked at."""
         assert isinstance(host.reach, SshSettings)
-        gateways = [Station(hop.target, hop) for hop in self._logins.hops(host.reach)]
-        return [*gateways, Station(host.name, host.reach)]
+        gateways = [(hop.target, hop) for hop in self._logins.hops(host.reach)]
+        stations = [*gateways, (host.name, host.reach)]
+        return [Station(name, way, str(self._logins.host_keys(name, way).destination)) for name, way in stations]
 
     def pinned(self, station: Station) -> list[HostKey]:
         """Its keys that are known by now."""

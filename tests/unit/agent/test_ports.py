@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 
@@ -86,3 +87,17 @@ def test_as_many_ports_are_wanted_as_the_busiest_machine_needs() -> None:
     places = [("ps:0", "a:1"), ("worker:0", "a:2"), ("worker:1", "a:3"), ("worker:2", "b:1")]
     roster = [{"task": task, "host": "x", "address": address} for task, address in places]
     assert most_ports({"roster": roster}) == 1 + 1 + 2  # type: ignore[typeddict-item]
+
+
+def test_a_port_that_this_user_may_not_open_is_taken_and_the_system_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root these tests may open any; another user gets what bind(2) says."""
+
+    class Refusing(socket.socket):
+        def bind(self, address: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("dtctl.agent.host.ports.socket.socket", Refusing)
+    monkeypatch.setattr(ports, "listening", lambda port: {})
+    monkeypatch.setattr(ports, "_first_of_users", lambda: 1024)
+    assert ports.taken(22)
+    assert ports.holder(22) == "the system, which lets root alone listen below 1024"

@@ -280,3 +280,11 @@ def test_a_page_that_is_not_dtctls_own_gets_an_address_to_itself() -> None:
     assert len(addresses) == 2
     assert all(address.startswith("127.") for address in addresses)
     assert "127.0.0.1" not in addresses
+
+
+def test_an_address_fits_into_a_line_of_a_terminal() -> None:
+    """As a note shows it, two columns in."""
+    door = Door()
+    entrance = page.entrance("dtctl tensorboard")
+    with listen(0, apart=True) as here, Server(here, door, entrance, lambda *_: None) as server:
+        assert len(f"  {server.address}") < 80

@@ -57,6 +57,15 @@ def test_what_is_no_attempt_stands_where_it_stood() -> None:
     ]
 
 
+def test_a_cause_that_is_told_late_stands_before_its_effects() -> None:
+    story = [*begun(10), told(12, "before"), told(25, "the gang is restarted"), moved(20, "running", "backoff", **EXIT)]
+    assert lines(*story) == [
+        "before",
+        "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be restarted",
+        "the gang is restarted",
+    ]
+
+
 def test_an_attempt_that_runs_stands_where_it_began() -> None:
     assert lines(*begun(10), told(12, "a decision"), moved(13, "pending", "starting", 1, "worker:1")) == [
         "worker:0 attempt 1 on gpu-1 runs",

@@ -76,6 +76,9 @@ def test_an_exit_code_may_be_written_in_several_ways(words: list[str]) -> None:
     [
         ("/usr/bin/python3 cannot run train.py: it lacks numpy", "5"),
         ("it lacks numpy", "5"),
+        ("address in use", "port_taken"),
+        ("Address already in use", "port_taken"),
+        ("hang", "hang"),
         ("port 2222 is in use on this host", "5"),
         ("the host key of gpu-1 (10.0.0.1:22) is not known", "4"),
         ("refuses connections", "4"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.checkpoints import keras_files, reading
+from dtctl.agent.host.budget import Spent
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -50,6 +51,33 @@ def test_a_model_that_is_cut_short_or_damaged_is_found(tmp_path: Path) -> None:
     assert keras_files.damage(str(path)) == ["it is cut short, or is no archive"]
     path.unlink()
     assert keras_files.damage(str(path)) == ["it is missing"]
+
+
+def test_an_archive_that_holds_more_than_its_time_allows_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "model.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("config.json", "w") as part:
+        for _ in range(64):
+            part.write(bytes(1 << 20))
+    pieces = []
+
+    def check() -> None:
+        pieces.append(1)
+        if len(pieces) == 3:
+            raise Spent("it took too long")
+
+    with pytest.raises(Spent):
+        keras_files.damage(str(path), check)
+    assert keras_files.damage(str(path)) == []
+
+
+def test_an_archive_whose_table_of_contents_claims_any_size_costs_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "model.keras"
+    claimed = 1 << 31
+    with path.open("wb") as file:
+        file.truncate(claimed)
+        file.seek(claimed)
+        file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, claimed, 0, 0))
+    assert keras_files.damage(str(path)) == ["it is damaged: its table of contents is too large"]
 
 
 def test_keras_files_stand_among_the_checkpoints_and_recovery_passes_them_over(tmp_path: Path) -> None:
