@@ -9,7 +9,7 @@ from typing import Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, knows_no_run
 from dtctl.operations.asking.coordinator import CoordinatorAway
@@ -127,7 +127,8 @@ def stop(
     if not rest:
         return result
     direct = _stop_directly(known, transport, rest, order, report, {}, {})
-    return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
+    promised = tuple(host for host, error in direct.errors.items() if isinstance(error, TransportError))
+    return dataclasses.replace(result.and_then(direct), promised=promised)
 
 
 def _request(
