@@ -86,6 +86,7 @@ def watch(
 ) -> RunStatus:
     """Prints events as they come until the run has ended. `hooks` None: those of the run's cluster file."""
     from dtctl.operations.follow import Ended, Seen, follow
+    from dtctl.operations.status import status
     from dtctl.operations.telling.hooks import CommandHooks, hooks_in
     from dtctl.render import errors
     from dtctl.render.hooks import show_hook_failure, show_hooks
@@ -97,18 +98,26 @@ def watch(
     hooks = hooks_in(record.file, record.cluster) if hooks is None else hooks
     show_hooks(hooks)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh)
+    is_decided = False
+
+    def ended(status: RunStatus) -> RunStatus:
+        narrate.tell_away()
+        scope.remember_end(status)
+        commands.see(end_of(status))
+        commands.finish()
+        return status
+
     try:
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Seen):
                 commands.see(event.coordination.happened)
+                is_decided = event.coordination.condition.verdict.outcome.decided
             if isinstance(event, Ended):
-                narrate.tell_away()
-                scope.remember_end(event.status)
-                commands.see(end_of(event.status))
-                commands.finish()
-                return event.status
+                return ended(event.status)
             narrate(event)
             if deadline is not None and time.monotonic() > deadline:
+                if is_decided:  # as `status` says, though some tasks are still being ended
+                    return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:

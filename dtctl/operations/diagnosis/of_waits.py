@@ -16,6 +16,16 @@ WAITS = (
         find=waits.away,
     ),
     Signature(
+        "coordinator_away",
+        Level.BLOCKS,
+        "the coordinator's host cannot be asked",
+        "every other host is asked for itself",
+        "the coordinator's host {hosts} cannot be asked: nobody can tell how {tasks} is[; {why}]",
+        ("dtctl ssh {host}    tells whether it can be reached from here", "dtctl replace {host}    moves its tasks"),
+        find=waits.coordinator_away,
+        after_end=True,
+    ),
+    Signature(
         "host_silent",
         Level.BLOCKS,
         "an agent has never called the coordinator",
