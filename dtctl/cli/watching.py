@@ -89,6 +89,7 @@ def watch(
     """
     from dtctl.cli.consent import allowed_hooks
     from dtctl.operations.follow import Ended, Seen, follow
+    from dtctl.operations.status import status
     from dtctl.operations.telling.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.render import errors
     from dtctl.render.hooks import show_hook_failure, show_hooks
@@ -101,18 +102,26 @@ def watch(
     hooks = allowed_hooks(cluster, hooks_here(cluster.hooks.values() if cluster else ()))
     show_hooks(hooks)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh)
+    is_decided = False
+
+    def ended(status: RunStatus) -> RunStatus:
+        narrate.tell_away()
+        scope.remember_end(status)
+        commands.see(end_of(status))
+        commands.finish()
+        return status
+
     try:
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Seen):
                 commands.see(event.coordination.happened)
+                is_decided = event.coordination.condition.verdict.outcome.decided
             if isinstance(event, Ended):
-                narrate.tell_away()
-                scope.remember_end(event.status)
-                commands.see(end_of(event.status))
-                commands.finish()
-                return event.status
+                return ended(event.status)
             narrate(event)
             if deadline is not None and time.monotonic() > deadline:
+                if is_decided:  # as `status` says, though some tasks are still being ended
+                    return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
     except KeyboardInterrupt:

@@ -11,10 +11,10 @@ from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.asking.conversation import ANSWER_BYTES, about, final, request, said
-from dtctl.operations.asking.coordinator import CoordinatorAway, away
+from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.status import status_of_hosts
+from dtctl.operations.status import Own, ask_run
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.silence import PATIENCE_S
 
@@ -66,24 +66,22 @@ class Story:
     away: CoordinatorAway | None = None
 
 
-def read_events(
-    record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None, moved: bool = False
-) -> Story:
+def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> Story:
     """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
 
-    `begin`: of the coordinator's own those from this number on. `moved`: hosts have said that the coordinator is where
-    `record` has it.
+    `begin`: of the coordinator's own those from this number on.
     """
+
+    def request(asked: RunRecord, own: Own) -> list[Happening]:
+        numbered = begin if asked is record else None  # another coordinator numbers its own
+        return _ask(asked, transport, asked.coordinator, last, begin=numbered, whole=True)
+
     try:
-        return Story(tuple(_ask(record, transport, record.coordinator, last, begin=begin, whole=True)))
-    except DtctlError as error:
-        cause = away(record.coordinator, error)
-        if not isinstance(cause, CoordinatorAway):
-            raise
-    found = status_of_hosts(record, transport, cause.unreachable)
+        return Story(tuple(ask_run(record, transport, request)[1]))
+    except CoordinatorAway as away:
+        cause, found = away, away.found
+    assert found is not None
     known = found.record
-    if known.coordinator != record.coordinator and not moved:
-        return read_events(known, transport, last=last, moved=True)
     away_too = {host: error for host, error in found.errors.items() if isinstance(error, TransportError)}
     names = [name for name in dict.fromkeys(known.roster.values()) if name not in away_too]
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
@@ -10,7 +12,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import about, final, request, said
 from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import away, why_alone
+from dtctl.operations.asking.coordinator import coordinator_away, why_alone
 from dtctl.operations.asking.plausible import check_run, check_view
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
@@ -36,6 +38,17 @@ class Ended:
     status: RunStatus
 
 
+@dataclass(frozen=True)
+class _Elsewhere:
+    """The run as the other hosts show it while the coordinator's is away."""
+
+    status: RunStatus
+
+
+LOOK_AGAIN_S = 5.0
+"""Between two looks at the other hosts."""
+
+
 Event = LogLines | Reading | Through | Away | Back | Seen | Ended
 
 
@@ -52,7 +65,7 @@ def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Itera
                 following.observe(told)
                 if following.restarted or (following.ended is not None and following.all_read):
                     break
-                if not isinstance(told, Ended):
+                if not isinstance(told, Ended | _Elsewhere):
                     yield told  # type: ignore[misc]
         if following.ended is not None:
             yield following.ended
@@ -70,11 +83,15 @@ class _Following:
         self._transport = transport
         self._wanted = wanted
         self._seen = False
+        self._streams: Streams | None = None
+        self._back = threading.Event()
+        """Set while the coordinator is not away."""
         self._unread: set[str] = set()
         """Hosts whose logs have not been read to the end."""
 
     def begin(self, streams: Streams) -> None:
-        record, self.restarted = self._record, False
+        record, self.restarted, self._streams = self._record, False, streams
+        self._back.set()
         streams.begin(record.way_to(record.coordinator), _Watch(record, streams).converse)
         hosts, unknown = record.ways_to(hosts_of(record, self._wanted.tasks))
         self._unread = {host.name for host in hosts}
@@ -91,18 +108,34 @@ class _Following:
     def observe(self, told: object) -> None:
         if isinstance(told, Seen):
             self._seen = True
+            self._back.set()
+        elif isinstance(told, _Elsewhere):
+            self._judge(told.status)
         elif isinstance(told, Ended):
             self.ended = told
         elif isinstance(told, Through | Away):
             self._unread.discard(told.host)
-            if isinstance(told, Away) and told.host == self._record.coordinator and not self._seen:
-                self._look_elsewhere(away(told.host, told.error))
+            if isinstance(told, Away) and told.host == self._record.coordinator:
+                self._lose_coordinator(told)
         elif isinstance(told, Reading):
             self._unread.add(told.host)
 
-    def _look_elsewhere(self, error: DtctlError) -> None:
-        self._seen = True
-        found = status_elsewhere(error, self._record, self._transport)
+    def _lose_coordinator(self, told: Away) -> None:
+        """From now on the other hosts are asked, too, until it is back. The first time they must know the run."""
+        if not self._seen:
+            self._seen = True
+            self._judge(status_elsewhere(coordinator_away(told.host, told.error), self._record, self._transport))
+        if not (self.restarted or self.ended):
+            self._back.clear()
+            threading.Thread(target=self._look_elsewhere, args=(told, self._streams), daemon=True).start()
+
+    def _look_elsewhere(self, told: Away, streams: Streams) -> None:
+        while not (self._back.wait(LOOK_AGAIN_S) or streams.ended):
+            with suppress(DtctlError):  # the next look may tell more
+                away = coordinator_away(told.host, told.error)
+                streams.tell(_Elsewhere(status_elsewhere(away, self._record, self._transport)))
+
+    def _judge(self, found: RunStatus) -> None:
         if found.coordination is not None:
             self._record, self.restarted = found.record, True
         elif found.verdict.outcome.decided and not found.going_on_after_the_end:

@@ -10,12 +10,12 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
 from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_tasks
 from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.status import Own, ask_run
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
 
@@ -33,16 +33,19 @@ def restart(
 ) -> RestartResult:
     """Stops the tasks where they run and starts a new attempt of each; it does not count in their budgets."""
 
-    def wanted(asked: RunRecord, own: Mapping[str, records.RestartResult]) -> Request[records.RestartResult]:
-        return _request(asked, _still_asked(tasks, own), by)
-
     before = before and once(before)
+    look = looking(tasks, before)
+
+    def request(asked: RunRecord, own: Own) -> records.RestartResult:
+        return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), look)
+
     try:
-        record, answer, own = ask_wherever_it_is(record, transport, wanted, looking(tasks, before))
+        record, answer, own = ask_run(record, transport, request)
     except CoordinatorAway as away:
+        known = away.found.record if away.found is not None else record
         if before is not None:
-            before(ending(away.known or record, tasks))
-        return _restart_directly(away.known or record, transport, tasks, by, away)
+            before(ending(known, tasks))
+        return _restart_directly(known, transport, tasks, by, away)
     record = record.as_known(answer["inventory"])
     return RestartResult(
         tasks=_statuses(record, tasks, [*own.values(), answer]),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.asking.agreement import agreed, dissenters
 from dtctl.operations.asking.conversation import Request, ask, knows_no_run
 from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
+from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator, coordinator_away
 from dtctl.operations.asking.outcome import Outcome, Verdict, judge
 from dtctl.operations.asking.plausible import check_status
 from dtctl.operations.asking.tasks import TaskStatus
@@ -24,9 +24,10 @@ from dtctl.reach import SshSettings
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Machine
-    from dtctl.errors import DtctlError
     from dtctl.operations.memory.record import RunRecord
     from dtctl.transport.seam import Transport
+
+A = TypeVar("A")
 
 _LOST_CONNECT_S = 3.0
 _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
@@ -79,12 +80,68 @@ def request_of_status(record: RunRecord, *, guess: bool = False) -> Request[Stat
     )
 
 
-def status(record: RunRecord, transport: Transport) -> RunStatus:
-    """By one connection where the coordinator can be asked. Raises DtctlError only when no host answers."""
+Own = Mapping[str, Any]
+"""What hosts that were taken for the coordinator's have answered, each for its own part of the run."""
+
+
+def ask_run(
+    record: RunRecord,
+    transport: Transport,
+    request: Callable[[RunRecord, Own], A],
+    *,
+    away: CoordinatorAway | None = None,
+    reads: bool = False,
+) -> tuple[RunRecord, A, Own]:
+    """The answer of the run's coordinator, wherever the hosts say that it is; the record by which it was found, `Own`.
+
+    `request` asks the coordinator's host of a record, and is given what was answered on the way. `away`: that host has
+    failed just now, and is not tried again. `reads`: it asks for the status, which changes nothing and need not be
+    asked twice.
+
+    Raises CoordinatorAway when no host coordinates the run, with all that the hosts say of themselves. That is the
+    only rule for a coordinator that is away; what a command then does with each host is its own.
+    """
+    if away is None:
+        try:
+            return record, request(record, {}), {}
+        except DtctlError as error:
+            away = coordinator_away(record.coordinator, error)
+    own: Own = away.own
+    told = own.get(record.coordinator) if reads else None
+    found = None
+    if told is not None and told["inventory"] is not None:  # the cluster file has changed since the start
+        known = record.as_known(told["inventory"])
+    else:
+        found = status_of_hosts(record, transport, away.unreachable, own if reads else None)
+        known = found.record
+    if known.coordinator != record.coordinator:
+        try:
+            return known, request(known, own), own
+        except DtctlError as error:
+            away = coordinator_away(known.coordinator, error)
+            own = {**own, **away.own}
+    if found is None:
+        found = status_of_hosts(record, transport, away.unreachable, own)
+    raise CoordinatorAway(away.host, away.cause, own, found) from away
+
+
+def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None = None) -> RunStatus:
+    """By one connection where the coordinator can be asked; `away`: its host has failed just now.
+
+    Raises DtctlError only for an answer that no other host can replace.
+    """
+
+    def request(asked: RunRecord, own: Own) -> StatusResult:
+        return ask_coordinator(asked, transport, request_of_status(asked))
+
     try:
-        found = from_coordinator(record, transport)
-    except CoordinatorAway as error:
-        return _without(error, record, transport)
+        known, answer, _ = ask_run(record, transport, request, away=away, reads=True)
+    except CoordinatorAway as nowhere:
+        if nowhere.found is None:
+            raise
+        return dataclasses.replace(nowhere.found, away=nowhere)
+    assert answer["inventory"] is not None
+    found = told_by_coordinator(known.as_known(answer["inventory"]), answer)
     if found.coordination and found.coordination.isolated:  # it may have been replaced while it was cut off
         every = status_of_hosts(found.record, transport)
         if every.record.created > found.record.created:
@@ -99,13 +156,19 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
         return found
     hurried = {name: _hurried(host) if name in lost else host for name, host in found.record.hosts.items()}
     asked = dataclasses.replace(found.record, hosts=hurried)
-    answers = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hurried]).results
+    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hurried])
+    answers = outcomes.results
     told = {
         task: _task(task, host, found.record, answers[host])
         for task, host in found.record.roster.items()
         if host in answers and answers[host]["run"] == found.record.run
     }
-    return dataclasses.replace(found, tasks={**found.tasks, **told})
+    refused = {host: error for host, error in outcomes.errors.items() if isinstance(error, AgentError)}
+    return dataclasses.replace(
+        found,
+        tasks={**found.tasks, **told},
+        errors={host: error for host, error in refused.items() if not knows_no_run(error)},
+    )
 
 
 def _hurried(host: Host) -> Host:
@@ -114,20 +177,6 @@ def _hurried(host: Host) -> Host:
         return host
     timeout_s = min(host.reach.connect_timeout_s, _LOST_CONNECT_S)
     return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
-
-
-def from_coordinator(record: RunRecord, transport: Transport, *, moved: bool = False) -> RunStatus:
-    """As the coordinator alone tells it. Raises CoordinatorAway. `moved`: another host has said where it is."""
-    try:
-        answer = ask_coordinator(record, transport, request_of_status(record))
-    except CoordinatorAway as away:
-        told = away.own.get(record.coordinator)
-        known = record.as_known(told["inventory"]) if told is not None and told["inventory"] is not None else record
-        if known.coordinator != record.coordinator and not moved:  # the file has changed since the run was started
-            return from_coordinator(known, transport, moved=True)
-        raise
-    assert answer["inventory"] is not None
-    return told_by_coordinator(record.as_known(answer["inventory"]), answer)
 
 
 def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
@@ -145,14 +194,12 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     )
 
 
-def status_elsewhere(error: DtctlError, record: RunRecord, transport: Transport) -> RunStatus:
+def status_elsewhere(error: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
     """For those who watch a run, in place of its coordinator's host, which knows nothing or is away: all hosts, once.
 
     Raises what is wrong with that host where the others cannot say how the run stands.
     """
-    if not isinstance(error, CoordinatorAway):
-        raise error
-    found = _without(error, record, transport) if error.unreachable else status(record, transport)
+    found = status(record, transport, error if error.unreachable else None)
     if found.coordination is None and (error.elsewhere or not found.time):
         raise error.cause
     return found
@@ -217,14 +264,6 @@ def _put_together(
 
 def _machine(answer: StatusResult) -> Machine | None:
     return answer["state"]["machine"] if answer["state"] is not None else None
-
-
-def _without(away: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
-    every = status_of_hosts(record, transport, away.unreachable, away.own)
-    if every.record.coordinator != record.coordinator:
-        with suppress(CoordinatorAway):
-            return from_coordinator(every.record, transport)
-    return dataclasses.replace(every, away=away)
 
 
 def _task(

@@ -9,14 +9,14 @@ from typing import Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Conversations, Request, knows_no_run
-from dtctl.operations.asking.coordinator import CoordinatorAway
+from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator
 from dtctl.operations.asking.ending import Before, ending, looking, once
 from dtctl.operations.asking.plausible import check_part, check_survivors, check_tasks, wrong
-from dtctl.operations.locate import ask_wherever_it_is
 from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.status import Own, ask_run
 from dtctl.operations.stopping import OnStopping, listener, unseen
 from dtctl.transport.seam import Transport
 from dtctl.transport.silence import PATIENCE_S
@@ -106,12 +106,14 @@ def stop(
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
     look = looking(None if everything else tasks, before)
+
+    def request(asked: RunRecord, own: Own) -> records.StopResult:
+        return ask_coordinator(asked, transport, _request(asked, wanted, order, report), look)
+
     try:
-        record, answer, own = ask_wherever_it_is(
-            record, transport, lambda asked, _: _request(asked, wanted, order, report), look
-        )
+        record, answer, own = ask_run(record, transport, request)
     except CoordinatorAway as away:
-        known = away.known or record
+        known = away.found.record if away.found is not None else record
         if before is not None:
             before(ending(known, known.roster if everything else tasks))
         direct = _stop_directly(known, transport, wanted, order, report, away.own, away.unreachable)
@@ -127,7 +129,8 @@ def stop(
     if not rest:
         return result
     direct = _stop_directly(known, transport, rest, order, report, {}, {})
-    return dataclasses.replace(result.and_then(direct), promised=tuple(direct.errors))
+    promised = tuple(host for host, error in direct.errors.items() if isinstance(error, TransportError))
+    return dataclasses.replace(result.and_then(direct), promised=promised)
 
 
 def _request(

@@ -38,6 +38,8 @@ def _reasons(error: SomeHostsFailed) -> None:
             console.tell(line)
         for line in row.below:
             console.tell(f"         {line}")
+    if error.unawaited:
+        console.tell(f"       {fold(error.unawaited)}: not waited for, as all hosts are needed")
 
 
 def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:

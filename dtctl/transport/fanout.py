@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.transport.alike import alike, lines
 
 MOST_THREADS = 256
@@ -26,6 +27,9 @@ for its answers, and gets no better by more that ask at once."""
 LOOKED_EVERY_S = 0.5
 """How often those that wait are counted, while there are hosts that nobody has asked yet."""
 
+LAST_WORDS_S = 2.0
+"""Where every host is needed, and one has failed, the others have so long to say that they fail, too."""
+
 H = TypeVar("H")
 R = TypeVar("R")
 
@@ -33,11 +37,16 @@ WIDTH = 24
 """More threads are slower, and an sshd refuses connections at random from 10 unfinished logins on (MaxStartups)."""
 
 
+class NotAwaited(TransportError):
+    """A host whose answer could change nothing any more, because another one had failed."""
+
+
 class SomeHostsFailed(DtctlError):
-    """Several hosts could not do the same thing; `errors` holds why, by name."""
+    """Several hosts could not do the same thing; `errors` holds why, by name, but for those that were not awaited."""
 
     def __init__(self, doing: str, errors: Mapping[str, DtctlError], total: int) -> None:
-        self.errors = dict(errors)
+        self.errors = failures(errors)
+        self.unawaited = tuple(host for host in errors if host not in self.errors)
         first = next(iter(self.errors.values()))
         self.exit_code = first.exit_code
         groups = alike(self.errors)
@@ -46,6 +55,11 @@ class SomeHostsFailed(DtctlError):
             detail="\n".join(lines(self.errors)),
             hint=groups[0].next_step if len(groups) == 1 else "",
         )
+
+
+def failures(errors: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
+    """Less the hosts that were not waited for."""
+    return {host: error for host, error in errors.items() if not isinstance(error, NotAwaited)}
 
 
 @dataclass(frozen=True)
@@ -100,8 +114,12 @@ def fan_out(
     width: int = WIDTH,
     name: Callable[[H], str] = _own_name,
     cancel: Callable[[], object] | None = None,
+    needs_all: bool = False,
 ) -> Outcomes[R]:
     """Calls `work` for every item, `width` at a time; DtctlErrors are outcomes.
+
+    `needs_all`: one failure makes all the rest vain. Soon after it, `cancel` is called, and the items that have not
+    finished fail as NotAwaited.
 
     Anything else that is raised, in a thread or here (KeyboardInterrupt), ends it: nothing more is begun, `cancel` is
     called to make the unfinished work end, and the exception is raised without waiting for that. `name` must be
@@ -110,7 +128,8 @@ def fan_out(
     crew = _Crew([(name(item), item) for item in items], work)
     try:
         crew.start(width)
-        crew.wait()
+        if crew.wait(LAST_WORDS_S if needs_all else math.inf) and cancel is not None:
+            cancel()
     except BaseException as error:
         crew.dismiss()
         if cancel is not None:
@@ -157,12 +176,27 @@ class _Crew(Generic[H, R]):
             threading.Thread(target=self._labour, name=f"fan-out-{self._threads}", daemon=True).start()
             self._threads += 1
 
-    def wait(self) -> None:
+    def wait(self, after_failure_s: float) -> bool:
+        """For all, or for so long after the first error; whether any were left behind."""
+        failed, watched = math.inf, after_failure_s < math.inf
         with self._changed:
-            while not self._changed.wait_for(self._is_over, LOOKED_EVERY_S if self._todo else None):
-                self._replace_idle(time.monotonic())
+            while not self._changed.wait_for(self._is_over, LOOKED_EVERY_S if watched or self._todo else None):
+                now = time.monotonic()
+                failed = min(failed, now) if self._errors else failed
+                if now - failed >= after_failure_s:
+                    return self._leave()
+                self._replace_idle(now)
         if self._bug is not None:
             raise self._bug
+        return False
+
+    def _leave(self) -> bool:
+        """What is unfinished counts as failed, whatever comes of it later."""
+        self._todo.clear()
+        for name in self._order:
+            if name not in self._results and name not in self._errors:
+                self._errors[name] = NotAwaited(f"{name} was not waited for, as another host had failed")
+        return True
 
     def _is_over(self) -> bool:
         return self._bug is not None or len(self._results) + len(self._errors) == len(self._order)
@@ -188,7 +222,7 @@ class _Crew(Generic[H, R]):
     def outcomes(self) -> Outcomes[R]:
         return Outcomes(
             {name: self._results[name] for name in self._order if name in self._results},
-            {name: self._errors[name] for name in self._order if name in self._errors},
+            {name: self._errors[name] for name in self._order if name in self._errors and name not in self._results},
         )
 
     def _labour(self) -> None:

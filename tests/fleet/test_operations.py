@@ -75,6 +75,40 @@ def test_stop_names_the_host_that_nobody_reaches_and_keeps_its_promise(running: 
     assert running.outcome() == "Stopped"
 
 
+def test_a_run_that_was_stopped_without_its_coordinators_host_is_stopped(running: Desk, fleet: Fleet) -> None:
+    fleet.crash(fleet["gpu-2"])
+    try:
+        assert running.run("stop").returncode == 7
+        told = running.run("status")
+        assert ": Stopped" in told.stdout
+        assert "1 host unreachable: gpu-2" in told.stdout
+        problem = told.stdout[told.stdout.index("problem:") :]
+        assert "the coordinator's host gpu-2 cannot be asked" in problem
+        assert "dtctl replace gpu-2" in problem
+        done = running.run("wait", "--timeout", "60s")
+        assert done.returncode != 124, done.stderr
+    finally:
+        fleet.boot(fleet["gpu-2"])
+    eventually(lambda: running.states()["worker:0"] == "stopped", 60)
+
+
+@pytest.mark.parametrize("gone", [".dtctl", ".dtctl/runs/*/gpu-3"])
+def test_a_stop_does_not_pass_over_trainers_whose_files_are_gone(running: Desk, fleet: Fleet, gone: str) -> None:
+    host = fleet["gpu-3"]
+    host.exec("sh", "-c", f"pkill -9 -x 'dtctl-(guard|agent)'; rm -rf {gone}")
+    assert any("stand_in.py" in line for line in host.processes())
+    eventually(lambda: running.states()["worker:1"] == "lost", 60)
+    for command in ("status", "stop"):
+        done = running.run(command)
+        assert done.returncode == 7, done.stdout + done.stderr
+        assert "stand_in.py" in done.stderr
+        assert "dtctl down" in done.stderr
+        assert "no run" not in done.stderr
+    done = running.run("down", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert all(not host.processes() for host in fleet.hosts)
+
+
 @pytest.mark.nightly
 def test_a_dead_host_is_replaced_by_a_spare(running: Desk, fleet: Fleet) -> None:
     first = running.status()["run"]

@@ -143,6 +143,21 @@ def test_gc_finds_nothing_where_nothing_is_left(home: Desk) -> None:
     assert set(home.states().values()) == {"running"}
 
 
+def test_a_host_that_refuses_is_told_while_another_still_sets_up(home: Desk) -> None:
+    hosts = "hosts:\n  node-[1-2]:\n"
+    file = home.write_cluster(hosts=hosts)
+    file.write_text(file.read_text().replace("trainer:\n", "trainer:\n  setup: sleep 1000\n"))
+    in_the_way = home.home / ".dtctl" / "clusters" / "demo" / "node-2"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.touch()
+    done = home.run("up", "--local")  # else it would wait for longer than this
+    assert "cannot prepare on 1 of 2 hosts" in done.stderr
+    assert "node-2: cannot do what was asked: not a directory" in done.stderr
+    assert "node-1: not waited for" in done.stderr
+    assert "silent" not in done.stderr
+    assert not home.processes()
+
+
 def test_a_second_up_of_a_live_run_changes_nothing_and_says_so(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")

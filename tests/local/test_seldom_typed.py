@@ -111,6 +111,30 @@ def test_a_wait_that_is_over_before_the_run_exits_with_124(running: Desk) -> Non
     assert running.run("wait", "--timeout", "soon").returncode == 2
 
 
+def test_a_wait_that_is_over_while_the_last_tasks_of_a_success_end_tells_the_success(home: Desk) -> None:
+    home.write_cluster(SETTLING)
+    home.dtctl("up", "--local")
+    eventually(lambda: home.outcome() == "Succeeded")
+    assert home.states()["worker:0"] == "running"
+    done = home.run("wait", "--timeout", "10s")
+    assert done.returncode == 0, done.stderr
+    home.dtctl("stop")
+
+
+SETTLING = """\
+name: {name}
+{hosts}
+jobs:
+  chief: {{hosts: node-1}}
+  worker: {{hosts: node-2}}
+trainer:
+  command: [sh, -c, 'case "$*" in *--job_name=chief*) exit 0;; esac; exec sleep 1000', sh]
+  dialect: flags
+success: lead
+settle: 10m
+"""
+
+
 def test_a_command_that_is_told_to_terminate_exits_with_143(running: Desk) -> None:
     with running.start("logs", "worker:1", "-f", "-n", "1") as following:
         read_until(following.stdout, "worker:1 step")

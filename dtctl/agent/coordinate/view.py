@@ -186,7 +186,8 @@ class View:
         known = {task: self.entry(task) for task in self.roster}
         entries = {task: entry for task, entry in known.items() if entry is not UNKNOWN}
         absent = [task for task in self.roster if self.absent(task)]
-        return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents, absent)
+        away = [task for task in self.roster if not self.reached(task)]
+        return outcome.Facts(self.roster, self.spec["fail_fast"], entries, self.intents, absent, away)
 
     def is_held(self, task: str) -> bool:
         """It starts when those that it needs are ready; others start at once, and wait by themselves."""

@@ -34,7 +34,8 @@ def listen(path: str) -> int:
     """
     descriptor = _open(path, os.O_RDWR)
     if descriptor is None:
-        os.unlink(path)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
         os.mkfifo(path, 0o600)
         descriptor = _open(path, os.O_RDWR)
         if descriptor is None:

@@ -116,6 +116,7 @@ SENTENCES = {
     "run_succeeded": "the run has succeeded",
     "run_failed": "the run has failed%(because)s",
     "run_stopped": "the run has stopped%(because)s",
+    "hosts_unreachable": "; %(count)d host%(s)s unreachable: %(text)s",
     # whom the start waits for
     "hosts_silent": "%(text)s: no word from %(it)s yet (the agents dial %(what)s)",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",

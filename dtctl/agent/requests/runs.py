@@ -103,7 +103,7 @@ class Run:
     def change(self, change: Callable[[IntentFile], None]) -> int:
         """Writes a changed intent and returns its serial; the run is supervised afterwards.
 
-        A supervisor that is there mends a damaged one first.
+        A supervisor rebuilds a damaged one first.
         """
         deadline = time.monotonic() + _MEND_LIMIT_S
         while True:
@@ -111,8 +111,9 @@ class Run:
                 serial = self._write(change)
                 break
             except paths.Damaged:
-                if not self.supervised() or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
                     raise
+            self.supervise()
             fifo.ring(self.files.wake_path)
             time.sleep(0.02)
         self.supervise()
@@ -234,18 +235,19 @@ class Run:
         paths.write_json(self.files.state_path, state)
 
     def remove(self) -> None:
-        """Removes the run's files once its supervisor has ended, and `current` where it says this run."""
-        import shutil
-
+        """Removes the run's files once its supervisor has ended."""
         self.end_supervisor(REMOVAL_LIMIT_S)
-        shutil.rmtree(self.files.directory, ignore_errors=True)
-        if os.path.isdir(self.files.directory):
-            shutil.rmtree(self.files.directory)  # says what is in the way
-        with suppress(OSError):  # another host of the inventory has its part of the run here
-            os.rmdir(os.path.dirname(self.files.directory))
-        current = current_path(self._talk.root, self.spec["cluster"], self.spec["host"])
-        if paths.read_text(current) == self.id:
-            os.unlink(current)
+        remove(self.files, self.spec["cluster"])
+
+
+def remove(run: RunFiles, cluster: Optional[str]) -> None:
+    """Removes a run of which nothing is left, and `current` where it says this run."""
+    from ..bundles.tree import remove_tree
+
+    id_, host = run.directory.split(os.sep)[-2:]
+    remove_tree(run.set_aside())
+    if cluster is not None and current(run.root, cluster, host)[0] == id_:
+        set_current(run.root, cluster, host, None)
 
 
 def current_path(root: str, cluster: str, host: str) -> str:
@@ -273,15 +275,23 @@ def set_current(root: str, cluster: str, host: str, run: Optional[str]) -> None:
 
 
 def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> Optional[Run]:
-    """The run of this name, or the current one; None when there is no current one. Raises Refused."""
+    """The run of this name, or the current one; None when there is no current one.
+
+    Raises Refused, and Damaged for a run whose directory is gone while its processes are there.
+    """
     run = named or current(talk.root, cluster, host)[0]
-    if run is None:
-        return None
     try:
-        found = Run(talk, paths.run_directory(talk.root, run, host))
+        found = Run(talk, paths.run_directory(talk.root, run, host)) if run is not None else None
     except RunRemoved:
+        found = None
+    if found is None:
+        from .removal import damaged_runs  # scans all processes
+
+        for lost in damaged_runs.without_files(talk.root):
+            if lost.host == host and (lost.id == run or (run is None and lost.cluster in (cluster, None))):
+                raise paths.Damaged(lost.problem)
         if named:
-            raise Refused("no_run", "there is no run %s on this host" % run) from None
+            raise Refused("no_run", "there is no run %s on this host" % run)
         return None
     if found.spec["cluster"] != cluster:
         raise Refused("no_run", "run %s is not one of cluster %s" % (run, cluster))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from ..host import log, paths, processes
 
@@ -85,9 +86,11 @@ class Followed:
             self._mend()
 
     def _look(self) -> None:
-        found = os.stat(self._files.intent_path)
-        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if seen != self._seen:
+        seen: object = None
+        with suppress(FileNotFoundError):
+            found = os.stat(self._files.intent_path)
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen is None or seen != self._seen:
             self.value = self._on_disk()
             self.lost_session = False
             self._seen = seen
@@ -124,8 +127,8 @@ class Followed:
                 self.value["serial"] += 1
                 if not self.lost_session:
                     self.value["session"] = None
-                aside = self._files.replace_damaged(self._files.intent_path, self.value)
-                self.told("%s; it was put aside as %s" % (damage, aside))
+                done = self._files.replace_damaged(self._files.intent_path, self.value)
+                self.told("%s; %s" % (damage, done))
         self._seen = None
 
     def _write(self) -> None:

@@ -5,7 +5,7 @@ The coordinator decides by them, and so does a controller that cannot ask it: bo
 
 from __future__ import annotations
 
-from ..records.reasons import fact, why_of
+from ..records.reasons import fact, headline, why_of
 from . import policy
 
 TYPE_CHECKING = False
@@ -27,9 +27,10 @@ class Facts:
 
     A task of a host that was never heard, or cannot be asked, is lost: it has no entry, or no intent, and counts as
     neither succeeded nor failed nor stopped. Those in `absent`, of hosts that the run goes on without, decide nothing.
+    Those in `away`, of hosts that were heard and cannot be asked now, do not count as running.
     """
 
-    __slots__ = ("deciding", "entries", "fail_fast", "intents", "present", "roster")
+    __slots__ = ("away", "deciding", "entries", "fail_fast", "intents", "present", "roster")
 
     def __init__(
         self,
@@ -38,7 +39,9 @@ class Facts:
         entries: Mapping[str, Entry],
         intents: Mapping[str, Intent],
         absent: Collection[str] = (),
+        away: Collection[str] = (),
     ) -> None:
+        self.away = away
         self.roster = roster
         self.fail_fast = fail_fast
         self.entries = {task: entries[task] for task in roster if task in entries and task in intents}
@@ -81,6 +84,25 @@ def decided(facts: Facts) -> Optional[Judgement]:
     return None
 
 
+def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
+    """What those say that can be reached, where all of them were told to end and have: the others were told the same.
+
+    For who cannot ask the coordinator. Its orders say what had been decided, a person's that the run was stopped.
+    """
+    unknown = [task for task in facts.present if task not in facts.entries]
+    told = [facts.intents[task] for task in facts.present if task in facts.entries]
+    ended = all(facts.entries[task]["state"] in policy.FINAL for task in facts.present if task in facts.entries)
+    if not (told and unknown and ended) or any(intent["want"] != "stop" for intent in told):
+        return None
+    why = why_of(max(told, key=lambda intent: intent["version"])) or [fact("stopped")]
+    hosts = list(dict.fromkeys(facts.roster[task]["host"] for task in unknown))
+    kind = _BY_ORDER.get(headline(why) or "", "Stopped")
+    return Judgement(kind, [*why, fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))])
+
+
+_BY_ORDER: Mapping[str, Outcome] = {"run_succeeded": "Succeeded", "run_failed": "Failed"}
+
+
 def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
     """What holds of a run that is not decided; None when nothing of it runs. `restarting`: what is being mended."""
     for task in facts.deciding:  # stopped by a person: without it the run comes to no end of its own
@@ -88,7 +110,7 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
             return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
     if restarting:
         return Judgement("Restarting", restarting)
-    running = len(facts.in_state("running", "stalled"))
+    running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
     return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster))]) if running else None
 
 

@@ -31,12 +31,19 @@ RESERVE_BYTES = 128 * 1024
 CREDENTIAL_FILES = {"key": "link.key", "certificate": "link.crt", "authority": "link.ca", "knock": "link.knock"}
 
 
+NEW, REMOVED = ".new-", ".removed-"
+"""How the names of directories begin that are to become a run's, or to vanish. No run has such a name."""
+
+
 class RunRemoved(FileNotFoundError):
-    """A file that every run has is missing: there is no such run, or it has just been removed."""
+    """There is no such run, or it has just been removed."""
 
 
 class RunFiles:
-    """Reading raises RunRemoved, and paths.Damaged for a damaged file."""
+    """Reading raises RunRemoved, and paths.Damaged for a damaged or missing file.
+
+    The directory appears with all of its files, and vanishes with them: one that lacks a file is damaged.
+    """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -93,21 +100,39 @@ class RunFiles:
         hooks: Sequence[Post] = (),
     ) -> None:
         """Makes the run's directory. `session` is the process that the run needs until it is kept."""
-        paths.make_directory(self.directory)
-        if credentials is not None:
-            texts: Mapping[str, object] = credentials
-            for name, file in CREDENTIAL_FILES.items():
-                paths.write_text(self.path(file), str(texts[name]))
-        paths.write_json(self.path("secrets.json"), dict(secrets))
-        if hooks:
-            paths.write_json(self.path("hooks.json"), {"posts": list(hooks)})
-        paths.write_json(self.path("environ.json"), dict(inherited))
-        paths.write_json(self.intent_path, first_intents(spec, session))
-        paths.write_json(self.state_path, first_state(spec, time.time()))
-        paths.write_text(self.path("machine"), machine.identity() + "\n")
-        paths.write_text(self.path("reserve"), "\0" * RESERVE_BYTES)
-        os.mkfifo(self.wake_path, 0o600)
-        paths.write_json(self.path("spec.json"), spec)  # last: what has a spec is a run
+        import shutil  # for sessions alone
+
+        made = RunFiles(os.path.join(self.root, "runs", NEW + os.urandom(8).hex()))
+        try:
+            paths.make_directory(made.directory)
+            if credentials is not None:
+                texts: Mapping[str, object] = credentials
+                for name, file in CREDENTIAL_FILES.items():
+                    paths.write_text(made.path(file), str(texts[name]))
+            paths.write_json(made.path("secrets.json"), dict(secrets))
+            if hooks:
+                paths.write_json(made.path("hooks.json"), {"posts": list(hooks)})
+            paths.write_json(made.path("environ.json"), dict(inherited))
+            paths.write_json(made.intent_path, first_intents(spec, session))
+            paths.write_json(made.state_path, first_state(spec, time.time()))
+            paths.write_text(made.path("machine"), machine.identity() + "\n")
+            paths.write_text(made.path("reserve"), "\0" * RESERVE_BYTES)
+            os.mkfifo(made.wake_path, 0o600)
+            paths.write_json(made.path("spec.json"), spec)
+            paths.make_directory(os.path.dirname(self.directory))
+            os.rename(made.directory, self.directory)
+        except BaseException:
+            shutil.rmtree(made.directory, ignore_errors=True)
+            raise
+
+    def set_aside(self) -> str:
+        """Takes the directory out of everybody's sight; where it is now."""
+        aside = os.path.join(self.root, "runs", REMOVED + os.urandom(8).hex())
+        with suppress(FileNotFoundError):
+            os.rename(self.directory, aside)
+        with suppress(OSError):  # another host of the inventory has its part of the run here
+            os.rmdir(os.path.dirname(self.directory))
+        return aside
 
     def keep_for_latecomers(self, credentials: Mapping[str, Credentials]) -> None:
         """On the coordinator's host: those of hosts that the run was started without."""
@@ -139,13 +164,13 @@ class RunFiles:
             paths.write_json(path, value)
 
     def replace_damaged(self, path: str, value: Mapping[str, object]) -> str:
-        """Puts a damaged file aside and writes this in its place; where the damaged one is now.
-
-        There is a file at every moment: one without it would be taken for a run that is being removed.
-        """
+        """Puts a damaged file aside and writes this in its place; what has become of the damaged one."""
         aside = paths.aside_of(path)
         try:
             os.link(path, aside, follow_symlinks=False)
+        except FileNotFoundError:
+            self.write_urgent(path, value)
+            return "it was written again"
         except OSError:
             os.replace(path, aside)  # a directory, or a file system without links
         try:
@@ -155,7 +180,7 @@ class RunFiles:
             with suppress(FileNotFoundError):
                 os.unlink(aside)  # two names of one file stay two
             raise
-        return aside
+        return "it was put aside as %s" % aside
 
     @contextmanager
     def intent_lock(self) -> Iterator[None]:
@@ -178,9 +203,11 @@ class RunFiles:
 
     def _read(self, name: str, kind: Type[R]) -> R:
         value = paths.read_record(self.path(name), kind)
-        if value is None:
-            raise RunRemoved(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
-        return value
+        if value is not None:
+            return value
+        if os.path.isdir(self.directory):
+            raise paths.Damaged("%s is missing" % self.path(name))
+        raise RunRemoved(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
 
 
 def first_intents(spec: Spec, session: Optional[Process]) -> IntentFile:

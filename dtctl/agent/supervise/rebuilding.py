@@ -1,19 +1,21 @@
-"""Rebuilds state.json and intent.json when the files are damaged."""
+"""Writes again what is damaged or missing of a run's files."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
+from ..host import files as opened
 from ..host import paths
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
 from ..run import exits, policy
-from ..run.runfiles import first_state
+from ..run.runfiles import CREDENTIAL_FILES, first_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, Optional, Type, TypeVar
+    from typing import Callable, Dict, Iterator, Optional, Type, TypeVar
 
     from ..host.secrets import Masks
     from ..records.run_state import Entry, Intents, Past, State
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from ..run.runfiles import RunFiles
 
     R = TypeVar("R")
+
+LASTING = ("spec.json", "secrets.json", "environ.json", "machine", "hooks.json", *CREDENTIAL_FILES.values())
 
 _LIVE = ("starting", "running", "stalled")
 _UNASKED = ("backoff", "failed", "succeeded")
@@ -41,8 +45,34 @@ def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None])
     except paths.Damaged as wrong:
         damage = str(wrong)
     rebuilt = _from_events(files, spec, wall)
-    told("%s; it was put aside as %s" % (damage, files.replace_damaged(files.state_path, rebuilt)))
+    told("%s; %s" % (damage, files.replace_damaged(files.state_path, rebuilt)))
     return rebuilt
+
+
+class LastingFiles:
+    """Files of a run that nobody changes after its start, as its agent has found them."""
+
+    def __init__(self, directory: str) -> None:
+        self._found: Dict[str, bytes] = {}
+        for path in [os.path.join(directory, name) for name in LASTING]:
+            with suppress(OSError):  # not every run has all of them
+                self._found[path] = opened.read(path, paths.MOST_BYTES)
+
+    def restore(self) -> Optional[str]:
+        """Writes again one that is missing, or has another size; what was done. Raises OSError."""
+        for path, content in self._found.items():
+            if size_bytes(path) != len(content):
+                paths.write_text(path, content.decode("utf-8"))
+                return "%s was damaged or missing; it was written again" % path
+        return None
+
+
+def size_bytes(path: str) -> int:
+    """0 when it is gone."""
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def intents(state: State) -> IntentFile:

@@ -68,6 +68,7 @@ class Supervisor:
         )
         entries = self.state["tasks"]
         self._tasks = [Task(spec, entries[spec["id"]], self._around, now, wall) for spec in self._spec["tasks"]]
+        self._lasting = rebuilding.LastingFiles(files.directory)
         for text in damage:
             self._tell_damage(text)
         self._intent.told = self._tell_damage
@@ -82,6 +83,7 @@ class Supervisor:
         while os.path.isdir(self._files.directory):
             at_each_look()
             now, wall = time.monotonic(), time.time()
+            self._restore_files()
             self._step_tasks(now, wall)
             self._sample(now, wall)
             self._publish(now)
@@ -92,6 +94,18 @@ class Supervisor:
                 return
             self._save()
             self._wait()
+
+    def _restore_files(self) -> None:
+        """What somebody has removed or emptied. Sessions, and the next agent, need each of them."""
+        try:
+            if (restored := self._lasting.restore()) is not None:
+                self._tell_damage(restored)
+            if not fifo.is_read(self._files.wake_path):
+                unread, self._wake = self._wake, fifo.listen(self._files.wake_path)
+                os.close(unread)
+        except OSError as error:
+            log.note("%s" % error)
+        self._unsaved = self._unsaved or not rebuilding.size_bytes(self._files.state_path)
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()

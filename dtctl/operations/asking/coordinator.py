@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
-from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
     from dtctl.operations.asking.conversation import Request
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.status import RunStatus
 
 Answer = StatusResult | StopResult | RestartResult
 R = TypeVar("R", StatusResult, StopResult, RestartResult)
@@ -30,7 +31,11 @@ class CoordinatorAway(DtctlError):
     """The coordinator cannot be asked; every host may still be asked for itself."""
 
     def __init__(
-        self, host: str, cause: DtctlError, known: RunRecord | None = None, own: Mapping[str, Answer] | None = None
+        self,
+        host: str,
+        cause: DtctlError,
+        own: Mapping[str, Answer] | None = None,
+        found: RunStatus | None = None,
     ) -> None:
         code = cause.code if isinstance(cause, AgentError) else ""
         super().__init__(
@@ -41,8 +46,8 @@ class CoordinatorAway(DtctlError):
         self.exit_code = cause.exit_code
         self.host = host
         self.cause = cause
-        self.known = known
-        """The run as other hosts know it."""
+        self.found = found
+        """The run as its hosts tell it, each for itself; None before they were asked."""
         self.own: Mapping[str, Any] = own or {}
         """What hosts have answered, each for its own part of the run: that is done, or told."""
 
@@ -57,7 +62,7 @@ class CoordinatorAway(DtctlError):
         return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
 
 
-First = Callable[[RunRecord, Session], RunRecord]
+First = Callable[["RunRecord", Session], "RunRecord"]
 """Asks something else in the same conversation before; the record that it gives back is what is asked about."""
 
 
@@ -71,9 +76,9 @@ def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R],
         finally:
             session.close()
     except DtctlError as error:
-        raise away(host, error) from error
+        raise coordinator_away(host, error) from error
     if answer["coordination"] is None:
-        raise CoordinatorAway(host, why_alone(record.cluster, host, answer), own={host: answer})
+        raise CoordinatorAway(host, why_alone(record.cluster, host, answer), {host: answer})
     return answer
 
 
@@ -87,7 +92,10 @@ def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
     return AgentError("not_coordinator", f"{host} does not coordinate run {answer['run']}", host=host)
 
 
-def away(host: str, error: DtctlError) -> DtctlError:
-    """What an error of the coordinator's host means: that it is away, or the error itself."""
-    gone = isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in _NOT_THERE)
-    return CoordinatorAway(host, error) if gone else error
+def coordinator_away(host: str, error: DtctlError) -> CoordinatorAway:
+    """What an error of the coordinator's host means: that it is away. Raises the error where it is something else."""
+    if isinstance(error, CoordinatorAway):
+        return error
+    if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in _NOT_THERE):
+        return CoordinatorAway(host, error)
+    raise error

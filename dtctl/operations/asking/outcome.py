@@ -50,7 +50,8 @@ class Verdict:
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
     """What the hosts' own states say of the run; the tasks of hosts without an answer about it are lost."""
     facts = _facts(run, answers)
-    found = outcome.decided(facts) or outcome.standing(facts, outcome.waits_for_restart(facts))
+    found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
+    found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
     if found is not None:
         return Verdict.of(found.kind, found.why, found.cause)
     if len(facts.in_state("pending", "starting")) == len(facts.roster):

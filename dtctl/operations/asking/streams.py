@@ -62,13 +62,18 @@ class Streams:
         for session in list(self._sessions):
             session.close()
 
+    @property
+    def ended(self) -> bool:
+        """Nobody reads what is told any more."""
+        return self._ended.is_set()
+
     def begin(self, host: Host, converse: Converse) -> None:
         threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
 
     def tell(self, what: object, size: int = 0) -> None:
         """Called by a conversation, from its thread; returns when there is room for its bytes, or nobody reads."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self._ended.is_set())
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self.ended)
             self._told.append((what, size))
             self._bytes += size
             self._changed.notify_all()
@@ -87,7 +92,7 @@ class Streams:
 
     def _keep(self, host: Host, converse: Converse) -> None:
         failures = 0
-        while not self._ended.is_set():
+        while not self.ended:
             try:
                 session = self._transport.open(host)
                 self._sessions.add(session)
@@ -102,7 +107,7 @@ class Streams:
                     session.close()
                     self._sessions.discard(session)
             except DtctlError as error:
-                if self._ended.is_set():
+                if self.ended:
                     return
                 passing = isinstance(error, TransportError) or _is_passing(error)
                 if not failures:
@@ -112,7 +117,7 @@ class Streams:
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
             except BaseException as bug:  # raised in the thread that reads the streams
-                if not self._ended.is_set():
+                if not self.ended:
                     self.tell(_Bug(bug))
                 return
 

@@ -29,13 +29,12 @@ PEER_LOST = "peer_lost"
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
     """All of them; none of a run that has succeeded, or was stopped, but what is odd all the same."""
-    if facts.status.verdict.outcome is Outcome.STOPPED:
-        return ()
-    found = [*_of_ends(facts), *_of_complaints(facts)]
-    if facts.status.verdict.outcome is not Outcome.SUCCEEDED:
-        found += [Finding(row, seen) for row in BY_FACTS for seen in row.find(facts)]
+    outcome = facts.status.verdict.outcome
+    rows = [row for row in BY_FACTS if row.after_end or outcome not in (Outcome.STOPPED, Outcome.SUCCEEDED)]
+    found = [] if outcome is Outcome.STOPPED else [*_of_ends(facts), *_of_complaints(facts)]
+    found += [Finding(row, seen) for row in rows for seen in row.find(facts)]
     told = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
-    past = [] if facts.status.verdict.outcome.decided else _of_the_past(found)
+    past = [] if outcome.decided else _of_the_past(found)
     return tuple(sorted([*_without_collateral(told), *past], key=lambda one: one.order))
 
 

@@ -51,6 +51,8 @@ class Signature:
     pattern: str = ""
     join: Join = lambda facts, task, fields: {}
     find: Find = lambda facts: ()
+    after_end: bool = False
+    """It is a problem of a run that has succeeded or was stopped, too."""
 
 
 ENDED_SOMEHOW = "ended"

@@ -383,6 +383,17 @@ BY_FACTS = (
         level=Level.BLOCKS,
     ),
     _row(
+        "coordinator_away",
+        "the coordinator's host cannot be asked",
+        "the coordinator's host {hosts} cannot be asked: nobody can tell how {tasks} is[; {why}]",
+        "dtctl ssh {host}    shows whether it can be reached from here",
+        "dtctl replace {host}    moves its tasks",
+        beside="every other host is asked for itself",
+        find=waits.coordinator_away,
+        after_end=True,
+        level=Level.BLOCKS,
+    ),
+    _row(
         "host_silent",
         "an agent has never called the coordinator",
         "{hosts} has not called the coordinator for {age_s}[: {missing}]",

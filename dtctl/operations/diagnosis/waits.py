@@ -195,6 +195,13 @@ def away(facts: Facts) -> Iterator[Seen]:
         yield Seen(tasks, (host,), {"away_s": facts.age(told.contacts[host].heard)}, waiting=who)
 
 
+def coordinator_away(facts: Facts) -> Iterator[Seen]:
+    """Its host, where it is in the run and the others had to be asked."""
+    why = facts.status.away
+    if why is not None and not why.elsewhere and facts.on(why.host):
+        yield Seen(tuple(task.id for task in facts.on(why.host)), (why.host,), {"why": why.cause.summary})
+
+
 def silent(facts: Facts) -> Iterator[Seen]:
     """Hosts whose agents have never called the coordinator."""
     told = facts.status.coordination

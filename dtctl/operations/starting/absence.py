@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.plan.values import Part, Roster
-from dtctl.transport.fanout import SomeHostsFailed
+from dtctl.transport.fanout import SomeHostsFailed, failures
 from dtctl.ways import Way, may_be_absent
 
 _OF_THE_HOST = frozenset(
@@ -63,11 +63,12 @@ def left_out(
     """
     if not errors:
         return {}
+    errors, tried = failures(errors), errors
     every = {**already, **errors}
     needed = {host: error for host, error in errors.items() if not _can_be_left_out(roster, host, error)}
     if needed or allowed is None or len(every) > allowed:
         hint = "" if allowed is None else _hint(roster, allowed, every, needed)
-        raise explained(_failed(doing, every, len(roster.hosts)), hint)
+        raise explained(_failed(doing, {**already, **tried}, len(roster.hosts)), hint)
     return errors
 
 

@@ -15,6 +15,8 @@ from dtctl.transport.seam import Session
 
 ROLLBACK_S = 60.0
 """Rolling back kills what was started, without a grace period."""
+NOTHING_STARTED_S = 5.0
+"""The same before anything is started: an agent that does not answer gives up when its connection ends."""
 HEARD_S = 5.0
 """Within this time a host has heard from the coordinator that the run has failed, if it can hear it at all."""
 _NEWS_S = 1.0
@@ -43,7 +45,7 @@ class Rollback:
         fan_out(list(self._sessions.values()), self._drain, name=lambda session: session.host.name)
 
     def _drain(self, session: Session) -> None:
-        deadline = time.monotonic() + ROLLBACK_S
+        deadline = time.monotonic() + (ROLLBACK_S if self.started else NOTHING_STARTED_S)
         try:
             while (remaining := deadline - time.monotonic()) > 0:
                 session.receive(remaining)

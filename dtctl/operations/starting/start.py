@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from dtctl.agent.records import answers
 from dtctl.bundle import Sender
@@ -27,6 +27,8 @@ from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.stopping import OnStopping
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
+
+A = TypeVar("A")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --allow-missing N    says them instead"
@@ -92,10 +94,15 @@ class Starting:
 
     def prepare_everywhere(self) -> dict[str, answers.Prepared]:
         """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
-        outcomes = fan_out(self._hosts, telling(self.prepare, self.report), cancel=self._rollback.begin)
+        outcomes = self._ask_all(telling(self.prepare, self.report))
         still_away = gone_without(outcomes.results, self.launch.record.coordinator)
         self._go_without("prepare", outcomes.errors, still_away)
         return outcomes.results
+
+    def _ask_all(self, work: Callable[[Host], A]) -> Outcomes[A]:
+        """Where none may be missing, the first that fails ends the waiting for the others."""
+        needs_all = not self.launch.allow_missing
+        return fan_out(self._hosts, work, cancel=self._rollback.begin, needs_all=needs_all)
 
     def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
         """Goes on without these hosts as well, where that is allowed; who asks next will be told why it is not."""
@@ -125,7 +132,7 @@ class Starting:
         """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
         cluster = self.launch.plan.cluster
         if cluster.hosts_choose_ports and self.launch.replan is not None:
-            asked = fan_out(self._hosts, lambda host: self._ports_of(host, cluster), cancel=self._rollback.begin)
+            asked = self._ask_all(lambda host: self._ports_of(host, cluster))
             if asked.errors and self.launch.allow_missing:
                 raise explained(SomeHostsFailed("choose ports", asked.errors, len(self._hosts)), _SAY_PORTS)
             chosen = asked.or_raise("choose ports")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import about, final, request, said
-from dtctl.operations.asking.coordinator import CoordinatorAway, away, why_alone
+from dtctl.operations.asking.coordinator import CoordinatorAway, coordinator_away, why_alone
 from dtctl.operations.asking.plausible import check_run, check_state, check_view, wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.memory.record import RunRecord
@@ -104,12 +105,12 @@ class _Watching:
             yield told
             return
         if not self._heard:
-            yield from self._look_elsewhere(away(told.host, told.error))
+            yield from self._look_elsewhere(coordinator_away(told.host, told.error))
         if not self.moved:
             yield told
             self._ask_each(told)
 
-    def _look_elsewhere(self, error: DtctlError) -> Iterator[RunStatus]:
+    def _look_elsewhere(self, error: CoordinatorAway) -> Iterator[RunStatus]:
         found = status_elsewhere(error, self._record, self._transport)
         if found.coordination is not None:
             self._record, self.moved = found.record, True
@@ -177,7 +178,9 @@ class _Alone:
         self._streams = streams
         self._answers: dict[str, StatusResult] = {}
         self._errors: dict[str, DtctlError] = {coordinator.host: coordinator.error}
-        self._away = away(coordinator.host, coordinator.error)
+        self._away: CoordinatorAway | None = None
+        with suppress(DtctlError):  # something else than that it is away
+            self._away = coordinator_away(coordinator.host, coordinator.error)
         self._changed = True
         self._next = 0.0
 
@@ -206,7 +209,7 @@ class _Alone:
         found = status_of_hosts(self._record, self._transport, self._errors, self._answers)
         if not found.time:
             return None
-        return dataclasses.replace(found, away=self._away if isinstance(self._away, CoordinatorAway) else None)
+        return dataclasses.replace(found, away=self._away)
 
 
 class _Host:

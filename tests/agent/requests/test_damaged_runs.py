@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,11 @@ from tests.agent.host import AgentHost, AgentRefused, Fields, alive, kill, shell
 from tests.waiting import eventually
 
 FIFO = "a FIFO, for which somebody would wait"
+MISSING = "missing"
 DAMAGES = [
+    ("spec.json", MISSING),
+    ("state.json", MISSING),
+    ("intent.json", MISSING),
     ("spec.json", "{"),
     ("spec.json", "[]"),
     ("spec.json", '{"version": 3}'),
@@ -49,10 +54,11 @@ def frozen(host: AgentHost) -> Fields:
 
 def damage(host: AgentHost, spec: Fields, name: str, text: str) -> None:
     path = host.run_directory(spec) / name
-    if text == FIFO:
+    if text in (FIFO, MISSING):
         path.unlink()
+    if text == FIFO:
         os.mkfifo(path)
-    else:
+    elif text != MISSING:
         path.write_text(text)
 
 
@@ -198,3 +204,56 @@ def test_lines_of_the_story_that_do_not_hold_are_passed_over_and_counted(host: A
     assert (frame["passed_over"], frame["next"]) == (5, len(good) + 6)
     assert [line["n"] for line in told] == [*range(len(good)), len(good) + 5]
     assert {line["host"] for line in told if line["kind"] == "task"} == {"h1"}
+
+
+def removed(host: AgentHost, spec: Fields, what: str) -> None:
+    """As somebody removes it by mistake, or a file system that is no longer mounted."""
+    shutil.rmtree({"run": host.run_directory(spec), "runs": host.root / "runs", "root": host.root}[what])
+
+
+@pytest.mark.parametrize("what", ["run", "runs", "root"])
+def test_processes_of_a_run_without_files_are_found_and_down_ends_them(host: AgentHost, what: str) -> None:
+    spec = frozen(host)
+    trainer = host.start_record(spec, "worker:0")["pid"]
+    removed(host, spec, what)
+    for request, fields in (("status", {}), ("stop", {"run": spec["run"]}), ("events", {"run": spec["run"]})):
+        with pytest.raises(AgentRefused) as refused:
+            host.ask(request, **fields)
+        assert refused.value.code == "damaged"
+        assert f"{trainer} /bin/sh" in refused.value.frame["detail"]
+        assert str(host.run_directory(spec)) in refused.value.frame["detail"]
+        assert "dtctl down" in refused.value.frame["hint"]
+    (told,) = host.ask("runs", cluster=None)["damaged"]
+    assert (told["run"], told["host"], told["cluster"]) == (spec["run"], "h1", "c")
+    assert host.ask("down", grace_s=0.2)["survivors"] == []
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+    assert host.ask("status")["run"] is None
+    with pytest.raises(AgentRefused, match="no_run"):
+        host.ask("stop", run=spec["run"])
+    host.up(host.spec(task("worker:0", "sleep", "1000")))
+
+
+def test_down_of_one_run_ends_no_processes_of_another_without_files(host: AgentHost) -> None:
+    lost = frozen(host)
+    removed(host, lost, "run")
+    other = f"{lost['run']}-other"
+    for request in ("down", "status"):
+        with pytest.raises(AgentRefused, match="no_run"):
+            host.ask(request, run=other)
+    assert host.processes()
+    host.ask("down", run=lost["run"], grace_s=0)
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_gc_ends_the_processes_of_a_run_without_files(host: AgentHost) -> None:
+    spec = frozen(host)
+    removed(host, spec, "root")
+    assert host.ask("gc", all=False)["survivors"] == []
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
+
+
+def test_a_stop_holds_though_the_intents_are_missing_and_no_agent_lives(host: AgentHost) -> None:
+    spec = frozen(host)
+    damage(host, spec, "intent.json", MISSING)
+    assert host.ask("stop", grace_s=0.2)["stopped"] == ["worker:0"]
+    assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()

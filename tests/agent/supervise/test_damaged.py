@@ -6,6 +6,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
 from tests.waiting import eventually
 
@@ -79,6 +81,49 @@ def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: A
     path.write_text("{")
     eventually(lambda: path.read_text() != "{")
     assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+
+
+FILES = ("spec.json", "state.json", "intent.json", "secrets.json", "environ.json", "machine", "wake")
+
+
+@pytest.mark.parametrize("spoilt", ["removed", "emptied"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_living_agent_writes_each_of_its_files_again(host: AgentHost, name: str, spoilt: str) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    path = host.run_directory(spec) / name
+    mode = path.stat().st_mode
+    path.unlink()
+    if spoilt == "emptied":
+        path.touch()
+    eventually(lambda: path.exists() and path.stat().st_mode == mode and holds(path), what=f"{name} to be as before")
+    answer = host.ask("status")
+    assert (answer["run"], answer["state"]["tasks"]["worker:0"]["pid"]) == (spec["run"], pid)
+    old = host.supervisor(spec)
+    kill(old)
+    successor(host, spec, old)
+    assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
+    assert "Traceback" not in (host.run_directory(spec) / "agent.log").read_text()
+
+
+def holds(path: Path) -> bool:
+    return not path.is_file() or path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", ["state.json", "intent.json"])
+def test_a_successor_rebuilds_a_missing_file(host: AgentHost, name: str) -> None:
+    spec = host.spec(task("worker:0", "sleep", "1000"))
+    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    old = host.supervisor(spec)
+    kill(old, signal.SIGSTOP)
+    stands_still(old)
+    (host.run_directory(spec) / name).unlink()
+    kill(old)
+    successor(host, spec, old)
+    entry = host.wait_state(spec, "worker:0", "running")
+    assert (entry["pid"], entry["attempt"]) == (pid, 1)
+    log = (host.run_directory(spec) / "agent.log").read_text()
+    assert (f"{name} is missing" in log, "Traceback" in log) == (True, False)
 
 
 def test_a_kept_run_goes_on_though_its_intent_is_spoilt_before_its_agent_has_read_it(host: AgentHost) -> None:

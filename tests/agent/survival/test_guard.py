@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -123,11 +124,14 @@ def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentH
     spec = host.spec(task("worker:0", "sleep", "1000"))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
     wake, hidden = host.run_directory(spec) / "wake", host.run_directory(spec) / "hidden"
-    wake.rename(hidden)
     old = host.supervisor(spec)
+    kill(old, signal.SIGSTOP)
+    wake.rename(hidden)
+    wake.mkdir()
     kill(old)
     log = host.run_directory(spec) / "agent.log"
-    eventually(lambda: log.read_text().count("FileNotFoundError") >= 3)
+    eventually(lambda: log.read_text().count("IsADirectoryError") >= 3)
+    wake.rmdir()
     hidden.rename(wake)
     host.ask("stop", tasks=None, grace_s=None, reason="", by="")
     assert host.supervisor(spec) != old
@@ -139,6 +143,7 @@ def test_an_agent_whose_spec_is_damaged_ends_until_somebody_asks_for_it(host: Ag
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
     path = host.run_directory(spec) / "spec.json"
     whole = path.read_text()
+    kill(host.supervisor(spec), signal.SIGSTOP)  # else it would write the file again
     path.write_text("{")
     kill(host.supervisor(spec))
     eventually(lambda: not named(host, "dtctl-guard") + named(host, "dtctl-agent"))

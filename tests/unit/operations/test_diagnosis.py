@@ -9,8 +9,10 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.bundle import LeftOut
+from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.coordination import Contact, Incident
+from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.tasks import Exit, TaskStatus
 from dtctl.operations.diagnosis.asking import in_short
@@ -365,6 +367,13 @@ NOT_BEGUN = [
 ]
 BESIDE_LEAD = [NOT_BEGUN[0], running("worker:1", "gpu-b", since=700.0, idle_since=712.0)]
 NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="worker:0", what="gpu-a:2222"))
+
+
+def without_coordinator(found: Facts, host: str) -> Facts:
+    away = CoordinatorAway(host, TransportError(f"no route to {host}"))
+    return dataclasses.replace(found, status=dataclasses.replace(found.status, away=away))
+
+
 WAITS = says(running("worker:0"), STILL)
 PS = running("ps:0", "gpu-b")
 
@@ -403,6 +412,11 @@ BY_FACTS = [
         "host_away",
         facts(running("worker:0"), PS, contacts={"gpu-b": Contact(connected=False, heard=960.0, over=False)}),
         "gpu-b has been away for 40s",
+    ),
+    (
+        "coordinator_away",
+        without_coordinator(facts(running("worker:0"), PS), "gpu-a"),
+        "the coordinator's host gpu-a cannot be asked: nobody can tell how worker:0 is; no route to gpu-a",
     ),
     (
         "host_silent",

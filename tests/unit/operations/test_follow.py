@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
+from dtctl.operations import follow as following
 from dtctl.operations.asking import streams
 from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.streams import Away, Back
@@ -106,6 +109,27 @@ def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:
     assert isinstance(events[-1], Ended)
     assert events[-1].status.verdict.outcome is Outcome.FAILED
     assert events[-1].status.away is not None
+
+
+def test_a_run_that_is_stopped_while_its_coordinator_is_gone_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_AGAIN_S", 0.01)
+    seen: list[str] = []
+
+    class StoppedLater(Watched):
+        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
+            answer = super().status(host, view)
+            if host == "c" or seen.count(host) < 2:
+                seen.append(host)
+                return answer
+            tasks = {task: entry("stopped") for task in answer["state"]["tasks"]}
+            intents = {task: made(Intent, want="stop") for task in tasks}
+            return {**answer, "state": state_of(host, tasks), "intents": intents}
+
+    agents = StoppedLater([states(told()), ConnectionLost("gone")])
+    agents.watches += [[ConnectionLost("gone")]] * 1000
+    events = followed(agents)
+    assert isinstance(events[-1], Ended)
+    assert events[-1].status.verdict.outcome is Outcome.STOPPED
 
 
 def test_a_run_that_has_moved_is_followed_where_it_is() -> None:

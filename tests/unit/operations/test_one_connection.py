@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import because, fact, sentence
+from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.ending import Ending
@@ -20,7 +22,7 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, entry, inventory, record, told
+from tests.unit.coordinated import Agents, Script, entry, inventory, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
 GONE = TransportError("cannot reach it")
@@ -338,6 +340,52 @@ def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
         return [{**told, "inventory": {**known, "absent": ["d"]}, "state": {**told["state"], "tasks": tasks}}]
 
     assert status(record(), FakeTransport(answer, {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("order", "outcome"),
+    [("stopped_by", Outcome.STOPPED), ("run_succeeded", Outcome.SUCCEEDED), ("run_failed", Outcome.FAILED)],
+)
+def test_the_reachable_hosts_say_how_a_run_ended_whose_coordinator_is_gone(order: str, outcome: Outcome) -> None:
+    found = status(record(), FakeTransport(_ended_by(order), {"c": GONE}))
+    assert found.verdict.outcome is outcome
+    assert sentence(found.verdict.why).endswith("; 1 host unreachable: c")
+    assert found.going_on_after_the_end == ()
+
+
+def test_a_run_with_a_task_that_was_not_told_to_end_goes_on() -> None:
+    agents = _ended_by("stopped_by", but="d")
+    assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
+
+
+def _ended_by(order: str, but: str = "") -> Callable[[FakeSession, Mapping[str, Any]], Script]:
+    """Every host but one has ended its tasks, as it was told to."""
+    agents = Agents(None)
+    why = because([fact(order, by="ada@laptop")])
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        (told,) = agents(session, fields)
+        assert isinstance(told, dict)
+        if session.host.name == but:
+            return [told]
+        tasks = {task: entry("stopped") for task in told["state"]["tasks"]}
+        intents = {task: made(Intent, want="stop", version=3, **why) for task in tasks}
+        return [{**told, "state": {**told["state"], "tasks": tasks}, "intents": intents}]
+
+    return answer
+
+
+def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None:
+    """Its files are damaged: nobody else tells it."""
+    agents = Agents(told(hosts={"d": {"connected": False, "heard": 1004.0}}))
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        damaged = AgentError("damaged", "a file of the run is damaged on this host")
+        return [damaged] if session.host.name == "d" else agents(session, fields)
+
+    found = status(record(), FakeTransport(answer))
+    assert found.tasks[TaskId("worker", 1)].state is TaskState.LOST
+    assert list(found.errors) == ["d"]
 
 
 def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() -> None:

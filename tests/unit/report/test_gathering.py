@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.asking.coordinator import away
+from dtctl.operations.asking.coordinator import coordinator_away
 from dtctl.operations.events import read_events
 from dtctl.operations.report.gathering import gather
 from dtctl.operations.status import status_elsewhere
@@ -121,10 +121,11 @@ def test_who_reads_the_story_alone_waits_for_each_once_too() -> None:
 
 def test_who_begins_to_watch_does_not_wait_for_the_coordinator_again() -> None:
     agents = Beating("c")
-    error = away("c", TransportError("c did not finish its answer"))
+    error = coordinator_away("c", TransportError("c did not finish its answer"))
     found = status_elsewhere(error, record(), FakeTransport(agents))
     assert agents.waits == Counter()
-    assert found.away is error
+    assert found.away is not None
+    assert found.away.cause is error.cause
     assert list(found.errors) == ["c"]
 
 

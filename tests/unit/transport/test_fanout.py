@@ -11,7 +11,7 @@ import pytest
 
 from dtctl.errors import DtctlError, ExitCode, TransportError
 from dtctl.transport import fanout
-from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out, idle
+from dtctl.transport.fanout import NotAwaited, Outcomes, SomeHostsFailed, fan_out, idle
 from tests.waiting import PATIENCE_S, eventually
 
 
@@ -199,6 +199,48 @@ def test_an_interrupt_is_raised_while_work_still_hangs() -> None:
     released.set()
     eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("fan-out")])
     assert len(begun) == 2
+
+
+@pytest.fixture
+def no_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "LAST_WORDS_S", 0.0)
+    monkeypatch.setattr(fanout, "LOOKED_EVERY_S", 0.01)
+
+
+@pytest.mark.usefixtures("no_last_words")
+def test_a_failure_ends_the_wait_for_the_others_where_all_are_needed() -> None:
+    cancelled = threading.Event()
+
+    def work(name: str) -> str:
+        if name == "b":
+            raise TransportError("refused")
+        if name == "c":
+            cancelled.wait(60)
+        return name
+
+    found = fan_out(["a", "b", "c"], work, cancel=cancelled.set, needs_all=True)
+    assert cancelled.is_set()
+    assert found.results == {"a": "a"}
+    assert isinstance(found.errors["c"], NotAwaited)
+    with pytest.raises(SomeHostsFailed, match="cannot prepare on 1 of 3 hosts") as failed:
+        found.or_raise("prepare")
+    assert (list(failed.value.errors), failed.value.unawaited) == (["b"], ("c",))
+
+
+@pytest.mark.usefixtures("no_last_words")
+def test_a_failure_ends_no_wait_where_the_others_count() -> None:
+    failed = threading.Event()
+
+    def work(name: str) -> str:
+        if name == "b":
+            failed.set()
+            raise TransportError("refused")
+        failed.wait(60)
+        time.sleep(0.1)
+        return name
+
+    found = fan_out(["a", "b"], work)
+    assert (found.results, list(found.errors)) == ({"a": "a"}, ["b"])
 
 
 def test_or_raise_gives_the_results_when_all_succeed() -> None:

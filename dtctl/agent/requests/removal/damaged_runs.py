@@ -1,4 +1,4 @@
-"""Runs whose files are damaged.
+"""Runs whose files are damaged, or gone.
 
 Nobody can ask such a run anything. But its processes are known by what they were given, and its directory by its place:
 that is enough to end and to remove it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ...bundles.tree import remove_tree
 from ...host import locks, paths
 from ...records.words import brief
 from ...run.runfiles import RunFiles
@@ -19,10 +18,12 @@ from . import orphans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional
+    from typing import Dict, Iterator, List, Optional
 
     from ...protocol.conversation import Conversation
     from ...records import answers
+
+_MOST_NAMED = 5
 
 
 class DamagedRun:
@@ -49,6 +50,8 @@ class DamagedRun:
             return False
         files = RunFiles(self.directory)
         try:
+            if not os.path.lexists(self.directory):
+                return not orphans.of_directory(self._root, self.directory)
             if not files.is_of_this_machine() or orphans.of_directory(self._root, self.directory):
                 return False
             lock = locks.hold(files.lock_path, exclusive=True, create=False, certain=True)
@@ -67,29 +70,47 @@ class DamagedRun:
 
     def remove(self) -> None:
         """Call it when the run is dead, with the lock of its cluster held if it has one."""
-        remove_tree(self.directory)
-        with suppress(OSError):  # another host of the inventory has its part of the run here
-            os.rmdir(os.path.dirname(self.directory))
-        if self.cluster is not None and runs.current(self._root, self.cluster, self.host)[0] == self.id:
-            runs.set_current(self._root, self.cluster, self.host, None)
+        runs.remove(RunFiles(self.directory), self.cluster)
 
 
 def every(talk: Conversation) -> Iterator[DamagedRun]:
-    """All below the root, but for those that are still being made or removed."""
+    """All that have a directory below the root."""
     for directory in runs.directories(talk.root):
-        with suppress(FileNotFoundError):  # being made, or being removed
+        with suppress(FileNotFoundError):  # removed just now
             found = _look(talk, directory)
             if found is not None:
                 yield found
+
+
+def all_of(talk: Conversation) -> List[DamagedRun]:
+    """With those that have no directory any more."""
+    return [*every(talk), *without_files(talk.root)]
 
 
 def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
     """The damaged run that a request names, or, with `named` None, all those of a cluster on a host."""
     return [
         run
-        for run in every(talk)
+        for run in all_of(talk)
         if run.host == host and run.cluster in (cluster, None if named else cluster) and named in (run.id, None)
     ]
+
+
+def without_files(root: str) -> List[DamagedRun]:
+    """Runs whose directory is gone, and whose processes are there: found by what these were given."""
+    found: Dict[str, List[orphans.Orphan]] = {}
+    for orphan in orphans.find(root):
+        if not os.path.lexists(orphan.directory):
+            found.setdefault(orphan.directory, []).append(orphan)
+    return [_without_files(directory, processes) for directory, processes in found.items()]
+
+
+def _without_files(directory: str, processes: List[orphans.Orphan]) -> DamagedRun:
+    cluster = next((each.cluster for each in processes if each.cluster is not None), None)
+    named = ["%d %s" % (each.process.pid, each.command) for each in processes[:_MOST_NAMED]]
+    more = len(processes) - len(named)
+    still = "; ".join(named) + (" and %d more" % more if more else "")
+    return DamagedRun(directory, cluster, "%s is gone, and processes of the run still run: %s" % (directory, still))
 
 
 def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:

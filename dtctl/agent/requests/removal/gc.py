@@ -17,6 +17,7 @@ from ...bundles.tree import remove_tree
 from ...host import locks, paths, programs
 from ...records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
 from ...records.words import brief
+from ...run.runfiles import NEW, REMOVED
 from ...survival import reboot
 from .. import cluster_lock, runs
 from . import damaged_runs, old_runs, orphans
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 TELL_S = 1.0
 
 HALF_MADE_S = 3600.0
-"""A run directory is made within milliseconds; one without a spec after this long will never get one."""
+"""A run directory is made within milliseconds; one that is not whole after this long never will be."""
 
 
 def collect(talk: Conversation, request: GcRequest) -> GcResult:
@@ -264,10 +265,17 @@ def _half_made(root: str, now: float) -> Iterator[str]:
     """Directories of runs that were only half made or half removed."""
     directory = os.path.join(root, "runs")
     for run in paths.entries(directory):
-        if run.startswith(old_runs.REMOVED):
-            yield os.path.join(directory, run)
+        path = os.path.join(directory, run)
+        if run.startswith(REMOVED):
+            yield path
             continue
-        parts = [os.path.join(directory, run, host) for host in paths.entries(os.path.join(directory, run))]
-        for path in [*parts, *([] if parts else [os.path.join(directory, run)])]:
-            if not os.path.exists(os.path.join(path, "spec.json")) and now - paths.modified(path) > HALF_MADE_S:
-                yield path
+        parts = [] if run.startswith(NEW) else [os.path.join(path, host) for host in paths.entries(path)]
+        for part in parts or [path]:
+            if now - paths.modified(part) > HALF_MADE_S and _is_half_made(root, part):
+                yield part
+
+
+def _is_half_made(root: str, directory: str) -> bool:
+    """One of those that builds before this one left has no `machine`: what damaged_runs.py takes for dead, has."""
+    hidden = os.path.basename(directory).startswith(NEW)
+    return hidden or not (os.path.exists(os.path.join(directory, "machine")) or orphans.of_directory(root, directory))

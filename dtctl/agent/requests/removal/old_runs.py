@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 
 from ...bundles import store, working
-from ...bundles.tree import remove_tree
 from ...host import locks, paths
 from ...host.errors import Refused
 from .. import runs
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from ...records.spec import Spec
 
     Part = Tuple[str, str]  # a run and a host of the inventory: several may be this machine
-
-
-REMOVED = ".removed-"
-"""How the name of a run's directory begins that is about to vanish. No run has such a name."""
 
 
 class Standing:
@@ -90,20 +85,11 @@ def remove(run: runs.Run) -> bool:
             try:
                 over = run.state()["finished"] and not run.supervised()
                 if over:
-                    doomed = _set_aside(run)
+                    run.remove()
+                return over
             finally:
                 os.close(lock)
-            if over:
-                run.remove()
-                remove_tree(doomed)
-            return over
     return False
-
-
-def _set_aside(run: runs.Run) -> str:
-    path = os.path.join(run.files.root, "runs", REMOVED + os.urandom(8).hex())
-    os.rename(run.files.directory, path)
-    return path
 
 
 def prune(talk: Conversation, kept: runs.Run) -> List[str]:

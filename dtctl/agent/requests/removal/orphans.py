@@ -29,12 +29,13 @@ YOUNG_S = 60.0
 
 
 class Orphan:
-    """`cluster` is None where the process does not tell it."""
+    """`cluster` is None where the process does not tell it; `is_agent`: a guard, supervisor or keeper."""
 
-    def __init__(self, process: Process, directory: str, cluster: Optional[str]) -> None:
+    def __init__(self, process: Process, directory: str, cluster: Optional[str], is_agent: bool = False) -> None:
         self.process = process
         self.directory = directory
         self.cluster = cluster
+        self.is_agent = is_agent
         self.command = processes.command(process.pid)
 
     @property
@@ -43,7 +44,19 @@ class Orphan:
 
 
 def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
-    """In the order of their pids. None of them is this process, or one that it descends from."""
+    """In the order of their pids."""
+    found = _of_root(root, young_s)
+    dead = {directory: is_dead(directory) for directory in {orphan.directory for orphan in found}}
+    return [orphan for orphan in found if dead[orphan.directory]]
+
+
+def of_directory(root: str, directory: str) -> List[Orphan]:
+    """All that is left of one run, whether it is dead or not."""
+    return [orphan for orphan in _of_root(root, 0.0) if orphan.directory == directory]
+
+
+def _of_root(root: str, young_s: float) -> List[Orphan]:
+    """What belongs to any run, and all below it. None of them is this process, or one that it descends from."""
     table = processes.every()
     found: Dict[int, Orphan] = {}
     for process in table.values():
@@ -51,40 +64,34 @@ def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
         if orphan is not None:
             found[process.pid] = orphan
     for orphan in list(found.values()):
-        if orphan.cluster is not None:
-            below = {orphan.process.pid}
-            processes.add_descendants(below, table)
-            for pid in below - found.keys():
-                if _is_like_us(pid, root) and not table[pid].zombie:
-                    found[pid] = Orphan(table[pid], orphan.directory, orphan.cluster)
-    dead = {directory: is_dead(directory) for directory in {orphan.directory for orphan in found.values()}}
+        below = {orphan.process.pid}
+        processes.add_descendants(below, table)
+        for pid in below - found.keys():
+            if _is_like_us(pid, root) and not table[pid].zombie:
+                found[pid] = Orphan(table[pid], orphan.directory, orphan.cluster)
     spared = _line_of(os.getpid(), table)
-    return [found[pid] for pid in sorted(found) if dead[found[pid].directory] and pid not in spared]
-
-
-def of_directory(root: str, directory: str) -> List[Orphan]:
-    """All that is left of one run, whether it is dead or not; without what only descends from it."""
-    found = []
-    for process in processes.every().values():
-        if not process.zombie and _is_like_us(process.pid, root):
-            orphan = _claimed(process, root, 0.0)
-            if orphan is not None and orphan.directory == directory:
-                found.append(orphan)
-    spared = _line_of(os.getpid(), processes.every())
-    return [orphan for orphan in found if orphan.process.pid not in spared]
+    return [found[pid] for pid in sorted(found) if pid not in spared]
 
 
 def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
     deadline = time.monotonic() + grace_s + KILL_LIMIT_S
-    _signal([orphan for orphan in of_directory(root, directory) if orphan.cluster is None], signal.SIGKILL)
-    left = of_directory(root, directory)
+    seen: Dict[int, Orphan] = {}
+    """With those that nothing but their parent, which has ended before them, has shown to be the run's."""
+
+    def look() -> List[Orphan]:
+        seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))
+        return [orphan for orphan in seen.values() if _lives(orphan.process)]
+
+    _signal([orphan for orphan in look() if orphan.is_agent], signal.SIGKILL)
+    left = look()
     _signal(left, signal.SIGTERM)
-    left = _wait(left, grace_s)
+    _wait(left, grace_s)
+    left = look()
     while left and time.monotonic() < deadline:  # what has been started in the meantime has to end as well
         _signal(left, signal.SIGKILL)
         _wait(left, 0.5)
-        left = of_directory(root, directory)
+        left = look()
     return left
 
 
@@ -92,14 +99,14 @@ def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
     """The process as an Orphan, if it belongs to a run of this root."""
     given = processes.environment(process.pid)
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
-    if not given.get("DTCTL_KEY") or directory is None:
-        words = processes.words(process.pid)
-        directory, cluster = _agents_directory(words, root), None
+    is_agent = not given.get("DTCTL_KEY") or directory is None
+    if is_agent:
+        directory, cluster = _agents_directory(processes.words(process.pid), root), None
         if _age_s(process) < young_s:
             return None
     if directory is None or not _is_run_directory(directory, root):
         return None
-    return Orphan(process, directory, cluster)
+    return Orphan(process, directory, cluster, is_agent)
 
 
 def _is_run_directory(directory: str, root: str) -> bool:
