@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.starting.earlier import Unseen
+    from dtctl.operations.up.earlier import Unseen
     from dtctl.operations.status import RunStatus
     from dtctl.operations.stop import StopResult
-    from dtctl.operations.up import UpResult
+    from dtctl.operations.up.up import UpResult
     from dtctl.plan.values import RunPlan
     from dtctl.render.logs import LogPrinter
 

@@ -53,7 +53,7 @@ def import_all(factor: float) -> None:
     from dtctl.operations import gc
     from dtctl.operations.asking import streams
     from dtctl.operations.live import dump
-    from dtctl.operations.starting import rollback
+    from dtctl.operations.up import rollback
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor

@@ -29,7 +29,7 @@ def down(
 
     from dtctl.operations.asking.ending import Ending
     from dtctl.operations.down import down as take_down
-    from dtctl.operations.starting.prepare import controller_name
+    from dtctl.operations.up.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.render.stopping import StopProgress
     from dtctl.render.terminal import console

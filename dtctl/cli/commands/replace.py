@@ -36,11 +36,11 @@ def replace(
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
     from dtctl.operations.replace import check_same, plan_replacement
-    from dtctl.operations.starting.interrupts import Interrupted
-    from dtctl.operations.starting.prepare import prepare_launch
-    from dtctl.operations.starting.secrets import exposure
+    from dtctl.operations.up.interrupts import Interrupted
+    from dtctl.operations.up.prepare import prepare_launch
+    from dtctl.operations.up.secrets import exposure
     from dtctl.operations.status import status
-    from dtctl.operations.up import up
+    from dtctl.operations.up.up import up
     from dtctl.render import errors, left_out, result
     from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document, results

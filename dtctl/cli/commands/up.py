@@ -26,7 +26,7 @@ from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
-    from dtctl.operations.starting.earlier import Unseen
+    from dtctl.operations.up.earlier import Unseen
 
 
 @on_cluster
@@ -63,12 +63,12 @@ def up(
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
-    from dtctl.operations.starting.interrupts import Interrupted
-    from dtctl.operations.starting.prepare import prepare_launch
-    from dtctl.operations.starting.review import review
-    from dtctl.operations.starting.secrets import exposure
+    from dtctl.operations.up.interrupts import Interrupted
+    from dtctl.operations.up.prepare import prepare_launch
+    from dtctl.operations.up.review import review
+    from dtctl.operations.up.secrets import exposure
     from dtctl.operations.telling.hooks import hooks_here
-    from dtctl.operations.up import up as start
+    from dtctl.operations.up.up import up as start
     from dtctl.render import errors, left_out
     from dtctl.render.checks import page
     from dtctl.render.interrupted import show_interrupted

@@ -13,7 +13,7 @@ from typing import Any
 from dtctl.config.yaml.document import Scalar
 from dtctl.config.yaml.yaml12 import parse
 from dtctl.errors import ConfigError, PreflightError
-from dtctl.operations.starting.secrets import read_env_file
+from dtctl.operations.up.secrets import read_env_file
 from dtctl.places import read_regular
 
 MASK = "***"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, scan
 from dtctl.bundle.secret_files import BY_NAME, is_private, named_as_secret
-from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.up.credentials import Authority
 from dtctl.render.left_out import show_left_out
 from tests.fuzz import cases
 

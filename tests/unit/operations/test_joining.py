@@ -12,8 +12,8 @@ import pytest
 from dtctl.agent.records.spec import inventory_of
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError
 from dtctl.operations.asking.conversation import silent
-from dtctl.operations.starting.launch import Start
-from dtctl.operations.up import UpResult, up
+from dtctl.operations.up.launch import Start
+from dtctl.operations.up.up import UpResult, up
 from dtctl.plan.spec import host_spec
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 from tests.unit.operations.test_up import READY, Notes, entry, launch, willing

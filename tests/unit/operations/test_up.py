@@ -20,11 +20,11 @@ from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.starting import rollback
-from dtctl.operations.starting.credentials import Authority
-from dtctl.operations.starting.interrupts import Interrupted
-from dtctl.operations.starting.launch import Start
-from dtctl.operations.up import UpResult, up
+from dtctl.operations.up import rollback
+from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.interrupts import Interrupted
+from dtctl.operations.up.launch import Start
+from dtctl.operations.up.up import UpResult, up
 from dtctl.plan.run import plan_run
 from dtctl.reach import Local
 from tests.unit.clusters import cluster

@@ -63,13 +63,13 @@ from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.scalars.reading import Metrics, Point, Series, Unread
-from dtctl.operations.starting.earlier import Unseen
-from dtctl.operations.starting.interrupts import Left
-from dtctl.operations.starting.secrets import Exposure
+from dtctl.operations.up.earlier import Unseen
+from dtctl.operations.up.interrupts import Left
+from dtctl.operations.up.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.telling.attempts import Attempted
-from dtctl.operations.up import UpResult
+from dtctl.operations.up.up import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans

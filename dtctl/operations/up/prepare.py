@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from dtctl.model import Cluster
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import record_of
-from dtctl.operations.starting.absence import check_may_go_without
-from dtctl.operations.starting.code import make_local, scan_code
-from dtctl.operations.starting.credentials import Authority
-from dtctl.operations.starting.interpreter import local_python
-from dtctl.operations.starting.launch import Start
-from dtctl.operations.starting.needs import check_needs
-from dtctl.operations.starting.secrets import find_hooks, find_secrets
+from dtctl.operations.up.absence import check_may_go_without
+from dtctl.operations.up.code import make_local, scan_code
+from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.interpreter import local_python
+from dtctl.operations.up.launch import Start
+from dtctl.operations.up.needs import check_needs
+from dtctl.operations.up.secrets import find_hooks, find_secrets
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest
 from dtctl.plan.values import RunPlan

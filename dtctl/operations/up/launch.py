@@ -16,7 +16,7 @@ from dtctl.operations.asking.conversation import request
 from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.up.credentials import Authority
 from dtctl.plan.directories import output_directories
 from dtctl.plan.spec import host_spec
 from dtctl.plan.values import RunPlan

@@ -16,13 +16,13 @@ from dtctl.operations.asking.plausible import check_run
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
-from dtctl.operations.starting.absence import explained, is_dispensable, left_out
-from dtctl.operations.starting.interrupts import Left
-from dtctl.operations.starting.joining import gone_without
-from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
-from dtctl.operations.starting.ports import ports_request, with_chosen
-from dtctl.operations.starting.readying import converse
-from dtctl.operations.starting.rollback import Rollback, Verdict, end
+from dtctl.operations.up.absence import explained, is_dispensable, left_out
+from dtctl.operations.up.interrupts import Left
+from dtctl.operations.up.joining import gone_without
+from dtctl.operations.up.launch import Start, check_prepared, check_started, up_request
+from dtctl.operations.up.ports import ports_request, with_chosen
+from dtctl.operations.up.readying import converse
+from dtctl.operations.up.rollback import Rollback, Verdict, end
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.stopping import OnStopping
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out

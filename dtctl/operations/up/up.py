@@ -19,13 +19,13 @@ from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.starting.earlier import Unseen, earlier, unseen
-from dtctl.operations.starting.interrupts import Interrupted, uninterrupted
-from dtctl.operations.starting.joining import Joining, newcomers, offered
-from dtctl.operations.starting.launch import Start
-from dtctl.operations.starting.ownership import refuse_outputs_of_others
-from dtctl.operations.starting.ports import holders, refuse_taken_ports
-from dtctl.operations.starting.start import Starting, statuses
+from dtctl.operations.up.earlier import Unseen, earlier, unseen
+from dtctl.operations.up.interrupts import Interrupted, uninterrupted
+from dtctl.operations.up.joining import Joining, newcomers, offered
+from dtctl.operations.up.launch import Start
+from dtctl.operations.up.ownership import refuse_outputs_of_others
+from dtctl.operations.up.ports import holders, refuse_taken_ports
+from dtctl.operations.up.start import Starting, statuses
 from dtctl.operations.stop import StopResult
 from dtctl.operations.stopping import OnStopping
 from dtctl.operations.stopping import unseen as nobody

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.operations.starting.local_ports import LocalPorts
+from dtctl.operations.up.local_ports import LocalPorts
 from dtctl.plan.local import on_this_machine
 from dtctl.reach import SshSettings
 
