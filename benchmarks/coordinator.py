@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dtctl.operations.up.launch import make_plan
+
 from benchmarks.measuring import CannotRun, heading, show
 from benchmarks.processes import cpu_s, memory_mb
 from dtctl.agent.host import fifo, processes
@@ -23,7 +25,6 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.prepare import make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
 

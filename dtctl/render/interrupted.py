@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from dtctl.operations.up.interrupts import Left
+from dtctl.operations.up.rollback import Left
 from dtctl.render.errors import interrupted, note, show_warning
 from dtctl.render.words import fold
 

@@ -117,32 +117,33 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         "joining": None,
         **checks.by_the_way(talk, request["ask"]),
     }
-    talk.send("prepared", prepared)
-    begin = checks.until_start(talk)
-    if begin is None:
-        raise Aborted()
-    _go_without(spec, begin["absent"])
-    if old is not None:
-        how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}
-        with talk.at("stop"):
-            stop.stop_run(old, how)
-    before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
     files = RunFiles(directory)
-    ended = _end_coordinators(talk, spec, old)
+    before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
+    ended: List[runs.Run] = []
     try:
+        withheld = {*secrets, *request["withheld"]}
+        inherited = {name: value for name, value in environment.base().items() if name not in withheld}
+        files.stage(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
+        talk.send("prepared", prepared)
+        begin = checks.until_start(talk)
+        if begin is None:
+            raise Aborted()
+        _go_without(spec, begin["absent"])
+        if old is not None:
+            how: How = {"by": spec["controller"], "grace_s": None, **because([fact("makes_room")])}
+            with talk.at("stop"):
+                stop.stop_run(old, how)
+        ended = _end_coordinators(talk, spec, old)
         ports.let_go(talk.held)
         starting.refuse_taken_ports(spec)
         aside = _lay_out(talk, spec)
         owners.write(talk.root, outputs, spec["cluster"], spec["run"], spec["controller"], request["file"], time.time())
-        withheld = {*secrets, *request["withheld"]}
-        inherited = {name: value for name, value in environment.base().items() if name not in withheld}
-        files.create(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
         files.keep_for_latecomers(begin["latecomers"])
+        files.begin(spec)
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
         run = runs.Run(talk, directory)
         run.supervise()
-        with talk.at("start"):
-            started: Started = {"run": run.id, "tasks": starting.wait(talk, run)["tasks"]}
+        started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
         talk.send("started", started)
         if talk.expect("keep", "abort") == "abort":
             raise Aborted()
@@ -187,10 +188,13 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
-    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one."""
+    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one.
+
+    A port of the live run that a stranger has taken is not given up when that run ends.
+    """
     waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
     given_up = {coordinators_port(run.spec) for run in waiting}
-    own = set(ports_of(old.spec)) if old is not None else set()
+    own = {port for port in ports_of(old.spec) if not old.has_lost(port)} if old is not None else set()
     held = {one.getsockname()[1] for one in talk.held}
     return own | held | {port for port in given_up if port is not None}
 

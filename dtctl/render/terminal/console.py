@@ -112,6 +112,20 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
     raise typer.Exit(ExitCode.RUN_FAILED)
 
 
+def agrees(question: str) -> bool:
+    """Asks on stderr. Ctrl-C and the end of input are a no."""
+    import typer
+
+    from dtctl.render.terminal.moving import still
+
+    with still():
+        try:
+            return typer.confirm(one_line(question), err=True)
+        except (typer.Abort, KeyboardInterrupt):
+            tell("")
+            return False
+
+
 def show_whatever_comes() -> None:
     """For the whole process: a character that a stream cannot encode becomes a mark instead of an exception."""
     codecs.register_error("dtctl", _in_ascii)

@@ -22,8 +22,8 @@ from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.up import rollback
 from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.interrupts import Interrupted
 from dtctl.operations.up.launch import Start
+from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import UpResult, up
 from dtctl.plan.run import plan_run
 from dtctl.reach import Local

@@ -63,13 +63,12 @@ from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.scalars.reading import Metrics, Point, Series, Unread
-from dtctl.operations.up.earlier import Unseen
-from dtctl.operations.up.interrupts import Left
-from dtctl.operations.up.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.telling.attempts import Attempted
-from dtctl.operations.up.up import UpResult
+from dtctl.operations.up.result import Unseen, UpResult
+from dtctl.operations.up.rollback import Left
+from dtctl.operations.up.secrets import Exposure
 from dtctl.plan.run import plan_run
 from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
