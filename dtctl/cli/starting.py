@@ -217,6 +217,7 @@ class _Waiting:
             order = StopOrder(controller_name(), why="start_failed")
             with StopProgress(quiet=self._quiet) as progress:
                 stop(self._record, self._scope.transport, tuple(self._record.roster), order, progress)
+        self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
         if cause is not None and cause.id not in self._told:
             show_failed_start(self.failed, self._last_lines(cause))
         else:
@@ -237,6 +238,7 @@ def _ask_what_becomes(scope: Scope, record: RunRecord) -> NoReturn:
         if asks and console.agrees(f"Stop run {record.run}? If not, it continues"):
             with StopProgress() as progress:
                 stopped = stop(record, scope.transport, tuple(record.roster), StopOrder(controller_name()), progress)
+            scope.memory.change(record, outcome="Stopped")
             result.show_stop(stopped)
             errors.note("its logs stay until dtctl gc", "dtctl logs    shows them")
             raise typer.Exit(ExitCode.INTERRUPTED)

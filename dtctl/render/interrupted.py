@@ -22,15 +22,15 @@ def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
         )
     elif left.unclear:
         interrupted(
-            f"{fold(left.unclear)} did not say whether what had been started is taken back",
-            f"dtctl status{named}    shows what goes on; a host that has lost its controller takes it back by itself",
+            f"{fold(left.unclear)} did not confirm that the start is cancelled there",
+            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
             f"dtctl stop{named}      ends it",
         )
     elif left.started:
-        interrupted(f"what had been started was taken back{kept}")
+        interrupted(f"start cancelled; all tasks stopped{kept}")
     else:
         interrupted(f"nothing was started{kept}")
     for run in left.ended:
-        note(f"{run}, which this run was to replace, was told to stop", "dtctl up    starts from the file again")
+        note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
     if left.unremembered is not None and (left.kept or left.unclear):
         show_warning(f"{left.unremembered.summary}: {left.unremembered.detail}".rstrip(": "))

@@ -119,7 +119,7 @@ def show_failed_start(failed: FailedStart, tail: bytes) -> None:
     ends = [one for one in cause.history if not (one.asked or one.early)]
     end = ends[-1] if ends else None
     reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
-    again = f", {count(len(ends), 'time')} in a row; the run was stopped" if failed.gave_up else ""
+    again = f", {len(ends)} times in a row; the run was stopped".replace(" 2 times", " twice") if failed.gave_up else ""
     return show_error(
         DtctlError(
             f"run {run} failed to start: {cause.id} on {cause.host}: {reason}{again}",

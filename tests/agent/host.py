@@ -234,7 +234,7 @@ class AgentHost:
         return talk.await_type("prepared")
 
     def up(self, spec: Fields, **fields: Any) -> Fields:
-        """The whole of `up`; the state once every task has begun. On a new host the agent's program is there already."""
+        """The whole of `up`; the state once all has begun. On a new host the agent's program is there already."""
         if not self.root.exists():
             self.root.mkdir(mode=0o700)
             shutil.copytree(compiled_program(self._python), self.root / "agent")

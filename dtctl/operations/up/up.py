@@ -12,6 +12,7 @@ from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stop import StopResult
+from dtctl.operations.up.absence import explained
 from dtctl.operations.up.conflicts import holders, refuse_outputs_of_others, refuse_taken_ports
 from dtctl.operations.up.joining import Joining, newcomers, offered
 from dtctl.operations.up.launch import Start
@@ -54,6 +55,8 @@ def up(
             _error_of(memory.take_back, launch.record)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(left) from None
+        if isinstance(error, DtctlError) and left.ended:
+            explained(error, f"dtctl up    again: {', '.join(left.ended)} was stopped to make room for this run")
         raise
     if not outcome.started:
         _error_of(memory.take_back, launch.record)

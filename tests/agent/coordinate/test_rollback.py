@@ -91,7 +91,7 @@ def test_a_roll_back_sets_the_current_run_back(host: AgentHost) -> None:
             talk.receive()
     status = host.ask("status")
     assert status["run"] == old["run"]
-    assert status["state"]["tasks"]["worker:0"]["reason"] == f"replaced by run {new['run']}"
+    assert status["state"]["tasks"]["worker:0"]["reason"] == "stopped to make room for another run"
 
 
 def test_an_abort_before_the_start_leaves_the_old_run_alone(host: AgentHost) -> None:
