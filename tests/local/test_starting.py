@@ -151,4 +151,7 @@ def _take_terminal(fd: int) -> Callable[[], None]:
     import fcntl
     import termios
 
-    return lambda: fcntl.ioctl(fd, termios.TIOCSCTTY, 0) and None
+    def take() -> None:
+        fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
+
+    return take

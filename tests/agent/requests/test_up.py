@@ -137,7 +137,7 @@ def test_nothing_of_the_session_is_held_open_by_what_stays(host: AgentHost) -> N
         talk.receive()
     assert talk.process.stdout
     assert talk.process.stdout.read() == b""  # the pipe has ended although the run lives
-    assert host.state(spec)["tasks"]["worker:0"]["state"] == "running"
+    host.wait_state(spec, "worker:0", "running")
 
 
 def test_an_unchanged_live_run_is_left_alone(host: AgentHost) -> None:

@@ -281,7 +281,8 @@ FAILED_TASK = TaskStatus(
 def failed_start(cause: TaskStatus | None = FAILED_TASK) -> FailedStart:
     coordination = run_status().coordination
     assert coordination is not None
-    return poisoned(FailedStart(coordination, cause))
+    found: FailedStart = poisoned(FailedStart(coordination, cause))
+    return found
 
 
 DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
