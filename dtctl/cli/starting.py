@@ -13,7 +13,24 @@ import typer
 
 from dtctl.cli.announcing import Announced
 from dtctl.errors import DtctlError, ExitCode
-from dtctl.operations.up.result import UpReport
+from dtctl.operations.follow import Ended, Event, Seen, follow
+from dtctl.operations.logs import LogRequest
+from dtctl.operations.logs.reading import read_logs
+from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.up import watching
+from dtctl.operations.up.launch import Start, controller_name
+from dtctl.operations.up.result import Unseen, UpReport, UpResult
+from dtctl.operations.up.rollback import Interrupted
+from dtctl.operations.up.up import up
+from dtctl.render import errors, result
+from dtctl.render.checks import page
+from dtctl.render.logs import LogPrinter
+from dtctl.render.narrator import Narrator
+from dtctl.render.progress import UpProgress
+from dtctl.render.stopping import StopProgress
+from dtctl.render.terminal import console
+from dtctl.render.terminal.last_line import LastLine
+from dtctl.render.terminal.moving import moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
@@ -23,13 +40,9 @@ if TYPE_CHECKING:
     from dtctl.operations.asking.ending import Ending
     from dtctl.operations.asking.tasks import TaskStatus
     from dtctl.operations.checks.checking import Checked
-    from dtctl.operations.follow import Event
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.stopping import Stopping
-    from dtctl.operations.up.launch import Start
-    from dtctl.operations.up.result import Unseen, UpResult
     from dtctl.operations.up.watching import FailedStart
-    from dtctl.render.progress import UpProgress
 
 _TAIL_LINES = 10
 
@@ -47,14 +60,10 @@ class Shown(UpReport):
         self._bars(progress)
 
     def checked(self, checked: Checked) -> None:
-        from dtctl.render.checks import page
-
         page.show_brief(checked)
 
     def at_zero(self, unseen: Unseen) -> None:
-        from dtctl.render.result import show_unseen
-
-        show_unseen(unseen)
+        result.show_unseen(unseen)
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:
@@ -79,18 +88,13 @@ def start(
     previous: RunRecord | None = None,
 ) -> UpResult:
     """`first` looks before anything else is done. Ctrl-C says what it has left, and ends the command."""
-    from dtctl.operations.up.rollback import Interrupted
-    from dtctl.operations.up.up import up
-    from dtctl.render.interrupted import show_interrupted
-    from dtctl.render.progress import UpProgress
-
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
             report = Shown(scope, launch, bars, say=output == "text", agree=agree)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
-        show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
+        result.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
@@ -109,12 +113,10 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
         seen = waiting.shortly() or waiting.beside_logs(tasks, raw=raw)
         if waiting.failed is not None:
             waiting.end()
-    except KeyboardInterrupt:
-        _ask_what_becomes(scope, record)
+    except KeyboardInterrupt as interrupt:
+        _ask_what_becomes(scope, record, ask=not interrupt.args)
     except DtctlError as error:
-        from dtctl.render.errors import show_host_errors
-
-        show_host_errors({record.coordinator: error}, tolerated=True)
+        errors.show_host_errors({record.coordinator: error}, tolerated=True)
         return outcome
     started = {task: one for task, one in seen.tasks.items() if task in outcome.started}
     return dataclasses.replace(outcome, started=started, failed=waiting.failed)
@@ -132,16 +134,8 @@ class _Waiting:
 
     def shortly(self) -> Coordination | None:
         """For as long as most starts take; on a terminal with a line that says whom it waits for."""
-        from dtctl.operations.follow import follow
-        from dtctl.operations.logs import LogRequest
-        from dtctl.operations.up.watching import EXPECTED_S
-        from dtctl.render.result import starting_line
-        from dtctl.render.terminal import console
-        from dtctl.render.terminal.last_line import LastLine
-        from dtctl.render.terminal.moving import moving
-
-        deadline = time.monotonic() + EXPECTED_S
-        line = LastLine(lambda: starting_line(self._seen, console.columns() - 1))
+        deadline = time.monotonic() + watching.EXPECTED_S
+        line = LastLine(lambda: result.starting_line(self._seen, console.columns() - 1))
         with moving(line) if console.interactive() and not self._quiet else nullcontext():
             for event in follow(self._record, self._scope.transport, LogRequest(())):
                 if self._is_over(event):
@@ -151,14 +145,7 @@ class _Waiting:
         return None
 
     def beside_logs(self, tasks: tuple[TaskId, ...], *, raw: bool) -> Coordination:
-        from dtctl.operations.follow import follow
-        from dtctl.operations.logs import LogRequest
-        from dtctl.render.logs import LogPrinter
-        from dtctl.render.narrator import Narrator
-        from dtctl.render.result import show_late
-        from dtctl.render.terminal import console
-
-        show_late(self._seen)
+        result.show_late(self._seen)
         shown = tasks if console.on_terminal() and not self._quiet else ()
         printer = LogPrinter(shown, prefix=True, timestamps=False, raw=raw) if shown else None
         narrate = Narrator(self._record.coordinator, printer)
@@ -172,10 +159,6 @@ class _Waiting:
 
     def _is_over(self, event: Event | None) -> bool:
         """A run that has failed is waited for until its other tasks have ended, too."""
-        from dtctl.operations.follow import Ended, Seen
-        from dtctl.operations.up import watching
-        from dtctl.render.result import show_failed_exit
-
         if isinstance(event, Ended) and event.status.coordination is None:
             raise next(iter(event.status.errors.values()), DtctlError("no host reports how the run goes on"))
         if not isinstance(event, Seen | Ended):
@@ -185,7 +168,7 @@ class _Waiting:
         self._seen = seen
         for one in watching.failed_exits(seen, self._told):
             self._told.add(one.id)
-            show_failed_exit(one, self._last_lines(one))
+            result.show_failed_exit(one, self._last_lines(one))
         self.failed = watching.failed_start(seen, self._recovery)
         if self.failed is not None:
             return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
@@ -193,9 +176,6 @@ class _Waiting:
 
     def _last_lines(self, task: TaskStatus) -> bytes:
         """Of the attempt that has failed last; another one may run by now."""
-        from dtctl.operations.logs import LogRequest
-        from dtctl.operations.logs.reading import read_logs
-
         if task.tail or not task.history:
             return task.tail.encode(errors="replace")
         found: list[bytes] = []
@@ -205,11 +185,6 @@ class _Waiting:
 
     def end(self) -> None:
         """A start that has failed goes on nowhere: not where nobody has heard of it, nor again and again."""
-        from dtctl.operations.stop import StopOrder, stop
-        from dtctl.operations.up.launch import controller_name
-        from dtctl.render.result import show_failed_start
-        from dtctl.render.stopping import StopProgress
-
         assert self.failed is not None
         seen, cause = self.failed.seen, self.failed.cause
         unheard = [host for host, one in seen.contacts.items() if one.heard is None and not one.absent]
@@ -217,25 +192,20 @@ class _Waiting:
             order = StopOrder(controller_name(), why="start_failed")
             with StopProgress(quiet=self._quiet) as progress:
                 stop(self._record, self._scope.transport, tuple(self._record.roster), order, progress)
-        self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
+        if self.failed.gave_up or self.failed.run_failed:
+            self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
         if cause is not None and cause.id not in self._told:
-            show_failed_start(self.failed, self._last_lines(cause))
+            result.show_failed_start(self.failed, self._last_lines(cause))
         else:
-            show_failed_start(self.failed, b"")
+            result.show_failed_start(self.failed, b"")
 
 
-def _ask_what_becomes(scope: Scope, record: RunRecord) -> NoReturn:
+def _ask_what_becomes(scope: Scope, record: RunRecord, *, ask: bool) -> NoReturn:
     """Nothing of the run is removed by an interrupt: on a terminal it is stopped if that is wanted."""
-    from dtctl.operations.stop import StopOrder, stop
-    from dtctl.operations.up.launch import controller_name
-    from dtctl.render import errors, result
-    from dtctl.render.stopping import StopProgress
-    from dtctl.render.terminal import console
-
     errors.below()
-    asks = sys.stdin is not None and sys.stdin.isatty() and console.on_terminal(stderr=True)
+    ask = ask and sys.stdin is not None and sys.stdin.isatty() and console.on_terminal(stderr=True)
     try:
-        if asks and console.agrees(f"Stop run {record.run}? If not, it continues"):
+        if ask and console.agrees(f"Stop run {record.run}? If not, it continues"):
             with StopProgress() as progress:
                 stopped = stop(record, scope.transport, tuple(record.roster), StopOrder(controller_name()), progress)
             scope.memory.change(record, outcome="Stopped")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dtctl.agent.records.reasons import fact, sentence
@@ -12,7 +14,7 @@ from dtctl.operations.asking.outcome import Outcome
 from dtctl.operations.asking.tasks import how_it_ended
 from dtctl.operations.up.watching import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.checkpoints import checkpoint_lines
-from dtctl.render.errors import note, show_error, show_host_errors, show_warning
+from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
 from dtctl.render.health.findings import advice_lines, fold_tasks
 from dtctl.render.health.roster import left_behind
 from dtctl.render.remains import written_line
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from dtctl.operations.status import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import Unseen, UpResult
+    from dtctl.operations.up.rollback import Left
     from dtctl.operations.up.watching import FailedStart
     from dtctl.plan.values import RunPlan
     from dtctl.render.logs import LogPrinter
@@ -119,10 +122,12 @@ def show_failed_start(failed: FailedStart, tail: bytes) -> None:
     ends = [one for one in cause.history if not (one.asked or one.early)]
     end = ends[-1] if ends else None
     reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
-    again = f", {len(ends)} times in a row; the run was stopped".replace(" 2 times", " twice") if failed.gave_up else ""
+    times = "twice" if len(ends) == 2 else f"{len(ends)} times"
+    after = f", {times} in a row; the run was stopped" if failed.gave_up else ""
+    what = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
     return show_error(
         DtctlError(
-            f"run {run} failed to start: {cause.id} on {cause.host}: {reason}{again}",
+            f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
             hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
         )
     )
@@ -136,6 +141,32 @@ def _how(end: Exit) -> str:
 def _show_tail(task: TaskStatus, tail: bytes) -> None:
     for line in log_lines(tail, color=False)[-_CAUSE_LINES:]:
         note(f"  {task.id} | {line}")
+
+
+def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
+    """`brought`: hosts had been reached, and keep what has arrived of the code."""
+    named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
+    kept = "; the hosts keep the code that has arrived" if brought else ""
+    if left.kept:
+        interrupted(
+            f"{left.run} had started completely and continues",
+            f"dtctl status{named}    shows it",
+            f"dtctl stop{named}      ends it",
+        )
+    elif left.unclear:
+        interrupted(
+            f"{fold(left.unclear)} did not confirm that the start is cancelled there",
+            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
+            f"dtctl stop{named}      ends it",
+        )
+    elif left.started:
+        interrupted(f"start cancelled; all tasks stopped{kept}")
+    else:
+        interrupted(f"nothing was started{kept}")
+    for run in left.ended:
+        note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
+    if left.unremembered is not None and (left.kept or left.unclear):
+        show_warning(f"{left.unremembered.summary}: {left.unremembered.detail}".rstrip(": "))
 
 
 def _show_joined(result: UpResult) -> None:

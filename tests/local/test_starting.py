@@ -22,7 +22,8 @@ FAILS = "[sh, -c, 'echo the daemon is away >&2; exit 125']"
 
 
 def write(home: Desk, command: str) -> Path:
-    return home.write_cluster(CLUSTER.replace("[python, stand_in.py]", command))
+    patient = CLUSTER.replace("{{max_restarts: 2, backoff: 100ms..200ms}}", "{{backoff: 20s..20s}}")
+    return home.write_cluster(patient.replace("[python, stand_in.py]", command))
 
 
 def test_up_returns_when_a_program_that_opens_no_port_reports_steps(home: Desk) -> None:

@@ -102,21 +102,8 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     logind.refuse_if_doomed()
     _prepare(talk, spec)
-    earlier, saved = starting.checkpoints(talk, request)
     outputs = environment.Marks(None).words(request["outputs"])
-    prepared: Prepared = {
-        "unchanged": False,
-        "run": spec["run"],
-        "current": current.id if current else None,
-        "replaces": old.id if old else None,
-        "checkpoints": earlier,
-        "saved": saved,
-        "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
-        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
-        "free_from": ports.free_from(starting.most_ports(spec)),
-        "joining": None,
-        **checks.by_the_way(talk, request["ask"]),
-    }
+    prepared = _found(talk, request, outputs, current, old)
     files = RunFiles(directory)
     before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
     ended: List[runs.Run] = []
@@ -157,6 +144,27 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         for other in ended:
             other.finish()
     return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
+
+
+def _found(
+    talk: Conversation, request: UpRequest, outputs: List[str], current: Optional[runs.Run], old: Optional[runs.Run]
+) -> Prepared:
+    """What the controller has to know before it goes on."""
+    spec = request["spec"]
+    earlier, saved = starting.checkpoints(talk, request)
+    return {
+        "unchanged": False,
+        "run": spec["run"],
+        "current": current.id if current else None,
+        "replaces": old.id if old else None,
+        "checkpoints": earlier,
+        "saved": saved,
+        "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
+        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
+        "free_from": ports.free_from(starting.most_ports(spec)),
+        "joining": None,
+        **checks.by_the_way(talk, request["ask"]),
+    }
 
 
 def _joining(run: runs.Run) -> Optional[Joining]:
@@ -272,7 +280,8 @@ def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[
                 time.sleep(0.02)
             run.end_supervisor(_END_LIMIT_S)
         run.remove()
-    runs.set_current(talk.root, spec["cluster"], spec["host"], before)
+    if before is not None:
+        runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then
         old_runs.clear_working_directory(talk, spec["cluster"])
 

@@ -30,6 +30,11 @@ class FailedStart:
     gave_up: bool = False
     """The run would go on with the same end again and again."""
 
+    @property
+    def run_failed(self) -> bool:
+        """If not, the other tasks continue without this one."""
+        return self.seen.condition.verdict.outcome is Outcome.FAILED
+
 
 def has_begun(seen: Coordination) -> bool:
     """Every task that is to run does, and those that others need are ready; or the run is decided."""

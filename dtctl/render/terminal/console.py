@@ -98,22 +98,13 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
     """Asks on stderr; raises typer.Exit unless the answer is yes, and says what that leaves: `otherwise`."""
     import typer
 
-    from dtctl.render.terminal.moving import still
-
-    with still():
-        try:
-            if typer.confirm(one_line(question), err=True):
-                return
-        except typer.Abort as end:
-            tell("")  # below the question, before anything moves again
-            if isinstance(end.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-    tell(otherwise)
-    raise typer.Exit(ExitCode.RUN_FAILED)
+    if not agrees(question):
+        tell(otherwise)
+        raise typer.Exit(ExitCode.RUN_FAILED)
 
 
 def agrees(question: str) -> bool:
-    """Asks on stderr. Ctrl-C and the end of input are a no."""
+    """Asks on stderr; the end of input is a no. Raises KeyboardInterrupt for Ctrl-C."""
     import typer
 
     from dtctl.render.terminal.moving import still
@@ -121,8 +112,10 @@ def agrees(question: str) -> bool:
     with still():
         try:
             return typer.confirm(one_line(question), err=True)
-        except (typer.Abort, KeyboardInterrupt):
-            tell("")
+        except typer.Abort as end:
+            tell("")  # below the question, before anything moves again
+            if isinstance(end.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
             return False
 
 

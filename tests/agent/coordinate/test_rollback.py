@@ -124,5 +124,5 @@ def test_after_keep_the_run_outlives_the_session(host: AgentHost) -> None:
     os.killpg(talk.process.pid, signal.SIGHUP)
     kill(talk.greeting["pid"], signal.SIGKILL)
     eventually(lambda: not alive(talk.greeting["pid"]))
-    assert host.state(spec)["tasks"]["worker:0"]["state"] == "running"
+    host.wait_state(spec, "worker:0", "running")
     assert host.ask("status")["agent_alive"]

@@ -71,7 +71,7 @@ from dtctl.operations.up.rollback import Left
 from dtctl.operations.up.secrets import Exposure
 from dtctl.operations.up.watching import FailedStart
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
+from dtctl.render import checkpoints, errors, hooks, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.checks import page, rules
 from dtctl.render.dashboard import saying
@@ -350,8 +350,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
-    "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
-    "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
+    "show_interrupted": lambda: result.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
+    "show_interrupted kept": lambda: result.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unasked": lambda: gaps.show_unasked({f"a{BAD}": ("events",)}),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
