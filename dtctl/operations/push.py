@@ -11,7 +11,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Progress, Report, final, request, telling
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.starting.readying import converse
+from dtctl.operations.up.readying import converse
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 

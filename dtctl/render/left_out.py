@@ -12,8 +12,8 @@ from dtctl.render.words import count
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle, LeftOut
-    from dtctl.operations.starting.secrets import Exposure
-    from dtctl.operations.up import UpResult
+    from dtctl.operations.up.result import UpResult
+    from dtctl.operations.up.secrets import Exposure
 
 _SHOWN = 5
 

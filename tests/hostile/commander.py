@@ -52,7 +52,7 @@ def import_all(factor: float) -> None:
             importlib.import_module(module.name)
     from dtctl.operations import dump, gc
     from dtctl.operations.asking import streams
-    from dtctl.operations.starting import rollback
+    from dtctl.operations.up import rollback
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor

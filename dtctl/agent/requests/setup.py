@@ -128,7 +128,7 @@ def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> Non
     offset = 0
     ended = False
     masks = Masks(())
-    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
+    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
     while True:
         chunk = os.pread(log, 65536, offset)
         if chunk:

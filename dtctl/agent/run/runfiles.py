@@ -90,7 +90,7 @@ class RunFiles:
             return paths.working_directory(self.root, spec["cluster"])
         return os.path.join(paths.bundle_directory(self.root, spec["bundle"]), "tree")
 
-    def create(
+    def stage(
         self,
         spec: Spec,
         secrets: Mapping[str, str],
@@ -98,10 +98,11 @@ class RunFiles:
         session: Process,
         credentials: Optional[Credentials] = None,
         hooks: Sequence[Post] = (),
-    ) -> None:
-        """Makes the run's directory. `session` is the process that the run needs until it is kept."""
-        import shutil  # for sessions alone
+    ) -> RunFiles:
+        """Makes what becomes the run's directory, all but the spec.
 
+        `session` is the process that the run needs until it is kept.
+        """
         made = RunFiles(os.path.join(self.root, "runs", NEW + os.urandom(8).hex()))
         try:
             paths.make_directory(made.directory)
@@ -118,12 +119,21 @@ class RunFiles:
             paths.write_text(made.path("machine"), machine.identity() + "\n")
             paths.write_text(made.path("reserve"), "\0" * RESERVE_BYTES)
             os.mkfifo(made.wake_path, 0o600)
-            paths.write_json(made.path("spec.json"), spec)
-            paths.make_directory(os.path.dirname(self.directory))
-            os.rename(made.directory, self.directory)
         except BaseException:
-            shutil.rmtree(made.directory, ignore_errors=True)
+            made.remove()
             raise
+        return made
+
+    def begin(self, staged: RunFiles, spec: Spec) -> None:
+        """From now on it is a run: its directory appears with all of its files."""
+        staged.write_urgent(staged.path("spec.json"), spec)
+        paths.make_directory(os.path.dirname(self.directory))
+        os.rename(staged.directory, self.directory)
+
+    def remove(self) -> None:
+        import shutil  # for sessions alone
+
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def set_aside(self) -> str:
         """Takes the directory out of everybody's sight; where it is now."""

@@ -70,9 +70,9 @@ class Observation:
         self._told: object = None
 
     def sees_ready(self, now: float) -> bool:
-        """True when the task has just become ready."""
+        """True when the task has just become ready: what trains is ready, whatever it listens on."""
         self._began = now if self._began is None else self._began
-        if self._entry["ready"] or not self._readiness.look(now):
+        if self._entry["ready"] or not (self._entry["step"] is not None or self._readiness.look(now)):
             return False
         note_ready(self._entry, now - self._began)
         return True

@@ -48,8 +48,8 @@ def check(
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.memory.record import record_of
-    from dtctl.operations.starting.code import make_local
-    from dtctl.operations.starting.prepare import make_plan
+    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.up.local import make_local
     from dtctl.render import checks, errors
     from dtctl.render.machine import checks as machine
     from dtctl.render.machine import document

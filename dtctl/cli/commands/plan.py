@@ -66,9 +66,9 @@ def show(
 ) -> None:
     from dtctl.operations.memory.record import record_of
     from dtctl.operations.selection import select_tasks
-    from dtctl.operations.starting.code import make_local, scan_code
-    from dtctl.operations.starting.prepare import make_plan
-    from dtctl.operations.starting.secrets import exposure
+    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.up.local import make_local, scan_code
+    from dtctl.operations.up.secrets import exposure
     from dtctl.render import errors, left_out
     from dtctl.render import plan as render
     from dtctl.render.machine import document

@@ -39,7 +39,7 @@ def validate(
 
 
 def _reviewed(scope: Scope, cluster_file: ClusterFile, overrides: Overrides) -> tuple[Cluster, tuple[Problem, ...]]:
-    from dtctl.operations.starting.review import review
+    from dtctl.operations.up.review import review
 
     checked = scope.checked(cluster_file, overrides)
     return checked.cluster, review(checked, os.environ, started=False).doubts

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dtctl.operations.starting.imports import Program, program_of
+from dtctl.operations.up.imports import Program, program_of
 from dtctl.plan.values import RunPlan
 
 _MOST_BYTES = 1 << 20

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Scene
-from dtctl.operations.starting.interpreter import local_python
+from dtctl.operations.up.local import local_python
 from dtctl.plan.values import RunPlan
 from dtctl.reach import SshSettings
 

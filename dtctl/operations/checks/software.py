@@ -14,7 +14,7 @@ from dtctl.operations.checks.programs import runs_python
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding, Signature
-from dtctl.operations.starting.imports import PACKAGES
+from dtctl.operations.up.imports import PACKAGES
 from dtctl.plan.values import TaskPlan
 
 EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")

@@ -6,7 +6,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-from dtctl.operations.starting.imports import PACKAGES
+from dtctl.operations.up.imports import PACKAGES
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk

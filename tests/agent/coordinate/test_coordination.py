@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.up.credentials import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, kill, python_task
 from tests.unit.agent.coordinate.world import spec_of
@@ -68,6 +68,8 @@ class Cluster:
                     talk.send(word)
                 for talk in talks.values():
                     talk.await_type(answer)
+        for name in dict.fromkeys(places.values()):
+            self.hosts[name].begun(self.specs[name])
 
     def of(self, task: str) -> tuple[AgentHost, Fields]:
         return self.hosts[PLACES[task]], self.specs[PLACES[task]]

@@ -22,7 +22,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.event_log import EventLog
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.operations.starting.credentials import Authority
+from dtctl.operations.up.credentials import Authority
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import issued
 from tests.hosts.ports import free_port
@@ -45,7 +45,7 @@ def make_run(
     files = RunFiles(str(root / "runs" / run / host))
     credentials = dataclasses.asdict(authority.issue(host, coordinates=host == "c"))
     session = made(Process, **processes.myself())
-    files.create(spec, {}, {"PATH": os.environ["PATH"]}, session, made(Credentials, **credentials))
+    files.begin(files.stage(spec, {}, {"PATH": os.environ["PATH"]}, session, made(Credentials, **credentials)), spec)
     return files, spec
 
 

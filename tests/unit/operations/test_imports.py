@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.starting.imports import program_of
+from dtctl.operations.up.imports import program_of
 
 
 def needs(directory: Path, *words: str, **files: str) -> tuple[str, ...] | None:

@@ -13,8 +13,8 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.push import push
-from dtctl.operations.starting import readying
-from dtctl.operations.starting.readying import converse
+from dtctl.operations.up import readying
+from dtctl.operations.up.readying import converse
 from dtctl.reach import Local
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport

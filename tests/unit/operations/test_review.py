@@ -9,8 +9,8 @@ import pytest
 
 from dtctl.config import check_cluster
 from dtctl.errors import ConfigError, PreflightError
-from dtctl.operations.starting.programs import Program, program_of
-from dtctl.operations.starting.review import review
+from dtctl.operations.up.programs import Program, program_of
+from dtctl.operations.up.review import review
 
 TEXT = """\
 name: demo

@@ -70,7 +70,7 @@ class _Telling:
 
     def progress(self, said: answers.Progress, payload: bytes) -> None:
         text = said["text"] or payload.decode("utf-8", "replace")
-        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text, said["tasks"])
+        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text)
         if told.phase == "setup" and text:
             self._setup(told)
         elif told.phase != self._phase or time.monotonic() >= self._next:

@@ -12,9 +12,9 @@ from dtctl.errors import PreflightError
 from dtctl.model import Host
 from dtctl.operations.asking.conversation import Progress, Report, about, final, telling
 from dtctl.operations.asking.plausible import check_inventory, check_run
-from dtctl.operations.starting.launch import Start, check_prepared, check_started, up_request
-from dtctl.operations.starting.ports import refuse_taken_ports
-from dtctl.operations.starting.readying import converse
+from dtctl.operations.up.conflicts import refuse_taken_ports
+from dtctl.operations.up.launch import Start, check_prepared, check_started, up_request
+from dtctl.operations.up.readying import converse
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from dtctl.agent.records.marks import CODE, HOME
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster
-from dtctl.operations.starting.imports import PACKAGES, program_of
+from dtctl.operations.up.imports import PACKAGES, program_of
 from dtctl.plan.values import RunPlan, TaskPlan
 
 REQUIREMENTS = "requirements.txt"

@@ -19,9 +19,9 @@ from dtctl.config.yaml.document import Findings, Scalar
 from dtctl.config.yaml.document import Path as Steps
 from dtctl.errors import PreflightError, Problem
 from dtctl.model import Cluster, Host
-from dtctl.operations.starting.code import scan_code
-from dtctl.operations.starting.programs import check_programs
-from dtctl.operations.starting.secrets import read_env_file
+from dtctl.operations.up.local import scan_code
+from dtctl.operations.up.programs import check_programs
+from dtctl.operations.up.secrets import read_env_file
 from dtctl.plan.directories import on_host
 from dtctl.reach import SshSettings
 

@@ -1,0 +1,180 @@
+"""Start a run: everything that can fail is made ready on every host before anything ends or starts on one."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from dtctl.agent.records import answers
+from dtctl.errors import DtctlError, PreflightError
+from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.stop import StopResult
+from dtctl.operations.up.absence import explained
+from dtctl.operations.up.conflicts import holders, refuse_outputs_of_others, refuse_taken_ports
+from dtctl.operations.up.joining import Joining, newcomers, offered
+from dtctl.operations.up.launch import Start
+from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
+from dtctl.operations.up.rollback import Interrupted, uninterrupted
+from dtctl.operations.up.start import Starting, statuses
+from dtctl.transport.seam import Transport
+
+Prepared = Mapping[str, answers.Prepared]
+"""Host -> its answer."""
+
+
+class Records(Protocol):
+    """This machine's memory of runs. Each of these raises DtctlError when it cannot be written."""
+
+    def begin(self, record: RunRecord) -> None: ...
+    def save(self, record: RunRecord) -> None: ...
+    def take_back(self, record: RunRecord) -> None: ...
+
+
+def up(
+    launch: Start, transport: Transport, report: UpReport, memory: Records, *, previous: RunRecord | None = None
+) -> UpResult:
+    """Returns when every host has been told to keep the run; `watch_start` follows its tasks from there on.
+
+    Until then a host that fails, an interrupt or the death of this process cancels everything: hosts that lose their
+    controller do so by themselves. The run is written down before any host hears of it, and as one that has started
+    before any host is told to keep it; where it was cancelled for certain it is forgotten. A run that is replaced is
+    stopped when every host has prepared all that can fail. `previous`: the last run of this file. Raises Interrupted
+    for Ctrl-C, with what is certain about what it has left.
+    """
+    starting = Starting(launch, transport, report)
+    unbegun = _write_down(memory, launch.record)
+    try:
+        with starting:
+            outcome = _start(starting, report, memory, unbegun, previous)
+    except BaseException as error:
+        left = starting.left(unbegun)
+        if not (left.kept or left.unclear):
+            _error_of(memory.take_back, launch.record)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(left) from None
+        if isinstance(error, DtctlError) and left.ended:
+            explained(error, f"dtctl up    again: {', '.join(left.ended)} was stopped to make room for this run")
+        raise
+    if not outcome.started:
+        _error_of(memory.take_back, launch.record)
+    return outcome
+
+
+def _start(
+    starting: Starting, report: UpReport, memory: Records, unbegun: DtctlError | None, previous: RunRecord | None
+) -> UpResult:
+    """The steps."""
+    record = starting.launch.record
+    assert record.run is not None
+    starting.choose_ports()
+    prepared: Prepared = starting.prepare_everywhere()
+    if (there := _already_there(starting, prepared)) is not None:
+        return there
+    brief = starting.check(prepared)
+    prepared = _refuse_conflicts(starting, prepared)
+    out_of_sight = unseen(prepared, record, previous)
+    if out_of_sight is not None:
+        report.at_zero(out_of_sight)
+    replaced = _make_room(starting, report, prepared)
+    started = starting.start_everywhere()
+    with uninterrupted():
+        unsaved = _error_of(memory.save, record)
+        kept = starting.keep_everywhere()
+    return UpResult(
+        run=record.run,
+        started=statuses(record.roster, started),
+        ended=(),
+        replaced=replaced,
+        earlier=earlier(prepared),
+        unseen=out_of_sight,
+        checked=brief,
+        without_revival=_told(kept, "reboot_why") if starting.launch.expects_revival else {},
+        revival=_told(kept, "reboot"),
+        new_revival=_told({host: told for host, told in kept.items() if told["reboot_new"]}, "reboot"),
+        aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
+        absent=starting.absent,
+        unremembered=unsaved and unbegun,  # what was begun is found again
+    )
+
+
+def _write_down(memory: Records, record: RunRecord) -> DtctlError | None:
+    """Why it could not be. Raises it of a run on this machine: nobody else knows one, so no command would find it."""
+    error = _error_of(memory.begin, record)
+    if error is not None and record.is_local:
+        detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
+        raise PreflightError(
+            error.summary, detail=detail, hint="free some space or fix the directory, then dtctl up again"
+        )
+    return error
+
+
+def _error_of(write: Callable[[RunRecord], None], record: RunRecord) -> DtctlError | None:
+    """A record that cannot be written is no reason to end a run that its hosts know."""
+    try:
+        write(record)
+    except DtctlError as error:
+        return error
+    return None
+
+
+def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
+    """The run that continues unchanged on all hosts, with the hosts that can join it now; None where there is none.
+
+    If it continues on some hosts only, that is an error.
+    """
+    joining = offered(prepared, starting.launch.record.coordinator)
+    new = newcomers(prepared, joining)
+    there = {host: answer for host, answer in prepared.items() if host not in new}
+    run = _unchanged(there)
+    if run is None:
+        return None
+    found = UpResult(run, {}, starting.ended(there), absent=starting.absent)
+    if joining is None or not new:
+        return found
+    hosts = starting.give_back(new)
+    outcomes = Joining(starting.launch, joining, starting.transport, starting.report).join(hosts)
+    joined = statuses(starting.launch.record.roster, outcomes.results)
+    return dataclasses.replace(found, joined=joined, absent={**found.absent, **outcomes.errors})
+
+
+def _unchanged(prepared: Prepared) -> str | None:
+    unchanged = {host: answer["run"] for host, answer in prepared.items() if answer["unchanged"]}
+    if not unchanged:
+        return None
+    runs: set[str] = set(unchanged.values())
+    # A host whose tasks have all ended still belongs to the run that goes on elsewhere.
+    others = [host for host, answer in prepared.items() if host not in unchanged and answer["current"] not in runs]
+    if len(runs) > 1 or others:
+        from dtctl.config.ranges import fold
+
+        raise PreflightError(
+            f"run {min(runs)} continues on {fold(unchanged)}, but not on {fold(others or prepared)}",
+            hint="dtctl stop    and then dtctl up again",
+        )
+    return runs.pop()
+
+
+def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
+    """Ports and output directories that others have. Returns the answers of the hosts that the start goes on with."""
+    launch = starting.launch
+    starting.pass_over(holders(prepared))
+    prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
+    refuse_taken_ports(prepared, launch.plan.cluster)
+    if not launch.adopt_output:
+        file = Path(os.path.realpath(launch.plan.cluster.file))
+        refuse_outputs_of_others(prepared, launch.record.cluster, launch.controller, file)
+    return prepared
+
+
+def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict[str, StopResult]:
+    old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
+    report.consent(old)
+    return {run: starting.replace(run) for run in old}
+
+
+def _told(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
+    """Of the hosts that report anything there."""
+    return {host: str(told[field]) for host, told in kept.items() if told[field]}  # type: ignore[literal-required]
