@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,4 +175,5 @@ def test_a_second_controller_is_told_who_is_at_work(user: Desk, tmp_path: Path) 
             assert first.wait() == 130
     assert second.returncode == 6
     assert "another dtctl is at work on demo" in second.stderr
-    assert "@" in second.stderr
+    assert re.search(rf"dtctl up by \S+@\S+ \(pid {first.pid} there\), since 20.* s ago\)", second.stderr)
+    assert "wait until it is done, or interrupt it there" in second.stderr

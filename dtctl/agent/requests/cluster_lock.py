@@ -124,12 +124,11 @@ def _refusal(cluster: str, path: str) -> Refused:
         return Refused("locked", summary, "it has begun just now", "type the same again in a moment")
     who, session = holder["by"] or "somebody", holder["session"]
     if holder["command"]:
-        who = "dtctl %s of %s" % (holder["command"], who)
+        who = "dtctl %s by %s" % (holder["command"], who)
     if holder["pid"] is not None:
-        who += ", process %d there" % holder["pid"]
+        who += " (pid %d there)" % holder["pid"]
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["since"]))
-    ago = "%d s ago" % max(0, round(time.time() - holder["since"]))
-    hint = "wait until it is done, or interrupt it there"
-    if session is not None and processes.find(session) is not None:
-        hint += "; if that machine is gone, `kill %d` on this host ends its session here" % session["pid"]
-    return Refused("locked", summary, "%s, since %s (%s)" % (who, when, ago), hint)
+    detail = "%s, since %s (%d s ago)" % (who, when, max(0, round(time.time() - holder["since"])))
+    if session is not None:
+        detail += "; its session on this host has pid %d" % session["pid"]
+    return Refused("locked", summary, detail, "wait until it is done, or interrupt it there")

@@ -196,8 +196,8 @@ def test_a_second_controller_is_told_who_holds_the_lock(host: AgentHost) -> None
         with pytest.raises(AgentRefused) as refused:
             host.up(host.spec(task("worker:0", *SLEEP)))
         assert refused.value.code == "locked"
-        assert "dtctl up of ada@laptop, process 4711 there, since 20" in refused.value.frame["detail"]
-        session = re.search("`kill ([0-9]+)` on this host ends its session here", refused.value.frame["hint"])
+        assert "dtctl up by ada@laptop (pid 4711 there), since 20" in refused.value.frame["detail"]
+        session = re.search("its session on this host has pid ([0-9]+)$", refused.value.frame["detail"])
         assert session is not None
         assert alive(int(session.group(1)))
         talk.send("abort")

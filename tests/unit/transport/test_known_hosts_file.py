@@ -128,6 +128,27 @@ def test_a_file_of_known_hosts_lines_is_added_to(project: Path) -> None:
     assert file.read_text() == before + line("gpu-a", 1) + "\n"
 
 
+@pytest.mark.parametrize("target", ["known_hosts", "known_hosts2"])
+def test_a_link_of_the_project_is_no_place_for_keys_also_where_it_leads_to_known_hosts(
+    home: Path, project: Path, target: str
+) -> None:
+    (home / ".ssh" / "known_hosts").write_text(line("gpu-b") + "\n")
+    (project / "known_hosts").symlink_to(home / ".ssh" / target)
+    (project / "keys").symlink_to(home / ".ssh")
+    for file in (project / "known_hosts", project / "keys" / target):
+        with pytest.raises(TransportError, match=r"is a link .* which is not followed"):
+            accept(file, project)
+    assert (home / ".ssh" / "known_hosts").read_text() == line("gpu-b") + "\n"
+    assert not (home / ".ssh" / "known_hosts2").exists()
+
+
+def test_known_hosts_of_the_user_may_be_a_link_of_their_own(home: Path) -> None:
+    (home / "dotfiles").mkdir()
+    (home / ".ssh" / "known_hosts").symlink_to("../dotfiles/known_hosts")
+    KnownHosts().pin("gpu-a", [key(1)], home / ".ssh" / "known_hosts")
+    assert (home / "dotfiles" / "known_hosts").read_text() == line("gpu-a", 1) + "\n"
+
+
 def outside(home: Path, project: Path) -> list[Path]:
     (project / "link").symlink_to(home / ".bashrc")
     (project / "up").symlink_to(home)
