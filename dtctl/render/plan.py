@@ -6,15 +6,19 @@ import json
 import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.model import Host, TaskId
 from dtctl.plan.run import Stage
 from dtctl.plan.values import RunPlan, TaskPlan, shown
 from dtctl.render.hooks import hook_line
-from dtctl.render.tables import print_table, table
+from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
 from dtctl.render.words import count, fold
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _ROWS = 10
 """So many tasks have a line each; of more, those that are alike share one."""
@@ -142,12 +146,21 @@ class _Row:
 
 
 def _show_table(plan: RunPlan) -> None:
+    """What differs between tasks stands beside them, or below where the terminal is too narrow."""
     rows = _rows(plan)
-    differs = any(row.differs for row in rows)
-    grid = table("TASK", "HOST", "ADDRESS", "GPU", *["NOTE"] * differs)
+    grid = _grid(rows, notes=any(row.differs for row in rows))
+    beside = fits(grid)
+    print_table(grid if beside else _grid(rows, notes=False))
     for row in rows:
-        grid.add_row(row.name, row.hosts, row.addresses, row.gpus, *[row.differs] * differs)
-    print_table(grid)
+        if row.differs and not beside:
+            console.say(f"{row.name} on {row.hosts}: {row.differs}")
+
+
+def _grid(rows: Sequence[_Row], *, notes: bool) -> Table:
+    grid = table("TASK", "HOST", "ADDRESS", "GPU", *["NOTE"] * notes)
+    for row in rows:
+        grid.add_row(row.name, row.hosts, row.addresses, row.gpus, *[row.differs] * notes)
+    return grid
 
 
 def _rows(plan: RunPlan) -> list[_Row]:

@@ -94,7 +94,7 @@ def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
             grid.add_row(*(cells[name][number] for name in names))
         if fits(grid):
             return grid
-    grid.columns[-1].min_width = len(names[-1])
+    grid.columns[-1].min_width = None
     return grid
 
 

@@ -15,6 +15,7 @@ from dtctl.plan.run import plan_run
 from dtctl.plan.values import RunPlan
 from dtctl.render.machine import document
 from dtctl.render.plan import order_lines, show_plan, show_whole_tasks
+from dtctl.render.terminal import console
 from tests.unit.clusters import cluster, job
 
 NAMES = {name: name for name in "abcd"}
@@ -115,6 +116,27 @@ def test_a_small_plan_has_a_line_for_each_task_and_the_cluster_as_it_is(capsys: 
     ]
     cluster_of_tf_config = '{"chief": ["a:2222"], "ps": ["b:2222"], "worker": ["c:2222", "d:2222"]}'
     assert f"TF_CONFIG's cluster: {cluster_of_tf_config}" in shown
+
+
+def test_what_differs_stands_below_where_there_is_no_room_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a-training-machine-of-some-length.example.com"
+    (tmp_path / "cluster.yaml").write_text(
+        f"name: c\nhosts: {{{name}: {{ssh: 10.0.0.1, python: /opt/python}}, b: 10.0.0.2}}\n"
+        f"jobs: {{worker: {{hosts: [{name}, b]}}}}\ntrainer: {{command: [python, x.py], dialect: none}}\n"
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    console.choose_color("always")
+    try:
+        show_plan(plan_run(load_cluster(tmp_path / "cluster.yaml"), {name: name, "b": "b"}, local_python="python3"))
+    finally:
+        console.choose_color("auto")
+    lines = capsys.readouterr().out.splitlines()
+    assert f"worker:0 on {name}: python /opt/python" in lines
+    assert not [line for line in lines if line.startswith("TASK") and "NOTE" in line]
 
 
 def test_jobs_with_programs_of_their_own_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,15 +137,3 @@ def test_the_problem_stands_above_the_tasks(capsys: pytest.CaptureFixture[str]) 
 def test_how_busy_hosts_are_is_no_problem_of_all() -> None:
     status = facts(*workers(4), machines={"gpu-0": machine(load=40.0), "gpu-1": machine(load=40.0)}).status
     assert [row.note for row in rows_of(status)] == [""] * 4
-
-
-@pytest.mark.parametrize("columns", [60, 70, 80])
-def test_no_heading_is_broken_where_nothing_fits(
-    screen: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
-) -> None:
-    screen.setenv("COLUMNS", str(columns))
-    host = "training-" + "machine-" * 3 + "1"
-    long = [ended(f"evaluator-of-all:{n}", ARGPARSE, f"{host}{n}", code=2) for n in range(3)]
-    lines = shown(capsys, of(*long), every=True)
-    heading = next(line for line in lines if line.startswith("TASK"))
-    assert heading.rstrip().endswith("NOTE"), "\n".join(lines)
