@@ -11,6 +11,7 @@ import pytest
 
 from tests.desk import Desk
 from tests.fleet.test_run import write
+from tests.hosts import faults
 from tests.hosts.fleet import CRON, Fleet, FleetHost
 from tests.waiting import eventually
 
@@ -50,6 +51,34 @@ def test_a_host_that_crashed_goes_on_with_its_tasks_when_it_boots(user: Desk, fl
     assert user.task("worker:3")["state"] == "running"
 
 
+def test_a_host_on_which_everything_of_dtctl_was_killed_is_back_within_minutes(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    host = fleet["gpu-4"]
+    user.dtctl("up")
+    running(host, 1)
+    faults.kill_user(host)
+    eventually(lambda: not host.processes(), what="the end of all")
+    eventually(lambda: entry(host, "worker:3")["attempt"] == 2, 150, "cron to bring it back")
+    running(host, 2)
+
+
+def test_status_says_that_a_machine_answers_whose_agent_does_not_and_what_to_type(user: Desk, fleet: Fleet) -> None:
+    file = write(user)
+    file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))
+    host = fleet["gpu-4"]
+    user.dtctl("up")
+    running(host, 1)
+    faults.kill_user(host)
+    told = "gpu-4 answers, but its agent does not call"
+    (view,) = fleet["gpu-1"].home.glob(".dtctl/runs/*/gpu-1/cluster.json")
+    eventually(lambda: told in view.read_text(), 150, "the coordinator to find out")
+    said = user.dtctl("status")  # which asks that host, and so brings the agent back
+    assert told in said
+    assert "dtctl up    starts it again" in said
+    running(host, 2)
+    eventually(lambda: told not in view.read_text(), 60, "the end of the warning")
+
+
 def running(host: FleetHost, attempt: int) -> None:
     def is_so() -> bool:
         found = entry(host, "worker:3")
@@ -82,8 +111,7 @@ def test_down_leaves_the_crontab_as_it_was(user: Desk, fleet: Fleet) -> None:
     try:
         user.dtctl("up")
         added = crontab(host).replace(mine, "").splitlines()
-        assert len(added) == 1
-        assert added[0].startswith("@reboot ")
+        assert [line.partition(" /")[0] for line in added] == ["@reboot", "* * * * *"]
         user.dtctl("up")
         assert crontab(host).count("@reboot") == 1
         user.dtctl("stop")

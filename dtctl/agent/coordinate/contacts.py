@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records.reasons import fact
+from ..records.reasons import fact, sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Contacts:
         if host in self._told:
             self._told.remove(host)
             self._tell("contact", [fact("back", host=host, seconds=now - since)], host=host)
+        self.note_answer(host, answers=False)
         if self._view.hosts[host]["absent"]:
             self._tell("contact", [fact("joined", host=host)], host=host)
         self._view.hosts[host].update({"connected": True, "over": False, "absent": False})
@@ -60,6 +61,15 @@ class Contacts:
             if not is_done:
                 self.away[host] = since
                 self._tell_away(host, fact("away", host=host, text=reason))
+
+    def note_answer(self, host: str, *, answers: bool) -> None:
+        """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
+        why, data = fact("agent_gone", host=host), self._view.data
+        text = sentence([why])
+        if answers != (text in data["warnings"]):
+            data["warnings"] = [*(other for other in data["warnings"] if other != text), *([text] if answers else [])]
+            if answers:
+                self._tell("contact", [why], host=host)
 
     def leave(self, host: str) -> None:
         """One that had joined has no part in the run again, as if it had never been heard."""

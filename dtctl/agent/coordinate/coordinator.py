@@ -186,6 +186,16 @@ class Coordinator:
         self._tell("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
         self._contacts.expect(now)
 
+    @property
+    def away(self) -> Mapping[str, float]:
+        """Hosts that are expected to call, and since when."""
+        return {} if self.decided else self._contacts.away
+
+    def machine_answers(self, host: str, answers: bool, wall: float) -> None:
+        """Of a host that is away."""
+        self._wall = wall
+        self._contacts.note_answer(host, answers=answers)
+
     def past(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
         self._wall = wall

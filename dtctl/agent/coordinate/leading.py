@@ -14,6 +14,7 @@ from ..records.reasons import because, fact
 from ..records.spec import is_alone
 from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
+from .answering import AWAY_S, Answering
 from .coordinator import Coordinator
 from .report import events_since, hello, news
 from .services import Services
@@ -85,6 +86,9 @@ class Leading:
         self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
+        self._answering = Answering()
+        self._asked: Set[str] = set()
+        """Hosts whose machines were, since they are away."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -109,6 +113,7 @@ class Leading:
             for host, message in self._hub.step(now):
                 self._hear(host, message, now, wall)
         self._read_requests(now, wall)
+        self._ask_machines(now, wall)
         wanted = self._decide(now, wall) if now >= self._decide_at else None
         self._save(now)
         if self._posting is not None and intent.value["session"] is None:  # what is taken back is told to nobody
@@ -153,6 +158,21 @@ class Leading:
             self.coordinator.listens(str(error), wall)
         else:
             self.coordinator.listens(None, wall)
+
+    def _ask_machines(self, now: float, wall: float) -> None:
+        """Those of hosts that have been away for a while."""
+        away = self.coordinator.away
+        for host in self._asked - away.keys():
+            self._asked.discard(host)
+            self._answering.forget(host)
+        for host, since in away.items():
+            address = next((each["address"] for each in self._spec["roster"] if each["host"] == host), None)
+            if address is not None and now - since >= AWAY_S:
+                self._asked.add(host)
+                name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
+                answers = self._answering.of(host, name, port, now)
+                if answers is not None:
+                    self.coordinator.machine_answers(host, answers, wall)
 
     def _hooks(self) -> Optional[Posting]:
         """None where nobody is to be told: then nothing of that is loaded."""

@@ -168,6 +168,8 @@ SENTENCES = {
     "came_back_with": "%(host)s has come back with run %(run)s, and was told that it is over",
     "events_left_out": "%(host)s sends more events than the story takes: %(count)d of them are left out",
     "coordinator_deaf": "agents cannot reach the coordinator: %(text)s",
+    "agent_gone": "%(host)s answers, but its agent does not call: it was killed, or cannot reach the coordinator "
+    "(dtctl up    starts it again)",
     "coordinator_heard": "agents can reach the coordinator again",
     "coordinator_restarted": "the coordinator restarted after %(seconds).0f s",
     "hook_refused": "hook %(what)s was not told: it answers %(text)s",

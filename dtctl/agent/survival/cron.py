@@ -1,4 +1,7 @@
-"""Our one `@reboot` line in the user's crontab, recognised by the mark at its end; all other lines stay as they are.
+"""Our lines in the user's crontab, recognised by the mark at their end; all other lines stay as they are.
+
+One for a restart of the machine, and one for each minute, for agents that were killed with all that could bring them
+back.
 
 crontab(5): a line is given to sh, `%` has to be escaped, PATH is short, and what is printed is sent as mail.
 """
@@ -19,9 +22,12 @@ DAEMONS = ("cron", "crond")
 LIMIT_S = 10.0
 
 
-def line(words: Sequence[str], mark: str) -> bytes:
+WHEN = ("@reboot", "* * * * *")
+
+
+def lines(words: Sequence[str], mark: str) -> bytes:
     command = " ".join(shlex.quote(word) for word in words).replace("%", "\\%")
-    return os.fsencode("@reboot %s >/dev/null 2>&1 # %s\n" % (command, mark))
+    return os.fsencode("".join("%s %s >/dev/null 2>&1 # %s\n" % (when, command, mark) for when in WHEN))
 
 
 def without(table: bytes, mark: str) -> bytes:
@@ -30,26 +36,26 @@ def without(table: bytes, mark: str) -> bytes:
     return b"".join(each for each in table.splitlines(keepends=True) if not each.rstrip(b"\r\n").endswith(end))
 
 
-def with_line(table: bytes, words: Sequence[str], mark: str) -> bytes:
+def with_lines(table: bytes, words: Sequence[str], mark: str) -> bytes:
     others = without(table, mark)
     if others and not others.endswith(b"\n"):
         others += b"\n"
-    return others + line(words, mark)
+    return others + lines(words, mark)
 
 
 def install(words: Sequence[str], mark: str) -> bool:
-    """False if the line was there already. Raises Lacking where it would not be heeded."""
+    """False if the lines were there already. Raises Lacking where it would not be heeded."""
     for word in words:
         if not {"\n", "\r", "\\"}.isdisjoint(word):  # what becomes of a backslash depends on whose cron it is
             raise Lacking("%r cannot be written into a crontab" % word)
     if not _daemon_runs():
         raise Lacking("no cron daemon runs")
     before = _read()
-    wanted = with_line(before, words, mark)
+    wanted = with_lines(before, words, mark)
     if before != wanted:
         _write(wanted)
-    if line(words, mark) not in _read():
-        raise Lacking("crontab has not kept the line")
+    if lines(words, mark) not in _read():
+        raise Lacking("crontab has not kept the lines")
     return before != wanted
 
 

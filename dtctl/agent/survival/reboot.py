@@ -1,8 +1,9 @@
-"""What brings the agents of a root back after a restart of the machine, where the host allows it.
+"""What brings the agents of a root back, where the host allows it: after a restart of the machine, and after a minute
+when keeper, agent and guard were killed together.
 
-There is one entry for a root: a unit of the user's systemd, else an `@reboot` line of cron. It is made when a run is
-kept that is to come back, or comes back to life, and removed when the last such run has ended here: by its agent, or by
-the next `down` or `gc` if that was killed.
+There is one entry for a root: a unit of the user's systemd, else two lines of cron. It is made when a run is kept that
+is to come back, or comes back to life, and removed when the last such run has ended here: by its agent, or by the next
+`down` or `gc` if that was killed.
 """
 
 from __future__ import annotations

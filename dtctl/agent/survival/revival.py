@@ -74,7 +74,7 @@ def comes_back(files: RunFiles) -> bool:
 
 
 def revive_all(root: str) -> None:
-    """After a restart of the machine: starts an agent for every live run that was kept and is to come back."""
+    """After a restart of the machine, and each minute: starts an agent for every live run that is to come back."""
     for files in every(root):
         with suppress(OSError, paths.Damaged):  # half made, or being removed; or nothing can be done without its spec
             if comes_back(files) and _is_kept(files) and is_orphaned(files):

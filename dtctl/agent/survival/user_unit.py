@@ -1,4 +1,4 @@
-"""A unit of the user's own systemd that runs a command once after a restart of the machine (systemd.unit(5))."""
+"""A unit of the user's own systemd: a command after a restart of the machine, and each minute (systemd.service(5))."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 _TEXT = """\
 [Unit]
-Description=dtctl: the runs that this machine was at before its restart
+Description=dtctl: the runs that this machine is at
 %(condition)s
 [Service]
-Type=oneshot
-RemainAfterExit=yes
+Type=simple
+Restart=always
+RestartSec=60
 KillMode=process
 ExecStart=%(command)s
 
@@ -31,7 +32,10 @@ _ANY_PROGRAM = ("/bin/sh", "-c", 'exec "$0" "$@"')
 
 
 def text(words: Sequence[str], machine_id: str) -> str:
-    """Stopping the unit kills no trainer (KillMode); in a home directory that is shared it serves one machine only."""
+    """No trainer and no agent ends with the command, or with the unit (KillMode).
+
+    In a home directory that is shared it serves one machine only.
+    """
     command = " ".join(_quoted(word) for word in (*_ANY_PROGRAM, *words))
     condition = "ConditionHost=%s\n" % machine_id if machine_id else ""
     return _TEXT % {"condition": condition, "command": command}
@@ -58,6 +62,7 @@ def install(name: str, content: str) -> bool:
         systemd.ask("systemctl", "--user", "--quiet", "enable", name)
         if not _is_enabled(name):
             raise Lacking("systemctl --user enable does not work here")
+        systemd.ask("systemctl", "--user", "--quiet", "start", name)
     return new
 
 
@@ -65,6 +70,7 @@ def remove(name: str) -> None:
     path = _path(name)
     if os.path.lexists(path):
         systemd.ask("systemctl", "--user", "--quiet", "disable", name)
+        systemd.ask("systemctl", "--user", "--quiet", "stop", name)
         os.unlink(path)
         systemd.ask("systemctl", "--user", "daemon-reload")
 

@@ -113,6 +113,8 @@ def test_a_user_who_lingers_gets_a_unit(systemd: Account) -> None:
     text = unit.read_text()
     assert f'"-IS" "{systemd.root}/agent/current" "revive"' in text
     assert "KillMode=process" in text
+    assert "Restart=always\nRestartSec=60\n" in text
+    assert f"start {unit.name}" in systemd.asked
     assert machine.machine_id() in text
     assert "enable-linger" not in systemd.asked
     assert systemd.asked.index("daemon-reload") < systemd.asked.index(f"enable {unit.name}")
@@ -149,8 +151,8 @@ def test_without_systemd_it_is_cron_and_other_lines_stay(account: Account) -> No
     assert account.table is not None
     lines = account.table.splitlines()
     assert lines[0] == "17 4 * * * true"
-    assert len(lines) == 2
-    assert str(account.root / "agent" / "current") in lines[1]
+    assert len(lines) == 1 + len(cron.WHEN)
+    assert all(str(account.root / "agent" / "current") in line for line in lines[1:])
 
 
 def test_the_line_does_what_it_says(account: Account) -> None:
@@ -161,9 +163,11 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     program.mkdir()
     (program / "__main__.py").write_text(f"import sys; open({str(account.home / 'told')!r}, 'w').write(repr(sys.argv))")
     assert account.table is not None
-    command = account.table.strip().removeprefix("@reboot ")
-    subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
-    assert (account.home / "told").read_text() == repr([str(program), "revive"])
+    for when, line in zip(cron.WHEN, account.table.splitlines(), strict=True):
+        (account.home / "told").unlink(missing_ok=True)
+        command = line.removeprefix(f"{when} ")
+        subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
+        assert (account.home / "told").read_text() == repr([str(program), "revive"])
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,12 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         {"text": "Address already in use"},
         "agents cannot reach the coordinator: Address already in use",
     ),
+    (
+        "agent_gone",
+        {"host": "gpu-b"},
+        "gpu-b answers, but its agent does not call: it was killed, or cannot reach the coordinator "
+        "(dtctl up    starts it again)",
+    ),
     ("coordinator_heard", {}, "agents can reach the coordinator again"),
     ("coordinator_restarted", {"seconds": 61.4}, "the coordinator restarted after 61 s"),
     ("hook_refused", {"what": "slack", "text": "404 Not Found"}, "hook slack was not told: it answers 404 Not Found"),

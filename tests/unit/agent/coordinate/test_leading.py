@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate.leading import SAVE_S, Leading
-from dtctl.agent.coordinate.quota import BURST_BYTES
+from dtctl.agent.coordinate.story import BURST_BYTES
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
