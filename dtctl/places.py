@@ -64,9 +64,10 @@ class Folder:
             with folder.below("train/eval", make=PRIVATE) as inner:
                 ...
 
-    No link that others may have made leads elsewhere: none is followed within a project (`project`, the cluster file's
-    directory, or the working directory, unless that is the home directory or above it), nor below a folder. Above, a
-    link has to be the user's own, or root's. A name is one component, and the file of that name is no link either.
+    No link that others may have made leads elsewhere: none is followed within a project, nor below a folder; above, it
+    has to be the user's own, or root's. A project is `project`, the cluster file's directory, or the working directory,
+    or a repository around that, but not the home directory or one above it. A name is one component, and the file of
+    that name is no link either.
 
     `make`: missing directories are made with this mode. Raises OSError, whose `strerror` names the link.
     """
@@ -203,12 +204,11 @@ def folder_of(path: Path, project: Path | None = None, *, make: int | None = Non
 
 def _own(project: Path | None) -> set[tuple[int, int]]:
     """The directories in which no link is the user's own, by device and inode."""
-    found = set()
-    for directory in (project, Path()):
-        with suppress(OSError):
-            if directory is not None and not is_around_home(directory):
-                found.add(_identity(directory.stat()))
-    return found
+    projects = [] if project is None else [project]
+    with suppress(OSError):  # the working directory may be gone
+        here = Path.cwd()
+        projects += [here, *(above for above in here.parents if os.path.lexists(above / ".git"))]
+    return {_identity(one.stat()) for one in projects if one.is_dir() and not is_around_home(one)}
 
 
 def _walk(

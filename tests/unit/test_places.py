@@ -102,6 +102,18 @@ def test_a_linked_directory_of_a_project_elsewhere_is_not_followed(
         assert folder.names() == []
 
 
+def test_a_linked_directory_of_the_repository_around_is_not_followed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "linked").symlink_to("../victim")
+    monkeypatch.chdir(project / "out")
+    with Folder(Path("../linked")):
+        pass
+    (project / ".git").mkdir()
+    with pytest.raises(OSError, match="is not followed"):
+        Folder(Path("../linked"))
+
+
 def test_a_link_of_the_users_own_above_the_project_is_followed(project: Path, tmp_path: Path) -> None:
     (tmp_path / "scratch").symlink_to(project)
     replace_file(tmp_path / "scratch" / "out" / "a.html", b"x")
