@@ -10,7 +10,7 @@ import typer
 
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_cluster
-from dtctl.errors import UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.gc import GcResult
@@ -55,6 +55,8 @@ def gc(
     else:
         show_remains(found, dry_run=dry_run)
     errors.show_host_errors(found.errors)
+    if any(one.survivors for one in found.remains.values()):
+        raise typer.Exit(ExitCode.SURVIVORS)
     exit_for(found.errors, others=found.remains)
 
 

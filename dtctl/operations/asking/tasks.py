@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.model import TaskId, TaskState
@@ -97,48 +98,28 @@ class TaskStatus:
             id=task,
             host=host,
             state=TaskState(entry["state"]),
-            attempt=entry["attempt"],
-            restarts=entry["restarts"],
-            pid=entry["pid"],
-            program=entry["program"],
-            since=entry["since"],
-            next_start=entry["next_start"],
             why=tuple(why_of(entry)),
-            ready=entry["ready"],
-            step=entry["step"],
-            step_time=entry["step_time"],
-            rate=entry["rate"],
-            loss=entry["loss"],
             output_time=entry["progress"],
             code=end["code"] if end else None,
             signal=end["signal"] if end else None,
-            asked=entry["asked"],
             tail=end["tail"] if end else "",
             left_behind=tuple(LeftBehind(one["pid"], one["command"]) for one in end["left_behind"]) if end else (),
             killed_after_s=end["killed_after_s"] if end else None,
             left=len(entry["left"]),
-            history=tuple(
-                Exit(
-                    attempt=past["attempt"],
-                    started=past["started"],
-                    ended=past["ended"],
-                    code=past["code"],
-                    signal=past["signal"],
-                    asked=past["asked"],
-                    cause=past["cause"],
-                    step=past["step"],
-                    short_of_memory=past["short_of_memory"],
-                    early=past["early"],
-                )
-                for past in entry["history"]
-            ),
-            cpu=entry["cpu"],
-            memory_bytes=entry["memory_bytes"],
-            throttled=entry["throttled"],
-            idle_since=entry["idle_since"],
-            first_step_s=entry["first_step_s"],
-            complaint=entry["complaint"],
+            history=tuple(Exit(**_same(past, [one.name for one in fields(Exit)])) for past in entry["history"]),
+            **_same(entry, _AS_TOLD),
         )
+
+
+_AS_TOLD = (
+    *("attempt", "restarts", "pid", "program", "since", "next_start", "ready", "asked", "complaint"),
+    *("step", "step_time", "rate", "loss", "cpu", "memory_bytes", "throttled", "idle_since", "first_step_s"),
+)
+"""Fields that TaskStatus and the agent's Entry have by the same name."""
+
+
+def _same(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: record[name] for name in names}
 
 
 def how_it_ended(task: TaskStatus) -> tuple[Fact, ...]:
