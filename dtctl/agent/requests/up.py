@@ -258,7 +258,8 @@ def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[
     try:
         run = runs.Run(talk, directory)
     except RunRemoved:  # nothing has been started
-        _remove_unborn(directory)
+        with suppress(OSError):  # never made, or also that of another host of the inventory
+            os.rmdir(os.path.dirname(directory))
     else:
         if run.state()["agent"] is not None:
             run.change(_stop_at_once)
@@ -275,14 +276,6 @@ def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[
 
 def _all_ended(run: runs.Run) -> bool:
     return all(task["state"] in policy.FINAL for task in run.state()["tasks"].values())
-
-
-def _remove_unborn(directory: str) -> None:
-    import shutil
-
-    shutil.rmtree(directory, ignore_errors=True)
-    with suppress(OSError):  # never made, or also that of another host of the inventory
-        os.rmdir(os.path.dirname(directory))
 
 
 def _stop_at_once(intent: IntentFile) -> None:

@@ -38,7 +38,7 @@ def gc(
     record = _inventory(scope)
 
     def look(*, dry_run: bool) -> GcResult:
-        with dialling(scope.transport.dialled):
+        with dialling(scope.transport.dialled, scope.transport.failed):
             return collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
 
     if dry_run or not yes:
