@@ -52,10 +52,12 @@ class Remains:
     freed_bytes: int
     written: int = 0
     """Directories with what trainers wrote."""
+    survivors: tuple[Orphan, ...] = ()
+    """Not even SIGKILL has ended them."""
 
     @property
     def nothing(self) -> bool:
-        return not (self.processes or self.runs or self.bundles or self.files or self.written or self.freed_bytes)
+        return not any(vars(self).values())
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,9 @@ def collect(
 
 def _remains(answer: records.GcResult) -> Remains:
     return Remains(
-        processes=tuple(Orphan(one["pid"], one["command"], one["run"]) for one in answer["processes"]),
-        runs=tuple(
-            DeadRun(one["run"], one["cluster"], one["host"], one["reason"], one["size_bytes"]) for one in answer["runs"]
-        ),
+        processes=tuple(Orphan(**one) for one in answer["processes"]),
+        survivors=tuple(Orphan(**one) for one in answer["survivors"]),
+        runs=tuple(DeadRun(**one) for one in answer["runs"]),
         bundles=tuple(answer["bundles"]),
         files=tuple(answer["files"]),
         freed_bytes=answer["freed_bytes"],

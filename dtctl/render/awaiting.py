@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
+from dtctl.errors import DtctlError
 from dtctl.operations.asking.conversation import Progress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.safe import one_line
 from dtctl.render.words import fold
 
 SHOWN_AFTER_S = 1.0
@@ -65,15 +67,26 @@ class Awaiting:
 
 
 @contextmanager
-def dialling(waits: Callable[[], Mapping[str, float]]) -> Iterator[None]:
-    """While a command asks hosts before it shows anything: whom it waits for, on a terminal."""
+def dialling(
+    waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
+) -> Iterator[None]:
+    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for, on a terminal."""
     if not console.interactive():
         yield
         return
     from dtctl.render.terminal.last_line import LastLine
 
-    with moving(LastLine(lambda: waiting_for(waits(), console.columns() - 1, " to connect"))):
+    with moving(LastLine(lambda: dialling_line(waits(), failed(), console.columns() - 1))):
         yield
+
+
+def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
+    """What has failed for certain is shown while others are waited for."""
+    line = waiting_for(waits, width, " to connect")
+    if not (line and failed):
+        return line
+    first, *more = failed.values()
+    return f"{one_line(first.summary)}{f' and {len(more)} more' if more else ''}; {line}"[:width]
 
 
 def awaiting_line(done: int, total: int, waits: Mapping[str, float], width: int) -> str:

@@ -64,6 +64,9 @@ def _words(one: Remains) -> str:
 
 def _details(host: str, one: Remains) -> list[str]:
     lines = [f"{host}: process {orphan.pid} of {orphan.run}: {_short(orphan.command)}" for orphan in one.processes]
+    lines += [
+        f"{host}: process {left.pid} of {left.run} outlived SIGKILL: {_short(left.command)}" for left in one.survivors
+    ]
     return lines + [f"{host}: {run.run}: {run.reason}, {size(run.size_bytes)}" for run in one.runs]
 
 

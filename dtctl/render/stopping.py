@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.stopping import Leaving, Stopping
-from dtctl.render.awaiting import waiting_for
+from dtctl.render.awaiting import dialling_line
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 from dtctl.render.words import duration, fold
@@ -29,12 +30,19 @@ _SIGKILL = 9
 class StopProgress:
     """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager.
 
-    `dialled`: hosts that have not answered yet, and since when, for that line.
+    `dialled`, for that line: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
     """
 
-    def __init__(self, *, quiet: bool = False, dialled: Callable[[], Mapping[str, float]] = dict) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        dialled: Callable[[], Mapping[str, float]] = dict,
+        failed: Callable[[], Mapping[str, DtctlError]] = dict,
+    ) -> None:
         self._quiet = quiet
         self._dialled = dialled
+        self._failed = failed
         self._lock = threading.Lock()
         self._grace_s = 0.0
         self._tasks: dict[TaskId, Leaving] = {}
@@ -92,7 +100,7 @@ class StopProgress:
         from dtctl.render.terminal.rich_console import text
 
         def draw() -> object:
-            awaited = waiting_for(self._dialled(), console.columns() - 1, " to connect")
+            awaited = dialling_line(self._dialled(), self._failed(), console.columns() - 1)
             line = text("; ".join(filter(None, [self.now(), awaited])))
             line.no_wrap, line.overflow = True, "crop"
             return line

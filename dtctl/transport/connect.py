@@ -40,6 +40,7 @@ class Transports:
         self.reached = False
         """A host has been connected to: something may have been asked of its agent."""
         self._dialled: dict[str, float] = {}
+        self._failed: dict[str, TransportError] = {}
 
     def open(self, host: Host) -> Session:
         if host.reach.transport not in TRANSPORTS:
@@ -47,8 +48,12 @@ class Transports:
         self._dialled[host.name] = time.monotonic()
         try:
             session = self._transport(host.reach.transport).open(host)
+        except TransportError as error:
+            self._failed[host.name] = error.with_traceback(None)
+            raise
         finally:
             self._dialled.pop(host.name, None)
+        self._failed.pop(host.name, None)
         self.reached = True
         return session
 
@@ -56,6 +61,10 @@ class Transports:
         """Hosts that have not been connected to yet, and how long that has taken so far."""
         now = time.monotonic()
         return {host: now - since for host, since in dict(self._dialled).items()}
+
+    def failed(self) -> dict[str, TransportError]:
+        """Hosts that could not be connected to the last time, and why."""
+        return dict(self._failed)
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""

@@ -39,8 +39,12 @@ class WholeRun:
     """
 
     away: Optional[Refused] = None
+    """Why the coordinator of this host does not answer."""
     answer_s = 10.0
-    """A coordinator that has not looked at its requests by then is frozen, or hangs on a disk."""
+    """How long it may take until a request is taken.
+
+    A coordinator that has not looked at its requests by then is frozen, or hangs on a disk.
+    """
 
     def __init__(self, talk: Conversation, run: runs.Run) -> None:
         self.hosts = {member["task"]: member["host"] for member in run.spec["roster"]}
@@ -84,6 +88,7 @@ class WholeRun:
         return [task for task in known if not self._contact(task)["absent"]]
 
     def absent(self, named: Optional[List[str]]) -> List[str]:
+        """Hosts of these tasks that the run goes on without."""
         without = [task for task in self.hosts if self._contact(task)["absent"] and (named is None or task in named)]
         return list(dict.fromkeys(self.hosts[task] for task in without))
 
@@ -92,9 +97,11 @@ class WholeRun:
         return self.tasks(named)
 
     def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
+        """Whether there is anything to ask for where these are the tasks that have not ended."""
         return bool(tasks)
 
     def entry(self, task: str) -> Optional[Entry]:
+        """The task as its agent last told it; None when its host has never been heard."""
         state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 
@@ -108,12 +115,14 @@ class WholeRun:
         return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
 
     def refuse_restart(self) -> None:
+        """Raises Refused where the run has ended."""
         assert self.view is not None
         if self.view["condition"]["type"] in outcome.DECIDED:
             what = "%(type)s, %(reason)s" % self.view["condition"]
             raise Refused("run_ended", "run %s has ended: %s" % (self._run.id, what), hint=_NEW_RUN)
 
     def missing(self) -> str:
+        """Who a start waits for, and why."""
         assert self.view is not None
         return self.view["missing"] or ""
 

@@ -327,11 +327,8 @@ def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
 
 
 def directories(root: str) -> Iterator[str]:
-    """Directories of the runs on this host, whatever is in them; those being removed have another name."""
-    runs = os.path.join(root, "runs")
-    for run in filter(paths.is_component, paths.entries(runs)):
-        for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
-            yield os.path.join(runs, run, host)
+    """As revival.every."""
+    return (files.directory for files in revival.every(root))
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:

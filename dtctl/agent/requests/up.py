@@ -275,6 +275,8 @@ def _roll_back(
     except RunRemoved:  # nothing has been started
         if staged is not None:
             staged.remove()
+        with suppress(OSError):  # never made, or also that of another host of the inventory
+            os.rmdir(os.path.dirname(directory))
     else:
         if run.state()["agent"] is not None:
             run.change(_stop_at_once)

@@ -61,10 +61,10 @@ def is_over(files: RunFiles) -> bool:
 
 
 def every(root: str) -> Iterator[RunFiles]:
-    """The run directories below the root, whatever is in them."""
+    """The run directories below the root, whatever is in them; those being made or removed have another name."""
     runs = os.path.join(root, "runs")
-    for run in paths.entries(runs):
-        for host in paths.entries(os.path.join(runs, run)):
+    for run in filter(paths.is_component, paths.entries(runs)):
+        for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
             yield RunFiles(os.path.join(runs, run, host))
 
 

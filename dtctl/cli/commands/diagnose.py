@@ -20,7 +20,7 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     from dtctl.render.machine import document
 
     record = scope.record()
-    with dialling(scope.transport.dialled):
+    with dialling(scope.transport.dialled, scope.transport.failed):
         found = ask(record, scope.transport)
     has_run = bool(found.status.time)
     if output == "json" and has_run:

@@ -46,7 +46,7 @@ def down(
             console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
 
     before = Announced(scope, record, "stopping", say=yes and output == "text", agreed=agreed)
-    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled)
+    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
     with (
         scope.left(
             lambda: f"{still_stopping(progress)}; files may be left",

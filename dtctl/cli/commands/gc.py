@@ -10,7 +10,7 @@ import typer
 
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_cluster
-from dtctl.errors import UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.gc import GcResult
@@ -38,7 +38,7 @@ def gc(
     record = _inventory(scope)
 
     def look(*, dry_run: bool) -> GcResult:
-        with dialling(scope.transport.dialled):
+        with dialling(scope.transport.dialled, scope.transport.failed):
             return collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
 
     if dry_run or not yes:
@@ -55,6 +55,8 @@ def gc(
     else:
         show_remains(found, dry_run=dry_run)
     errors.show_host_errors(found.errors)
+    if any(one.survivors for one in found.remains.values()):
+        raise typer.Exit(ExitCode.SURVIVORS)
     exit_for(found.errors, others=found.remains)
 
 

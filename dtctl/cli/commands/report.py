@@ -43,7 +43,7 @@ def report(
     if file not in (None, "-"):
         check_place(Path(str(file)), force=force)
     record = scope.record()
-    with dialling(scope.transport.dialled):
+    with dialling(scope.transport.dialled, scope.transport.failed):
         found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found)

@@ -15,7 +15,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
     from dtctl.render.machine import document
 
     record = scope.record()
-    with dialling(scope.transport.dialled):
+    with dialling(scope.transport.dialled, scope.transport.failed):
         known = known_runs(record, scope.transport)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))

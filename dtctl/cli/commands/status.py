@@ -36,7 +36,7 @@ def status(
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
-    with dialling(scope.transport.dialled):
+    with dialling(scope.transport.dialled, scope.transport.failed):
         found = ask(record, scope.transport)
     scope.remember_end(found)
     _show(found, output, every=every)

@@ -37,7 +37,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
     some = chosen(record, tasks)
     before = Announced(scope, record, "stopping", say=output == "text")
-    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled)
+    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
     with scope.left(lambda: still_stopping(progress), LOOK, announced=before):
         with progress:
             outcome = end(record, scope.transport, some, order, progress, before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,8 @@ class Exit:
 
     @classmethod
     def of(cls, past: Past) -> Exit:
-        told: Mapping[str, Any] = {**past, "hung": tuple(why_ended(past)) if past["hung"] else ()}
-        return cls(**{each.name: told[each.name] for each in fields(cls)})
+        told = {**past, "hung": tuple(why_ended(past)) if past["hung"] else ()}
+        return cls(**_same(told, [each.name for each in fields(cls)]))
 
 
 @dataclass(frozen=True)
@@ -108,35 +108,29 @@ class TaskStatus:
             id=task,
             host=host,
             state=TaskState(entry["state"]),
-            attempt=entry["attempt"],
-            restarts=entry["restarts"],
-            pid=entry["pid"],
-            program=entry["program"],
-            since=entry["since"],
-            next_start=entry["next_start"],
             why=tuple(why_of(entry)),
-            ready=entry["ready"],
-            step=entry["step"],
             step_line=entry["step_line"] if entry["step"] is not None else "",
-            step_time=entry["step_time"],
-            rate=entry["rate"],
-            loss=entry["loss"],
             output_time=entry["progress"],
             code=end["code"] if end else None,
             signal=end["signal"] if end else None,
-            asked=entry["asked"],
             tail=end["tail"] if end else "",
             left_behind=tuple(LeftBehind(one["pid"], one["command"]) for one in end["left_behind"]) if end else (),
             killed_after_s=end["killed_after_s"] if end else None,
             left=len(entry["left"]),
             history=tuple(map(Exit.of, entry["history"])),
-            cpu=entry["cpu"],
-            memory_bytes=entry["memory_bytes"],
-            throttled=entry["throttled"],
-            idle_since=entry["idle_since"],
-            first_step_s=entry["first_step_s"],
-            complaint=entry["complaint"],
+            **_same(entry, _AS_TOLD),
         )
+
+
+_AS_TOLD = (
+    *("attempt", "restarts", "pid", "program", "since", "next_start", "ready", "asked", "complaint"),
+    *("step", "step_time", "rate", "loss", "cpu", "memory_bytes", "throttled", "idle_since", "first_step_s"),
+)
+"""Fields that TaskStatus and the agent's Entry have by the same name."""
+
+
+def _same(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: record[name] for name in names}
 
 
 def how_it_ended(task: TaskStatus) -> tuple[Fact, ...]:

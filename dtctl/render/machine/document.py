@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -196,7 +197,8 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                "processes": [{"pid": one.pid, "command": one.command, "run": one.run} for one in found.processes],
+                "processes": [dataclasses.asdict(one) for one in found.processes],
+                "survivors": [dataclasses.asdict(one) for one in found.survivors],
                 "runs": [
                     {"run": one.run, "cluster": one.cluster, "reason": one.reason, "sizeBytes": one.size_bytes}
                     for one in found.runs

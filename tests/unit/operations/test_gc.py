@@ -10,6 +10,7 @@ import pytest
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.gc import collect
 from dtctl.render.gc import show_remains
+from dtctl.render.machine import document
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -23,6 +24,14 @@ SOME = {
     "runs": [{"run": "digits-0", "cluster": "digits", "host": "b", "reason": "ended 9 days ago"}],
     "freed_bytes": 1536,
 }
+
+
+def test_a_process_that_outlives_sigkill_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    left = {**NOTHING, "survivors": [{"pid": 4711, "command": "python train.py", "run": "digits-0"}]}
+    found = collect(record(), FakeTransport(lambda *_: [left]), dry_run=True, every_cluster=False)
+    show_remains(found, dry_run=False)
+    assert "a: process 4711 of digits-0 outlived SIGKILL: python train.py" in capsys.readouterr().out
+    assert document.gc(found, dry_run=False)["hosts"][0]["survivors"] == left["survivors"]
 
 
 def test_every_host_is_asked_and_told_whether_it_is_serious(capsys: pytest.CaptureFixture[str]) -> None:

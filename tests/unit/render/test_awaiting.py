@@ -15,7 +15,7 @@ from dtctl.model import Host
 from dtctl.operations.asking.conversation import Progress
 from dtctl.reach import Local
 from dtctl.render import awaiting
-from dtctl.render.awaiting import Awaiting, awaiting_line, dialling
+from dtctl.render.awaiting import Awaiting, awaiting_line, dialling, dialling_line
 from dtctl.render.terminal import console, last_line
 from dtctl.render.terminal.last_line import LastLine
 from dtctl.render.terminal.moving import moving, still
@@ -135,6 +135,15 @@ def test_a_command_that_shows_nothing_yet_tells_whom_it_waits_for(monkeypatch: p
         assert seen(screen) == [""]
 
 
+def test_a_host_that_has_failed_is_shown_while_others_are_waited_for() -> None:
+    failed = {"gpu-1": TransportError("cannot connect to gpu-1: connection refused")}
+    line = dialling_line({"gpu-2": 12.0}, failed, 80)
+    assert line == "cannot connect to gpu-1: connection refused; waiting for gpu-2 to connect, 12 s"
+    assert dialling_line({}, failed, 80) == ""
+    more = dialling_line({"gpu-2": 12.0}, {**failed, "gpu-3": TransportError("down")}, 60)
+    assert more == "cannot connect to gpu-1: connection refused and 1 more; waiting for gpu-2"[:60]
+
+
 def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     transports = Transports()
     during: list[dict[str, float]] = []
@@ -151,3 +160,4 @@ def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.
         transports.open(Host("b", Local()))
     assert [list(each) for each in during] == [["a"], ["b"]]
     assert transports.dialled() == {}
+    assert list(transports.failed()) == ["b"]
