@@ -81,7 +81,7 @@ def jax(task: TaskId, around: RankLayout) -> Mapping[str, str]:
         **place,
         "NUM_PROCESSES": processes,
         "PROCESS_ID": number,
-        "JAX_LOCAL_DEVICE_IDS": ",".join(map(str, range(_MOST_GPUS if gpus is None else len(gpus) or 1))),
+        "JAX_LOCAL_DEVICE_IDS": ",".join(map(str, range(len(gpus) if gpus else _MOST_GPUS))),
         "SLURM_JOB_ID": "1",  # a port is derived from it where no address is set
         "SLURM_STEP_NODELIST": ",".join(hosts),
         "SLURM_STEP_NUM_NODES": str(len(hosts)),

@@ -27,7 +27,7 @@ MODULES = (
     *(f"agent/run/{name}" for name in ("cause", "exits", "goodput", "intents", "limits", "outcome", "policy")),
     *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
-    "agent/supervise/watchdog",
+    *(f"agent/supervise/{name}" for name in ("step_reader", "watchdog")),
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "gpus", "neighbours", "roster", "run", "success")),
     *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),

@@ -31,6 +31,7 @@ _LOSS = re.compile(
     re.VERBOSE,
 )
 
+_END = re.compile(rb"[\r\n]")
 _COLORS = re.compile(rb"\x1b\[[0-9;]*m")
 _CLAUSE = re.compile(rb"[^a-z_/. '\"@-]")
 """A character that no name goes across."""
@@ -165,7 +166,7 @@ def _name(data: bytes, line: int, match: Match[bytes], prefixes: FrozenSet[bytes
     """The words before a match, up to where another value ends; None where it is the end of another word."""
     begin = max(line, match.start() - _NAME_CHARACTERS)
     clause = _CLAUSE.split(data[begin : match.start()])[-1]
-    attached = clause.rsplit(b" ", 1)[-1].strip(b"'\"")
+    attached = clause.rpartition(b" ")[2].strip(b"'\"")
     if attached and (attached[-1:].isalpha() or not prefixes.issuperset(_WORD.findall(attached))):
         return None
     return _WORD.findall(clause)
@@ -193,10 +194,8 @@ def _line_begin(data: bytes, at: int) -> int:
 
 
 def _line_end(data: bytes, at: int) -> int:
-    end = data.find(b"\n", at)
-    end = len(data) if end < 0 else end
-    inside = data.find(b"\r", at, end)
-    return end if inside < 0 else inside
+    found = _END.search(data, at)
+    return found.start() if found is not None else len(data)
 
 
 def _lines_backwards(data: bytes, first: int) -> Iterator[Tuple[int, bytes]]:
@@ -208,6 +207,7 @@ def _lines_backwards(data: bytes, first: int) -> Iterator[Tuple[int, bytes]]:
 
 
 _COLUMN = re.compile(rb"(?:step|iteration|iter)(?:[ \t]*[\t|,]|  )(?![ \t]*[0-9])")
+_NUMBER = re.compile(rb"[0-9]{1,15}\Z")
 _LONGEST_HEADER = 1000
 _STEP_COLUMNS = (b"step", b"global_step", b"global step", b"iter", b"iteration")
 _LOSS_COLUMNS = (b"loss", b"total_loss", b"train_loss", b"training loss", b"train loss", b"total loss")
@@ -228,7 +228,7 @@ def _last_row(data: bytes, table: Table, first: int) -> Optional[Tuple[Value, Op
     """The step and the loss of the last row that begins after `first`."""
     for at, line in _lines_backwards(data, first):
         cells = _cells(line, table.divider)
-        if len(cells) != table.cells or len(cells[table.step]) > 15 or not cells[table.step].isdigit():
+        if len(cells) != table.cells or not _NUMBER.match(cells[table.step]):
             continue
         loss = cells[table.loss] if table.loss is not None else b""
         return (at, cells[table.step]), ((at, loss) if _LOSS.match(b"loss " + loss) else None)
@@ -239,7 +239,7 @@ def _table(line: bytes) -> Optional[Table]:
     for divider in _DIVIDERS:
         cells = _cells(line, divider)
         steps = [at for at, cell in enumerate(cells) if cell in _STEP_COLUMNS]
-        if 2 <= len(cells) <= 40 and len(steps) == 1 and all(cell[:1].isalpha() and len(cell) < 40 for cell in cells):
+        if len(cells) > 1 and len(steps) == 1 and all(cell[:1].isalpha() for cell in cells):
             losses = (at for at, cell in enumerate(cells) if cell in _LOSS_COLUMNS)
             return Table(divider, len(cells), steps[0], next(losses, None))
     return None

@@ -345,6 +345,9 @@ LINES: tuple[tuple[str, str, int | None, str | None], ...] = (
     ("fastText", '{"progress":21.9,"loss":1.131135,"lr":0.038645,"eta":"0h0m"}', None, "1.131135"),
     ("CNTK", " Minibatch[   1- 100]: loss = 0.51 * 6400, metric = 15.1% * 6400;", None, "0.51"),
     # Words around a step
+    ("the first of two", "step 5, then step 9", 5, None),
+    ("an evaluator's global step", "eval: at the global step 7", 7, None),
+    ("a total further away", "total time at loss 3, total loss 4", None, "4"),
     ("a later evaluation", "Training step 500, eval at step 1000", 500, None),
     ("a later checkpoint", "Step 100 (next checkpoint at step 500)", 100, None),
     ("only a later checkpoint", "next checkpoint at step 500", None, None),

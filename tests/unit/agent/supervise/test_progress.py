@@ -84,12 +84,26 @@ TABLE = (
         ("step 11\n" + TABLE, 10, "7.593"),
         ("10\timages/sec: 133.2 +/- 2.3 (jitter = 7.3)\t7.593\n", None, None),
         (TABLE + "total images/sec: 133.81\n", 10, "7.593"),
+        ("step,loss\n5,0.1\n", 5, "0.1"),
+        ("Step\tImg/sec\ttotal_loss\nold\tnew\t3\n", None, None),
+        ("step,loss\n" + "9" * 15 + ",1\n", int("9" * 15), "1"),
+        ("step,loss\n" + "9" * 16 + ",1\n", None, None),
+        ("12 | step | x\n3 | 4 | 5\n", None, None),
+        ("step,step\n3,4\n", None, None),
+        ("step\t\n5\n", None, None),
+        ("m2,step,x\n1,5,0\n", 5, None),
+        ("filler\n" * 300 + TABLE, 10, "7.593"),
         ("step  step  " * 500 + "\n5\t6\n", None, None),
     ],
 )
 def test_rows_below_a_header_are_read(text: str, step: int | None, loss: str | None) -> None:
     found = step_reader.read(text.encode())
     assert (found.step, found.loss) == (step, loss)
+
+
+def test_the_line_of_a_step_begins_after_a_return() -> None:
+    assert step_reader.read(b"bar 5/10\rstep 5\n").line == b"step 5"
+    assert step_reader.read(b"nothing\n").line == b""
 
 
 def test_a_header_is_remembered() -> None:
