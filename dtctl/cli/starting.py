@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _TAIL_LINES = 10
 
 
-class Shown(UpReport):
+class StartReport(UpReport):
     """`agree` is asked about the runs that are replaced, once it is clear that they are this directory's."""
 
     def __init__(
@@ -90,7 +90,7 @@ def start(
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
-            report = Shown(scope, launch, bars, say=output == "text", agree=agree)
+            report = StartReport(scope, launch, bars, say=output == "text", agree=agree)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
         result.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
@@ -128,7 +128,7 @@ class _Waiting:
         self.failed: FailedStart | None = None
         self._scope, self._record, self._recovery, self._quiet = scope, record, recovery, quiet
         self._seen: Coordination | None = None
-        self._told: set[TaskId] = set()
+        self._shown: set[TaskId] = set()
         """Tasks whose first failed exit was shown."""
 
     def shortly(self) -> Coordination | None:
@@ -165,8 +165,8 @@ class _Waiting:
         seen = event.coordination if isinstance(event, Seen) else event.status.coordination
         assert seen is not None
         self._seen = seen
-        for one in watching.failed_exits(seen, self._told):
-            self._told.add(one.id)
+        for one in watching.failed_exits(seen, self._shown):
+            self._shown.add(one.id)
             result.show_failed_exit(one, self._last_lines(one))
         self.failed = watching.failed_start(seen, self._recovery)
         if self.failed is not None:
@@ -193,7 +193,7 @@ class _Waiting:
                 stop(self._record, self._scope.transport, tuple(self._record.roster), order, progress)
         if self.failed.gave_up or self.failed.run_failed:
             self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
-        if cause is not None and cause.id not in self._told:
+        if cause is not None and cause.id not in self._shown:
             result.show_failed_start(self.failed, self._last_lines(cause))
         else:
             result.show_failed_start(self.failed, b"")

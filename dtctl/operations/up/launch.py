@@ -15,12 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtctl.agent.records import answers
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.model import Cluster, Host
 from dtctl.operations.asking.conversation import request
-from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.memory.record import RunRecord, record_of
@@ -170,21 +168,3 @@ def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
         return None
     coordinates = launch.record.coordinator == host.name
     return dataclasses.asdict(launch.authority.issue(host.name, coordinates=coordinates))
-
-
-def check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
-    """Raises Wrong. A run that is replaced, or continues, must be one of this cluster."""
-    check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
-    for name in (answer["current"], answer["replaces"]):
-        if name is not None:
-            check_run(record.cluster, None, name, "replaces")
-
-
-def check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
-    """Raises Wrong. The answer must have each task of the host, and no other."""
-    own = record.names_on(host)
-    check_run(record.cluster, run, answer["run"])
-    check_tasks("tasks", answer["tasks"], own)
-    for task in own:
-        if task not in answer["tasks"]:
-            raise wrong(f"tasks.{task}", "a task of this name", None)

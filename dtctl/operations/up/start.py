@@ -11,16 +11,15 @@ from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
 from dtctl.operations.asking.conversation import Progress, about, final, request, telling
-from dtctl.operations.asking.plausible import check_run
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
 from dtctl.operations.stop import StopOrder, StopResult, stop
+from dtctl.operations.up import readying
 from dtctl.operations.up.absence import explained, is_dispensable, left_out
 from dtctl.operations.up.conflicts import ports_request, with_chosen
 from dtctl.operations.up.joining import gone_without
-from dtctl.operations.up.launch import Start, check_prepared, check_started, up_request
-from dtctl.operations.up.readying import converse
+from dtctl.operations.up.launch import Start, up_request
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.rollback import Left, Rollback, end
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
@@ -146,10 +145,8 @@ class Starting:
 
     def prepare(self, host: Host) -> answers.Prepared:
         session = self._session(host)
-        session.send({**up_request(self.launch, host), "ask": self._passing.question(host.name)})
-        answer = converse(session, self._sender, self.report, until="prepared").of(answers.Prepared)
-        with about(host.name, "sent an invalid `prepared`"):
-            check_prepared(self.launch.record, answer)
+        asked = {**up_request(self.launch, host), "ask": self._passing.question(host.name)}
+        answer = readying.prepared(session, asked, self._sender, self.report, self.launch.record)
         self._passing.met(session)
         self._runs[host.name] = answer["run"]
         self.report(Progress(host.name, "prepared"))
@@ -170,7 +167,7 @@ class Starting:
     def _look(self, host: Host) -> answers.Facts:
         session = self._sessions[host.name]
         session.send({"type": "look", "ask": self._passing.question(host.name)})
-        answer = converse(session, None, self.report, until="looked").of(answers.Facts)
+        answer = readying.converse(session, None, self.report, until="looked").of(answers.Facts)
         with about(host.name, "sent an invalid `looked`"):
             self._passing.check(host.name, answer)
         return answer
@@ -203,11 +200,7 @@ class Starting:
         return answer
 
     def _started(self, host: Host) -> answers.Started:
-        session = self._sessions[host.name]
-        answer = converse(session, None, self.report, until="started").of(answers.Started)
-        with about(host.name, "sent an invalid `started`"):
-            check_started(self.launch.record, self._runs[host.name], host.name, answer)
-        return answer
+        return readying.started(self._sessions[host.name], self.report, self.launch.record, self._runs[host.name])
 
     def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
         """The run's final tasks, and all tasks of a host that was asked and where it does not continue."""
@@ -233,23 +226,13 @@ class Starting:
         return kept.or_raise("keep what was started")
 
     def _keep(self, host: Host) -> answers.UpResult:
-        session = self._sessions[host.name]
-        session.send({"type": "keep"})
-        message = converse(session, None, self.report, until="result")
-        run = self._runs[host.name]
-        return final(
-            session,
-            "up",
-            message,
-            answers.UpResult,
-            lambda answer: check_run(self.launch.record.cluster, run, answer["run"]),
-        )
+        return readying.kept(self._sessions[host.name], self.report, self.launch.record, self._runs[host.name])
 
     def _take_back(self, host: Host) -> answers.DownResult:
         session = self._sessions[host.name]
         ending = {"grace_s": 0, "by": "dtctl up"}
         session.send({**request(self.launch.record, host, "down"), **ending})
-        return final(session, "down", converse(session, None, self.report, until="result"), answers.DownResult)
+        return final(session, "down", readying.converse(session, None, self.report, until="result"), answers.DownResult)
 
 
 def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:

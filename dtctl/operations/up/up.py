@@ -91,9 +91,9 @@ def _start(
         earlier=earlier(prepared),
         unseen=out_of_sight,
         checked=brief,
-        without_revival=_told(kept, "reboot_why") if starting.launch.expects_revival else {},
-        revival=_told(kept, "reboot"),
-        new_revival=_told({host: told for host, told in kept.items() if told["reboot_new"]}, "reboot"),
+        without_revival=_reported(kept, "reboot_why") if starting.launch.expects_revival else {},
+        revival=_reported(kept, "reboot"),
+        new_revival=_reported({host: told for host, told in kept.items() if told["reboot_new"]}, "reboot"),
         aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
         absent=starting.absent,
         unremembered=unsaved and unbegun,  # what was begun is found again
@@ -175,6 +175,6 @@ def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict
     return {run: starting.replace(run) for run in old}
 
 
-def _told(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
+def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
     """Of the hosts that report anything there."""
     return {host: str(told[field]) for host, told in kept.items() if told[field]}  # type: ignore[literal-required]
