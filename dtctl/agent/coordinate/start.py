@@ -43,12 +43,13 @@ def _unready(view: View) -> Dict[str, List[str]]:
     waiting = [task for task in view.tasks if view.waits(task)]
     if not waiting:
         return {}
+    trains = {task for task in waiting if view.trains(task)}
     unready = [
         [task for task in stage["tasks"] if not (view.ready(task) or _is_out(view, task))] for stage in view.stages
     ]
     needs = [[task for index in stage["after"] for task in unready[index]] for stage in view.stages]
     by_task = {task: needs[index] for index, stage in enumerate(view.stages) for task in stage["tasks"]}
-    return {task: by_task.get(task, []) for task in waiting}
+    return {task: [] if task in trains else by_task.get(task, []) for task in waiting}
 
 
 def _is_out(view: View, task: str) -> bool:

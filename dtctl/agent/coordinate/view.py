@@ -174,6 +174,11 @@ class View:
         entry = self.entry(task)
         return self.reached(task) and self.current(task) and entry["ready"] and entry["state"] == "running"
 
+    def trains(self, task: str) -> bool:
+        """It has reported a step since it was started."""
+        entry = self.entry(task)
+        return self.current(task) and entry["state"] == "running" and entry["step"] is not None
+
     def final(self, task: str) -> bool:
         return self.state(task) in policy.FINAL
 

@@ -67,8 +67,8 @@ class Observation:
         self._told: object = None
 
     def sees_ready(self, now: float) -> bool:
-        """True when the task has just become ready."""
-        if self._entry["ready"] or not self._readiness.look(now):
+        """True when the task has just become ready: what trains is ready, whatever it listens on."""
+        if self._entry["ready"] or not (self._entry["step"] is not None or self._readiness.look(now)):
             return False
         self._entry["ready"] = True
         return True

@@ -156,7 +156,7 @@ class ClusterFile(Section):
     )
     start_timeout: v.PositiveDuration = Field(
         default=600.0,
-        description="how long a task that others need may take until it listens; then the run has failed",
+        description="how long a task that others need may take to listen or to report a step; then the run has failed",
         examples=["30m"],
     )
     active_deadline: v.DurationOrNone = Field(

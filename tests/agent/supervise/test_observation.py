@@ -77,12 +77,18 @@ def test_a_task_without_a_port_is_ready_when_it_runs(host: AgentHost) -> None:
 def test_a_port_at_which_another_process_listens_makes_no_task_ready(
     host: AgentHost, port: int, request: pytest.FixtureRequest
 ) -> None:
-    counts = "for i in 1 2 3 4 5 6 7 8; do echo step $i; sleep 0.5; done; sleep 1000"
+    counts = "for i in 1 2 3 4 5 6 7 8; do echo look $i; sleep 0.5; done; sleep 1000"
     spec = host.spec(shell("ps:0", counts, port=port, ready="listening"))
     host.up(spec)
     request.getfixturevalue("stranger")
-    entry = host.wait_entry(spec, "ps:0", lambda entry: entry["step"] == 8)
-    assert entry["ready"] is False
+    eventually(lambda: "look 8" in host.log(spec, "ps:0"))
+    assert host.state(spec)["tasks"]["ps:0"]["ready"] is False
+
+
+def test_a_task_that_reports_a_step_is_ready_though_it_listens_nowhere(host: AgentHost, port: int) -> None:
+    spec = host.spec(shell("ps:0", "echo step 1; sleep 1000", port=port, ready="listening"))
+    host.up(spec)
+    assert host.wait_entry(spec, "ps:0", lambda entry: entry["ready"])["step"] == 1
 
 
 def test_the_step_and_the_growth_of_the_log_are_told(host: AgentHost) -> None:

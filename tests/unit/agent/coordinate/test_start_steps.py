@@ -42,6 +42,18 @@ def test_a_task_is_early_until_those_that_it_needs_are_ready() -> None:
     assert start.may_run(view, ()) == {}
 
 
+def test_who_trains_waits_for_nobody() -> None:
+    """A program that opens no port is no reason to end a run that trains."""
+    view = views.running()
+    view.wanted(TRAINERS, early=True)
+    views.told(view, *SERVERS, ready=False)
+    views.told(view, *TRAINERS, step=3)
+    assert start.may_run(view, ()) == dict.fromkeys(TRAINERS, False)
+    assert start.awaited(view) == []
+    views.told(view, *TRAINERS, state="pending")
+    assert start.awaited(view) == SERVERS, "a step of an attempt that has ended means nothing"
+
+
 def test_what_waits_for_others_as_the_file_says_may_run_when_they_are_ready() -> None:
     assert start.may_run(held(*SERVERS, *TRAINERS), ()) == dict.fromkeys(SERVERS, False)
     assert start.may_run(held(*TRAINERS), ()) == {"chief:0": False}
