@@ -23,7 +23,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.prepare import make_plan
+from dtctl.operations.up.launch import make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
 
@@ -102,7 +102,8 @@ def _make_run(directory: Path, agents: int) -> Spec:
     (directory / "spec.json").write_text(json.dumps(spec))
     files = RunFiles(str(directory / "runs" / "many-1" / "n-1"))
     own = made(Credentials, **dataclasses.asdict(authority.issue("n-1", coordinates=True)))
-    files.create(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), own)
+    files.stage(spec, {}, {"PATH": os.environ["PATH"]}, processes.myself(), own)
+    files.begin(spec)
     return spec
 
 

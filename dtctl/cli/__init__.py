@@ -30,7 +30,7 @@ def _main() -> None:
     def on_sigterm(number: int, frame: FrameType | None) -> None:
         nonlocal terminated
         terminated = True
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("SIGTERM")  # nobody who could be asked has typed that
 
     signal.signal(signal.SIGTERM, on_sigterm)
     show_whatever_comes()

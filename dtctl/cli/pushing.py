@@ -18,8 +18,8 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     from dtctl.operations.checkpointing import pushing
     from dtctl.operations.checkpointing.own import find, read
     from dtctl.operations.memory.record import record_of
-    from dtctl.operations.up.code import make_local
-    from dtctl.operations.up.prepare import controller_name, make_plan
+    from dtctl.operations.up.launch import controller_name, make_plan
+    from dtctl.operations.up.local import make_local
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine

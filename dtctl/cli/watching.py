@@ -68,7 +68,8 @@ def follow_logs(
             show_onward(ended, newer)
         if newer is None or newer.record is None:
             finish(ended, printer)
-        record = scope.started_here(newer.run) or newer.record
+        run = newer.record.run
+        record = (scope.started_here(run) if run else None) or newer.record
         tasks = chosen(record, words)
         wanted = dataclasses.replace(wanted, tasks=tasks, lines=None, since=None, previous=False)
         printer = printer_for(tasks)

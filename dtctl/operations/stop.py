@@ -73,16 +73,15 @@ class StopResult:
 class StopOrder:
     """How tasks are asked to end: who asks, and how long they may take (None: as the run's spec says).
 
-    `why`: a kind of reason; `run`: the one that replaces theirs.
+    `why`: a kind of reason.
     """
 
     by: str
     grace_s: float | None = None
     why: str = "stopped_by"
-    run: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        return {"by": self.by, "why": [fact(self.why, by=self.by, run=self.run)], "grace_s": self.grace_s}
+        return {"by": self.by, "why": [fact(self.why, by=self.by)], "grace_s": self.grace_s}
 
     def patience_s(self, record: RunRecord) -> float:
         """ps tasks get their grace period after the others have had it."""

@@ -10,8 +10,8 @@ from dtctl.render.errors import note, show_warning
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
+    from dtctl.operations.up.result import UpResult
     from dtctl.operations.up.secrets import Exposure
-    from dtctl.operations.up.up import UpResult
 
 _SHOWN = 5
 

@@ -10,7 +10,7 @@ from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
 from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.onward import PATIENCE_S, Onward, replaced_by
+from dtctl.operations.logs.onward import PATIENCE_S, Onward, made_room
 from dtctl.operations.status import RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.logs import LogPrinter
@@ -69,6 +69,7 @@ def show_onward(ended: RunStatus, newer: Onward) -> None:
     """That the logs of another run follow, or why they do not."""
     old = ended.record.run or ended.record.cluster
     if newer.record is None:
-        return note(f"{old} was stopped for {newer.run}, which has not begun within {PATIENCE_S:g} s")
-    how = f"was replaced by {newer.run}" if replaced_by(ended) == newer.run else f"has ended; {newer.run} is newer"
+        return note(f"{old} was stopped to make room for another run, which has not begun within {PATIENCE_S:g} s")
+    run = newer.record.run
+    how = f"was replaced by {run}" if made_room(ended) else f"has ended; {run} is newer"
     return note(f"{old} {how}: its logs follow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -26,7 +26,6 @@ _WORDS = {"send": "sending", "receive": "writing", "setup": "setting up", "verif
 _WORDS |= {"pull": "receiving", "check": "looking"}
 _OVER = ("prepared", "started", "failed")
 _SHOWN_HOSTS = 12
-_SHOWN_TASKS = 3
 _SHOWN_NOTE = 200
 
 
@@ -47,12 +46,8 @@ class UpProgress:
         self._bytes: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
         self._failed: set[str] = set()
-        self._starting: dict[str, Mapping[str, str]] = {}
-        """What the hosts that start their tasks wait for."""
         self._all: TaskID | None = None
         self._ends = StopProgress(quiet=quiet or self._bars is not None)
-        self.starting = False
-        """Tasks have been let start."""
         self._until = ExitStack()
 
     def __enter__(self) -> UpProgress:
@@ -69,7 +64,6 @@ class UpProgress:
 
     def __call__(self, progress: Progress) -> None:
         with self._lock:
-            self.starting = self.starting or progress.phase in ("start", "started")
             if self._bars is not None and self._all is not None:
                 self._draw(self._bars, self._all, progress)
             elif progress.phase == "setup" and progress.text and not self._quiet:
@@ -95,10 +89,6 @@ class UpProgress:
         )
 
     def _draw(self, bars: Bars, overall: TaskID, progress: Progress) -> None:
-        if progress.phase == "start":
-            self._starting[progress.host] = progress.tasks
-            bars.update(overall, description="starting", note=awaited(self._starting.values()))
-            return
         self._sort(progress)
         self._fill_rows(bars, progress.host)
         done, total = (sum(column) for column in zip(*self._bytes.values(), strict=True)) if self._bytes else (0, 0)
@@ -107,7 +97,6 @@ class UpProgress:
             description=self._overall(),
             completed=done,
             total=total or None,
-            note=awaited(self._starting.values()),
         )
 
     def _sort(self, progress: Progress) -> None:
@@ -115,7 +104,6 @@ class UpProgress:
         host = progress.host
         self._since.pop(host, None)
         if progress.phase in _OVER:
-            self._starting.pop(host, None)
             self._busy.pop(host, None)
             (self._failed if progress.phase == "failed" else self._ready).add(host)
         elif progress.phase == "connect":
@@ -136,19 +124,6 @@ class UpProgress:
             told = self._busy[host]
             note = told.text.splitlines()[-1] if told.text else _WORDS.get(told.phase, told.phase)
             bars.update(self._rows[host], completed=told.done, total=told.total or None, note=note)
-
-
-def awaited(told: Iterable[Mapping[str, str]]) -> str:
-    """Of the tasks of all hosts, and what they do, those that others wait for: `ps:0 starting; worker:1 backoff`."""
-    waits = {"waits_to_listen": "running, waits to listen"}
-    tasks = [
-        f"{task} {waits.get(doing, doing)}"
-        for each in told
-        for task, doing in each.items()
-        if doing not in ("held", "running")
-    ]
-    more = len(tasks) - _SHOWN_TASKS
-    return "; ".join(tasks[:_SHOWN_TASKS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _bars() -> Bars:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dtctl.agent.records.reasons import sentence
-from dtctl.errors import ExitCode
+from dtctl.agent.records.reasons import fact, sentence
+from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.asking.tasks import how_it_ended
+from dtctl.operations.up.watching import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.checkpoints import checkpoint_lines
-from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
 from dtctl.render.health.findings import advice_lines, fold_tasks
 from dtctl.render.health.roster import left_behind
 from dtctl.render.remains import written_line
@@ -20,15 +24,18 @@ from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, crowd, fold
 
 if TYPE_CHECKING:
+    from dtctl.operations.asking.coordination import Coordination
+    from dtctl.operations.asking.tasks import Exit, TaskStatus
     from dtctl.operations.asking.written import Written
     from dtctl.operations.events import Story
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.up.earlier import Unseen
     from dtctl.operations.status import RunStatus
     from dtctl.operations.stop import StopResult
-    from dtctl.operations.up.up import UpResult
+    from dtctl.operations.up.result import Unseen, UpResult
+    from dtctl.operations.up.rollback import Left
+    from dtctl.operations.up.watching import FailedStart
     from dtctl.plan.values import RunPlan
     from dtctl.render.logs import LogPrinter
 
@@ -76,9 +83,90 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
             hint="\n".join(map(one_line, moved)),
         )
     _show_missing(result, plan)
-    broken = {str(task): one for task, one in result.broken.items()}
-    for reason, names in _alike({name: sentence(one.why) for name, one in broken.items()}).items():
-        show_warning(f"{fold(names)} on {fold(broken[name].host for name in names)} could not start: {reason}")
+
+
+def starting_line(seen: Coordination | None, width: int) -> str:
+    """Whom a start waits for."""
+    waits = awaited(present(seen)) if seen is not None else ""
+    return f"starting: {waits}"[:width] if waits else "starting"
+
+
+def show_late(seen: Coordination | None) -> None:
+    """That a start takes longer than usual, and what that may mean."""
+    if seen is None:
+        return note(f"the coordinator has not reported within {EXPECTED_S:g} s how the tasks start")
+    tasks = not_listening(seen)
+    if not tasks:
+        return note(f"after {EXPECTED_S:g} s not all tasks have started: {awaited(present(seen))}")
+    verb = "runs but does not listen on its port" if len(tasks) == 1 else "run but do not listen on their ports"
+    return note(
+        f"{fold_tasks(tasks)} {verb} after {EXPECTED_S:g} s",
+        "a program that is still loading listens later; one that opens no port is ready when it reports a step",
+        "Ctrl-C    asks whether to stop the run, or leaves it running",
+    )
+
+
+def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
+    """An attempt that has failed while the start was watched."""
+    why = sentence(how_it_ended(task)) if task.why else _how(task.history[-1])
+    note(f"{task.id} on {task.host} failed: {why}")
+    _show_tail(task, tail)
+
+
+def show_failed_start(failed: FailedStart, tail: bytes) -> None:
+    """Its cause last. `tail`: the end of its log, where that was not shown before."""
+    run, cause, why = failed.seen.run, failed.cause, failed.seen.condition.verdict.why
+    if cause is None:
+        return show_error(DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more"))
+    _show_tail(cause, tail)
+    ends = [one for one in cause.history if not (one.asked or one.early)]
+    end = ends[-1] if ends else None
+    reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
+    times = "twice" if len(ends) == 2 else f"{len(ends)} times"
+    after = f", {times} in a row; the run was stopped" if failed.gave_up else ""
+    what = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
+    return show_error(
+        DtctlError(
+            f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
+            hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
+        )
+    )
+
+
+def _how(end: Exit) -> str:
+    exit_ = fact("killed", signal=end.signal) if end.signal is not None else fact("exited", code=end.code)
+    return sentence((exit_, *([fact("cause", text=end.cause)] if end.cause else [])))
+
+
+def _show_tail(task: TaskStatus, tail: bytes) -> None:
+    for line in log_lines(tail, color=False)[-_CAUSE_LINES:]:
+        note(f"  {task.id} | {line}")
+
+
+def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
+    """`brought`: hosts had been reached, and keep what has arrived of the code."""
+    named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
+    kept = "; the hosts keep the code that has arrived" if brought else ""
+    if left.kept:
+        interrupted(
+            f"{left.run} had started completely and continues",
+            f"dtctl status{named}    shows it",
+            f"dtctl stop{named}      ends it",
+        )
+    elif left.unclear:
+        interrupted(
+            f"{fold(left.unclear)} did not confirm that the start is cancelled there",
+            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
+            f"dtctl stop{named}      ends it",
+        )
+    elif left.started:
+        interrupted(f"start cancelled; all tasks stopped{kept}")
+    else:
+        interrupted(f"nothing was started{kept}")
+    for run in left.ended:
+        note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
+    if left.unremembered is not None and (left.kept or left.unclear):
+        show_warning(f"{left.unremembered.summary}: {left.unremembered.detail}".rstrip(": "))
 
 
 def _show_joined(result: UpResult) -> None:

@@ -222,12 +222,11 @@ class AgentHost:
         with self.open() as talk:
             self.prepare(talk, spec, credentials=credentials)
             talk.send("start")
-            eventually(lambda: (self.run_directory(spec) / "spec.json").exists(), what="the run")
+            talk.await_type("started")
             self.want(spec, *(each["id"] for each in spec["tasks"]), want="run")
-            started = talk.await_type("started")
             talk.send("keep")
             talk.await_type("result")
-        return started
+        return self.begun(spec)
 
     def prepare(self, talk: Conversation, spec: Fields, **fields: Any) -> Fields:
         request = {"cluster": spec["cluster"], "host": spec["host"], "run": None, "bundle": spec["bundle"], **fields}
@@ -235,17 +234,26 @@ class AgentHost:
         return talk.await_type("prepared")
 
     def up(self, spec: Fields, **fields: Any) -> Fields:
-        """The whole of `up`; the `started` frame. On a new host the agent's program is there already."""
+        """The whole of `up`; the state once all has begun. On a new host the agent's program is there already."""
         if not self.root.exists():
             self.root.mkdir(mode=0o700)
             shutil.copytree(compiled_program(self._python), self.root / "agent")
         with self.open() as talk:
             self.prepare(talk, spec, **fields)
             talk.send("start")
-            started = talk.await_type("started")
+            talk.await_type("started")
             talk.send("keep")
             talk.await_type("result")
-        return started
+        return self.begun(spec)
+
+    def begun(self, spec: Fields) -> Fields:
+        """The state once every task has begun, and is ready if others need it, or one has failed."""
+
+        def state() -> Fields | None:
+            found = self.state(spec)
+            return found if has_begun(found, spec) else None
+
+        return eventually(state, what="the start of the tasks") or {}
 
     def want(self, spec: Fields, *tasks: str, **fields: Any) -> None:
         """Changes what is wanted of these tasks, as a session or an order of the coordinator does."""
@@ -324,6 +332,21 @@ class AgentHost:
         for pid in left:
             kill(pid)
         return not left
+
+
+def has_begun(state: Fields, spec: Fields) -> bool:
+    states = [entry["state"] for entry in state["tasks"].values()]
+    if "starting" in states or "failed" in states:
+        return "starting" not in states
+    needed = {task for stage in spec["stages"] for index in stage["after"] for task in spec["stages"][index]["tasks"]}
+    return not any(_is_to_come(entry, task in needed) for task, entry in state["tasks"].items())
+
+
+def _is_to_come(entry: Fields, is_needed: bool) -> bool:
+    early = bool(entry["history"]) and entry["history"][-1]["early"]
+    if entry["state"] == "pending" or (entry["state"] == "backoff" and early):
+        return True
+    return is_needed and not (entry["ready"] or entry["state"] in ("succeeded", "failed", "stopped"))
 
 
 def task(id_: str, *argv: str, **fields: Any) -> Fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -79,6 +80,42 @@ def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fl
     eventually(lambda: not sessions(fleet), RECOVERY_S, "the sessions to end")
     eventually(lambda: is_none(fleet) or scene.is_whole(), RECOVERY_S, "a whole run or none")
     user.dtctl("up", timeout_s=120)
+    eventually(scene.is_whole, RECOVERY_S, "the run to train")
+
+
+STEPS_OF_REPLACE = (
+    moments.Moment("prepared after", 5),
+    moments.Moment("asked for stop", 1),
+    moments.Moment("asked for start", 1),
+    moments.Moment("started after", 5),
+    moments.Moment("asked for keep", 1),
+    moments.Moment("asked for keep", 5),
+)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(one, id=str(one), marks=[pytest.mark.nightly] * (at > 1)) for at, one in enumerate(STEPS_OF_REPLACE)],
+)
+def test_an_up_replace_that_is_killed_names_no_successor_that_did_not_begin(
+    fleet: Fleet, user: Desk, step: moments.Moment
+) -> None:
+    scene = stand_in(fleet, user, ASYNC)
+    scene.up()
+    old = user.status()["run"]
+    with user.start("up", "--replace", "--set", "grace=1s", "-v") as starting:
+        step.wait_for(starting)
+        starting.kill()
+        starting.communicate()
+    eventually(lambda: not sessions(fleet), RECOVERY_S, "the sessions to end")
+    eventually(lambda: is_none(fleet) or scene.is_whole(), RECOVERY_S, "a whole run or none")
+    found = user.status()
+    if step.step == "prepared after":
+        assert (found["run"], set(user.states().values())) == (old, {"running"}), "nothing was stopped for it"
+    if found["run"] == old:
+        begun = {run["run"] for run in json.loads(user.dtctl("runs", "-o", "json"))["runs"]}
+        assert {*re.findall(rf"{user.name}-\d{{8}}-\d{{6}}-[0-9a-f]{{4}}", json.dumps(found))} <= begun
+    user.dtctl("up", "--replace", timeout_s=120)
     eventually(scene.is_whole, RECOVERY_S, "the run to train")
 
 

@@ -82,16 +82,3 @@ def test_an_interrupt_before_anything_was_started_says_so_and_leaves_no_trace(ho
     file.unlink()
     refused = home.run("stop")
     assert (refused.returncode, "dtctl init" in refused.stderr) == (2, True)
-
-
-def test_an_interrupted_start_says_that_it_was_taken_back_when_it_was(home: Desk) -> None:
-    """The others wait for a ps that never listens."""
-    home.write_cluster(CLUSTER.replace("[python, stand_in.py]", "[sh, -c, sleep 1000]"))
-    with home.start("up", "--local") as starting:
-        eventually(lambda: any("sleep 1000" in command for command in home.processes().values()), 60)
-        starting.send_signal(signal.SIGINT)
-        said = starting.communicate(timeout=PATIENCE_S)[0]
-    assert starting.returncode == 130
-    assert "interrupted: what had been started was taken back" in said
-    assert home.processes() == {}
-    assert not list((home.home / ".local" / "state" / "dtctl" / "runs").glob("*.json"))

@@ -20,7 +20,7 @@ from dtctl.model import TaskId
 from dtctl.operations.asking.ending import Ending
 from dtctl.operations.memory.record import RunRecord, record_of
 from dtctl.operations.memory.store import Memory
-from dtctl.operations.up.code import make_local
+from dtctl.operations.up.local import make_local
 from dtctl.plan.roster import plan_roster
 from dtctl.reach import SshSettings
 

@@ -160,7 +160,6 @@ class _Progress:
                 "done_bytes": self._done,
                 "total_bytes": self._total,
                 "text": "",
-                "tasks": {},
             }
             self._wire.send(dict(told, type="progress"))
             if self._lock is not None:

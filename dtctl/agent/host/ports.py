@@ -126,6 +126,11 @@ def holding(port: int) -> Tuple[str, bool]:
     return "pid %d%s (%s)%s" % (pid, _of_run(pid), shown, _of_another(owners)), tries
 
 
+def listener(port: int) -> Optional[int]:
+    """Its pid; None where it is another user's, or nobody listens."""
+    return _pid(listening(port))
+
+
 def _of_run(pid: int) -> str:
     """Whose trainer it is, by what it was started with; an environment of another user's cannot be read."""
     run = processes.environment(pid).get("DTCTL_RUN", "")[:200]

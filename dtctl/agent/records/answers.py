@@ -26,7 +26,6 @@ from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,
     Count,
-    Doing,
     Epoch,
     ExitCode,
     Line,
@@ -105,7 +104,6 @@ class Progress(Record):
     done_bytes: Usual[Count, 0]
     total_bytes: Usual[Count, 0]
     text: Usual[Text, ""]
-    tasks: Usual[Dict[TaskName, Doing], {}]
 
 
 class Need(Record):

@@ -94,6 +94,8 @@ SENTENCES = {
     "taken_down": "taken down by %(by)s",
     "restart": "restart",
     "replaced": "replaced by run %(run)s",
+    "start_failed": "the start was cancelled: a task failed the same way again",
+    "makes_room": "stopped to make room for another run",
     "rolled_back": "rolled back",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",

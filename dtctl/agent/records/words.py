@@ -32,8 +32,6 @@ Tail = AtMost[str, 8192]
 Pem = AtMost[str, 65536]
 
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
-Doing = OneOf["held", "waits_to_listen", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
-"""What a task does while its run starts."""
 Way = OneOf["waits", "saving", "killed", "ended", "away"]
 """How far a task is on its way out: it waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or nobody can
 tell."""

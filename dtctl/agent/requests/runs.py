@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 
-from ..host import fifo, files, paths, processes
+from ..host import fifo, files, paths, ports, processes
 from ..host.errors import Refused
 from ..records.run_state import Start
 from ..run import environment, policy
@@ -191,6 +191,15 @@ class Run:
 
         self._talk.wait(look, limit_s)
         return found[0] if found else None
+
+    def has_lost(self, port: int) -> bool:
+        """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
+        pid = ports.listener(port)
+        if pid is None or processes.environment(pid).get("DTCTL_RUN") == self.id:
+            return False
+        agent = self.state()["agent"]
+        own = {process.pid for task in self.spec["tasks"] for process in self._remains(task["id"])}
+        return pid not in own and (agent is None or pid != agent["pid"])
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
         """What is left of the newest attempts of these tasks, as /proc says now."""

@@ -126,7 +126,7 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
 def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> None:
     offset = 0
     ended = False
-    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
+    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
     while True:
         chunk = os.pread(log, 65536, offset)
         if chunk:

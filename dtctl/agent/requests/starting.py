@@ -1,16 +1,15 @@
-"""The start of a run on its host: its ports, what it continues from, and the wait until its tasks have begun."""
+"""The start of a run on its host: its ports, and what it continues from."""
 
 from __future__ import annotations
 
 import os
-import time
 
 from ..checkpoints import places, reading
 from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
 from ..records.spec import coordinators_port, ports_of
-from ..run import environment, policy
+from ..run import environment
 from . import runs
 
 TYPE_CHECKING = False
@@ -18,18 +17,11 @@ if TYPE_CHECKING:
     from typing import Container, Dict, List, Set, Tuple
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import PortsResult, Progress, TakenPort
+    from ..records.answers import PortsResult, TakenPort
     from ..records.checkpoints import Reports, Saved
     from ..records.requests import PortsRequest, UpRequest
-    from ..records.run_state import Entry, State
-    from ..records.spec import Spec, TaskSpec
-    from ..records.words import Doing
+    from ..records.spec import Spec
     from .runs import Run
-
-MARGIN_S = 60.0
-"""Beyond the run's own limits for its start: the coordinator's decision has to get here, and be carried out."""
-
-TELL_S = 1.0
 
 
 def refuse_taken_ports(spec: Spec) -> None:
@@ -106,78 +98,6 @@ def _chosen(talk: Conversation, reserved: Container[int]) -> int:
     port, held = found
     talk.held += held
     return port
-
-
-def wait(talk: Conversation, run: Run) -> State:
-    """The state in which every task has begun, or has failed to. Tells the controller what the start is waiting for.
-
-    Those that others need have begun when they are ready: until then most mistakes of a program show.
-
-    Raises as Conversation.pause, and Refused when the time is over.
-    """
-    teller = _Teller(talk)
-
-    def begun(state: State) -> bool:
-        if has_begun(state, run.spec):
-            return True
-        teller.tell(standing(state, run.spec))
-        return False
-
-    # The limit counts anew for what each stage waits for.
-    state = run.until(begun, run.spec["start_timeout_s"] * max(1, len(run.spec["stages"])) + MARGIN_S)
-    if state is None:
-        raise Refused("internal", "the tasks do not start", paths.tail(run.files.agent_log))
-    return state
-
-
-def has_begun(state: State, spec: Spec) -> bool:
-    """No task is still to start. Those that wait for others count no more once another here has failed."""
-    states = [task["state"] for task in state["tasks"].values()]
-    if "starting" in states or "failed" in states:
-        return "starting" not in states
-    needed = _needed(spec)
-    return not any(_is_to_come(entry, task in needed) for task, entry in state["tasks"].items())
-
-
-def _needed(spec: Spec) -> Set[str]:
-    """Tasks that others need to be ready."""
-    return {task for stage in spec["stages"] for index in stage["after"] for task in spec["stages"][index]["tasks"]}
-
-
-def _is_to_come(entry: Entry, is_needed: bool) -> bool:
-    if entry["state"] == "pending" or (entry["state"] == "backoff" and policy.was_early(entry)):
-        return True
-    return is_needed and not (entry["ready"] or entry["state"] in policy.FINAL)
-
-
-def standing(state: State, spec: Spec) -> Dict[str, Doing]:
-    """What the tasks of this host do while the start goes on."""
-    needed = _needed(spec)
-    return {task["id"]: _doing(state["tasks"][task["id"]], task, task["id"] in needed) for task in spec["tasks"]}
-
-
-def _doing(entry: Entry, task: TaskSpec, is_needed: bool) -> Doing:
-    if entry["state"] == "pending":
-        return "held"
-    if is_needed and entry["state"] == "running" and task["ready"] == "listening" and not entry["ready"]:
-        return "waits_to_listen"
-    return entry["state"]
-
-
-class _Teller:
-    """Tells the controller what has changed, at most once a second."""
-
-    def __init__(self, talk: Conversation) -> None:
-        self._talk = talk
-        self._told: Dict[str, Doing] = {}
-        self._next = 0.0
-
-    def tell(self, doing: Dict[str, Doing]) -> None:
-        now = time.monotonic()
-        if doing != self._told and now >= self._next:
-            progress: Progress = {"phase": "start", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": doing}
-            self._talk.send("progress", progress)
-            self._told, self._next = doing, now + TELL_S
 
 
 def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[Saved]]:

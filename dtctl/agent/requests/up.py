@@ -102,47 +102,35 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     logind.refuse_if_doomed()
     _prepare(talk, spec)
-    earlier, saved = starting.checkpoints(talk, request)
     outputs = environment.Marks(None).words(request["outputs"])
-    prepared: Prepared = {
-        "unchanged": False,
-        "run": spec["run"],
-        "current": current.id if current else None,
-        "replaces": old.id if old else None,
-        "checkpoints": earlier,
-        "saved": saved,
-        "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
-        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
-        "free_from": ports.free_from(starting.most_ports(spec)),
-        "joining": None,
-        **checks.by_the_way(talk, request["ask"]),
-    }
-    talk.send("prepared", prepared)
-    begin = checks.until_start(talk)
-    if begin is None:
-        raise Aborted()
-    _go_without(spec, begin["absent"])
-    if old is not None:
-        how: How = {"by": spec["controller"], "grace_s": None, **because([fact("replaced", run=spec["run"])])}
-        with talk.at("stop"):
-            stop.stop_run(old, how)
-    before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
+    prepared = _found(talk, request, outputs, current, old)
     files = RunFiles(directory)
-    ended = _end_coordinators(talk, spec, old)
+    before = runs.current(talk.root, spec["cluster"], spec["host"])[0]
+    ended: List[runs.Run] = []
     try:
+        withheld = {*secrets, *request["withheld"]}
+        inherited = {name: value for name, value in environment.base().items() if name not in withheld}
+        files.stage(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
+        talk.send("prepared", prepared)
+        begin = checks.until_start(talk)
+        if begin is None:
+            raise Aborted()
+        _go_without(spec, begin["absent"])
+        if old is not None:
+            how: How = {"by": spec["controller"], "grace_s": None, **because([fact("makes_room")])}
+            with talk.at("stop"):
+                stop.stop_run(old, how)
+        ended = _end_coordinators(talk, spec, old)
         ports.let_go(talk.held)
         starting.refuse_taken_ports(spec)
         aside = _lay_out(talk, spec)
         owners.write(talk.root, outputs, spec["cluster"], spec["run"], spec["controller"], request["file"], time.time())
-        withheld = {*secrets, *request["withheld"]}
-        inherited = {name: value for name, value in environment.base().items() if name not in withheld}
-        files.create(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
         files.keep_for_latecomers(begin["latecomers"])
+        files.begin(spec)
         runs.set_current(talk.root, spec["cluster"], spec["host"], spec["run"])
         run = runs.Run(talk, directory)
         run.supervise()
-        with talk.at("start"):
-            started: Started = {"run": run.id, "tasks": starting.wait(talk, run)["tasks"]}
+        started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
         talk.send("started", started)
         if talk.expect("keep", "abort") == "abort":
             raise Aborted()
@@ -156,6 +144,27 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         for other in ended:
             other.finish()
     return {**_kept(talk, run, unchanged=False), "aside": aside[:MOST_FILES]}
+
+
+def _found(
+    talk: Conversation, request: UpRequest, outputs: List[str], current: Optional[runs.Run], old: Optional[runs.Run]
+) -> Prepared:
+    """What the controller has to know before it goes on."""
+    spec = request["spec"]
+    earlier, saved = starting.checkpoints(talk, request)
+    return {
+        "unchanged": False,
+        "run": spec["run"],
+        "current": current.id if current else None,
+        "replaces": old.id if old else None,
+        "checkpoints": earlier,
+        "saved": saved,
+        "outputs": owners.found(talk.root, outputs, lambda: starting.live_runs(talk)),
+        "taken": starting.taken_ports(spec, _given_up(talk, spec, old)),
+        "free_from": ports.free_from(starting.most_ports(spec)),
+        "joining": None,
+        **checks.by_the_way(talk, request["ask"]),
+    }
 
 
 def _joining(run: runs.Run) -> Optional[Joining]:
@@ -187,10 +196,13 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
-    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one."""
+    """Ports that earlier runs of the cluster still have, and are to lose, and those that are held for this one.
+
+    A port of the live run that a stranger has taken is not given up when that run ends.
+    """
     waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
     given_up = {coordinators_port(run.spec) for run in waiting}
-    own = set(ports_of(old.spec)) if old is not None else set()
+    own = {port for port in ports_of(old.spec) if not old.has_lost(port)} if old is not None else set()
     held = {one.getsockname()[1] for one in talk.held}
     return own | held | {port for port in given_up if port is not None}
 
@@ -268,7 +280,8 @@ def _roll_back(talk: Conversation, spec: Spec, directory: str, before: Optional[
                 time.sleep(0.02)
             run.end_supervisor(_END_LIMIT_S)
         run.remove()
-    runs.set_current(talk.root, spec["cluster"], spec["host"], before)
+    if before is not None:
+        runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then
         old_runs.clear_working_directory(talk, spec["cluster"])
 

@@ -83,7 +83,7 @@ class RunFiles:
             return paths.working_directory(self.root, spec["cluster"])
         return os.path.join(paths.bundle_directory(self.root, spec["bundle"]), "tree")
 
-    def create(
+    def stage(
         self,
         spec: Spec,
         secrets: Mapping[str, str],
@@ -92,7 +92,10 @@ class RunFiles:
         credentials: Optional[Credentials] = None,
         hooks: Sequence[Post] = (),
     ) -> None:
-        """Makes the run's directory. `session` is the process that the run needs until it is kept."""
+        """Makes the run's directory, all but the spec: what has a spec is a run.
+
+        `session` is the process that the run needs until it is kept.
+        """
         paths.make_directory(self.directory)
         if credentials is not None:
             texts: Mapping[str, object] = credentials
@@ -107,7 +110,10 @@ class RunFiles:
         paths.write_text(self.path("machine"), machine.identity() + "\n")
         paths.write_text(self.path("reserve"), "\0" * RESERVE_BYTES)
         os.mkfifo(self.wake_path, 0o600)
-        paths.write_json(self.path("spec.json"), spec)  # last: what has a spec is a run
+
+    def begin(self, spec: Spec) -> None:
+        """From now on it is a run."""
+        self.write_urgent(self.path("spec.json"), spec)
 
     def keep_for_latecomers(self, credentials: Mapping[str, Credentials]) -> None:
         """On the coordinator's host: those of hosts that the run was started without."""

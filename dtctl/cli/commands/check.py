@@ -47,8 +47,8 @@ def check(
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.memory.record import record_of
-    from dtctl.operations.up.code import make_local
-    from dtctl.operations.up.prepare import make_plan
+    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.up.local import make_local
     from dtctl.render import errors
     from dtctl.render.checks import page
     from dtctl.render.machine import checks as machine

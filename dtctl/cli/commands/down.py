@@ -29,8 +29,8 @@ def down(
 
     from dtctl.operations.asking.ending import Ending
     from dtctl.operations.down import down as take_down
-    from dtctl.operations.up.prepare import controller_name
     from dtctl.operations.stop import StopOrder
+    from dtctl.operations.up.launch import controller_name
     from dtctl.render.stopping import StopProgress
     from dtctl.render.terminal import console
     from dtctl.render.words import fold

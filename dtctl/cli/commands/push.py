@@ -18,7 +18,7 @@ def push(
     """Send the code to the hosts and start nothing."""
     from dtctl.operations.memory.record import record_of
     from dtctl.operations.push import push as bring
-    from dtctl.operations.up.code import make_local, scan_code
+    from dtctl.operations.up.local import make_local, scan_code
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.left_out import show_left_out

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import Announced
 from dtctl.cli.exits import exit_for
 from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
 from dtctl.errors import ExitCode, UsageError
@@ -35,16 +34,13 @@ def replace(
     output: OutputOption = "text",
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
+    from dtctl.cli.starting import await_tasks, start
     from dtctl.operations.replace import check_same, plan_replacement
-    from dtctl.operations.up.interrupts import Interrupted
-    from dtctl.operations.up.prepare import prepare_launch
-    from dtctl.operations.up.secrets import exposure
     from dtctl.operations.status import status
-    from dtctl.operations.up.up import up
+    from dtctl.operations.up.launch import prepare_launch
+    from dtctl.operations.up.secrets import exposure
     from dtctl.render import errors, left_out, result
-    from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import document, results
-    from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(None, overrides, needs_files=True)
     exchange = plan_replacement(cluster, host, new)
@@ -68,27 +64,14 @@ def replace(
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
 
-    def consent(runs: Collection[str]) -> None:
-        for run in runs:
-            scope.refuse_others(launch.record, run)
+    def agree(runs: Collection[str]) -> None:
         if not yes:
             _ask(exchange, runs)
 
-    try:
-        with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
-            outcome = up(
-                launch,
-                scope.transport,
-                progress,
-                scope.memory,
-                consent,
-                at_zero=result.show_unseen,
-                before=Announced(scope, launch.record, "stopping", say=output == "text"),
-                stopping=progress.ending,
-            )
-    except Interrupted as interrupted:
-        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    outcome = start(scope, launch, quiet=quiet, output=output, agree=agree)
+    outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json")
+    if outcome.failed is not None:
+        raise typer.Exit(ExitCode.RUN_FAILED)
     with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
         left_out.show_unremembered(outcome)
         if output == "json":

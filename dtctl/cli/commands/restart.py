@@ -23,7 +23,7 @@ def restart(
 ) -> None:
     """Stop tasks and start them again within their run, on the same addresses."""
     from dtctl.operations.restart import restart as start_again
-    from dtctl.operations.up.prepare import controller_name
+    from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors
     from dtctl.render.machine import document, results
     from dtctl.render.result import show_away, show_restarted

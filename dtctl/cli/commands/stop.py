@@ -26,9 +26,9 @@ Grace = Annotated[
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
     """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
-    from dtctl.operations.up.prepare import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
+    from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors, result
     from dtctl.render.machine import document
     from dtctl.render.stopping import StopProgress

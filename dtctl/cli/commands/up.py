@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.announcing import Announced
 from dtctl.cli.interrupts import left
 from dtctl.cli.options import (
     ClusterFile,
@@ -26,7 +25,9 @@ from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
-    from dtctl.operations.up.earlier import Unseen
+    from dtctl.operations.up.launch import Start
+    from dtctl.operations.up.result import UpResult
+    from dtctl.render.progress import UpProgress
 
 
 @on_cluster
@@ -61,20 +62,13 @@ def up(
         from dtctl.cli.commands.file import plan
 
         return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+    from dtctl.cli.starting import await_tasks, start
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
-    from dtctl.operations.up.interrupts import Interrupted
-    from dtctl.operations.up.prepare import prepare_launch
+    from dtctl.operations.up.launch import prepare_launch
     from dtctl.operations.up.review import review
     from dtctl.operations.up.secrets import exposure
-    from dtctl.operations.telling.hooks import hooks_here
-    from dtctl.operations.up.up import up as start
     from dtctl.render import errors, left_out
-    from dtctl.render.checks import page
-    from dtctl.render.interrupted import show_interrupted
-    from dtctl.render.machine import checks as machine
-    from dtctl.render.machine import document
-    from dtctl.render.progress import UpProgress
 
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, review(checked, os.environ, local=local)
@@ -92,62 +86,59 @@ def up(
     )
     left_out.show_left_out(launch.bundle)
     left_out.show_exposure(exposure(cluster))
-    try:
-        with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as progress:
-            if require_private:
-                scene = scene_of(launch.plan, hostname=scope.transport.hostname)
-                refuse_exposed(scene, launch.record, scope.transport, progress)
 
-            def consent(runs: Collection[str]) -> None:
-                for run in runs:
-                    scope.refuse_others(launch.record, run)
-
-            outcome = start(
-                launch,
-                scope.transport,
-                progress,
-                scope.memory,
-                consent,
-                previous=scope.memory.newest_of(cluster.file),
-                at_zero=_show_unseen,
-                before=Announced(scope, launch.record, "stopping", say=output == "text"),
-                stopping=progress.ending,
-                checked=page.show_brief,
+    def first(bars: UpProgress) -> None:
+        if require_private:
+            refuse_exposed(
+                scene_of(launch.plan, hostname=scope.transport.hostname), launch.record, scope.transport, bars
             )
-    except DtctlError as error:
-        from dtctl.operations.replace import taken_places
 
-        for old, new in taken_places(error, launch.record, scope.transport).items():
-            errors.note(f"{new} has taken the place of {old} in the live run: write it into {cluster.file}")
+    try:
+        previous = scope.memory.newest_of(cluster.file)
+        outcome = start(scope, launch, quiet=quiet, output=output, first=first, previous=previous)
+    except DtctlError as error:
+        _name_replaced_hosts(scope, launch, error)
         raise
-    except Interrupted as interrupted:
-        show_interrupted(interrupted.left, cluster.file, brought=scope.transport.reached)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    from dtctl.render import result  # while the trainers begin
+    if not follow:
+        outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json", raw=raw)
+    _show(outcome, launch, output)
+    if follow:
+        return _follow(scope, launch, outcome, raw=raw)
+    if outcome.failed is not None:
+        raise typer.Exit(ExitCode.RUN_FAILED)
+    if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
+        raise typer.Exit(ExitCode.PARTIAL)
+    if output == "text" and not quiet:
+        from dtctl.render.result import show_next_steps
+
+        show_next_steps()
+    return None
+
+
+def _show(outcome: UpResult, launch: Start, output: str) -> None:
+    from dtctl.render import left_out, result
+    from dtctl.render.machine import checks, document
 
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         left_out.show_unremembered(outcome)
         if output == "json":
-            told = {**document.started(cluster.name, outcome), **machine.in_passing(outcome)}
+            told = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
             document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
-        else:
+        elif outcome.failed is None:
             result.show_started(outcome, launch.plan)
-    if follow:
-        import dataclasses
-
-        record = dataclasses.replace(launch.record, run=outcome.run)
-        hooks, fresh = hooks_here(cluster.hooks.values()), bool(outcome.started)
-        return follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh, without=outcome.absent)
-    if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
-        raise typer.Exit(ExitCode.PARTIAL)
-    if outcome.broken:
-        raise typer.Exit(ExitCode.RUN_FAILED)
-    if output == "text" and not quiet:
-        result.show_next_steps()
-    return None
 
 
-def _show_unseen(unseen: Unseen) -> None:
-    from dtctl.render.result import show_unseen
+def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
+    from dtctl.operations.telling.hooks import hooks_here
 
-    show_unseen(unseen)
+    record = dataclasses.replace(launch.record, run=outcome.run)
+    hooks, fresh = hooks_here(launch.plan.cluster.hooks.values()), bool(outcome.started)
+    follow_to_the_end(scope, record, lines=None, raw=raw, hooks=hooks, fresh=fresh, without=outcome.absent)
+
+
+def _name_replaced_hosts(scope: Scope, launch: Start, error: DtctlError) -> None:
+    from dtctl.operations.replace import taken_places
+    from dtctl.render.errors import note
+
+    for old, new in taken_places(error, launch.record, scope.transport).items():
+        note(f"{new} has taken the place of {old} in the live run: write it into {launch.plan.cluster.file}")

@@ -35,7 +35,7 @@ _OVERHEAD_BYTES = 64
 class Progress:
     """How far a host has come.
 
-    phase is connect, send, receive, setup, verify, prepared, start, started, done, or failed.
+    phase is connect, send, receive, setup, verify, prepared, started, done, or failed.
     """
 
     host: str
@@ -44,8 +44,6 @@ class Progress:
     total: int = 0
     """done and total are bytes, or 0 where the phase cannot be measured."""
     text: str = ""
-    tasks: Mapping[str, str] = field(default_factory=dict)
-    """What each of the host's tasks does while it starts."""
 
 
 def silent(progress: Progress) -> None:

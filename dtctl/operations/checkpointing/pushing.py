@@ -17,7 +17,7 @@ from dtctl.operations.asking.conversation import Report
 from dtctl.operations.checkpointing.delivering import Delivery, Placed, Target
 from dtctl.operations.checkpointing.own import OwnCheckpoint
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.up.ownership import strangers
+from dtctl.operations.up.conflicts import strangers
 from dtctl.plan.directories import on_host
 from dtctl.plan.restoring import restoring_hosts
 from dtctl.plan.values import RunPlan

@@ -20,15 +20,14 @@ _LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Onward:
-    """`record` None: the run that was to replace the old one, `run`, has not begun."""
+    """`record` None: the run for which the old one was stopped has not begun."""
 
-    run: str
     record: RunRecord | None
 
 
-def replaced_by(ended: RunStatus) -> str | None:
-    """The run that it was stopped for."""
-    return next((str(fact["run"]) for fact in ended.verdict.why if fact["kind"] == "replaced"), None)
+def made_room(ended: RunStatus) -> bool:
+    """It was stopped for another run."""
+    return any(fact["kind"] in ("makes_room", "replaced") for fact in ended.verdict.why)
 
 
 def onward(
@@ -39,20 +38,19 @@ def onward(
     wait: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Onward | None:
-    """The run that the cluster has now; one by which the old one was replaced is waited for. None: there is none.
+    """The run that the cluster has now; one for which the old one was stopped is waited for. None: there is none.
 
     `record`: how the cluster's hosts are reached.
     """
-    awaited = replaced_by(ended)
     deadline = now() + PATIENCE_S
     while True:
         found = _current(record, transport)
         if found is not None and found.run and found.run != ended.record.run and found.created > ended.record.created:
-            return Onward(found.run, found)
-        if awaited is None:
+            return Onward(found)
+        if not made_room(ended):
             return None
         if now() > deadline:
-            return Onward(awaited, None)
+            return Onward(None)
         wait(_LOOK_EVERY_S)
 
 

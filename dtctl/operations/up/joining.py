@@ -10,11 +10,11 @@ from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
 from dtctl.errors import PreflightError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, about, final, telling
-from dtctl.operations.asking.plausible import check_inventory, check_run
-from dtctl.operations.up.launch import Start, check_prepared, check_started, up_request
-from dtctl.operations.up.ports import refuse_taken_ports
-from dtctl.operations.up.readying import converse
+from dtctl.operations.asking.conversation import Progress, Report, about, telling
+from dtctl.operations.asking.plausible import check_inventory
+from dtctl.operations.up import readying
+from dtctl.operations.up.conflicts import refuse_taken_ports
+from dtctl.operations.up.launch import Start, up_request
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 
@@ -73,20 +73,15 @@ class Joining:
     def _converse(self, session: Session, host: Host) -> answers.Started:
         asked = up_request(self._launch, host, self._told["inventory"]["absent"])
         self._check_same(host, asked["spec"])
-        session.send({**asked, "credentials": self._told["credentials"][host.name]})
-        prepared = converse(session, self._sender, self._report, until="prepared").of(answers.Prepared)
-        with about(host.name, "sent an invalid `prepared`"):
-            check_prepared(self._launch.record, prepared)
-        refuse_taken_ports({host.name: prepared}, self._launch.plan.cluster)
+        asked = {**asked, "credentials": self._told["credentials"][host.name]}
+        record = self._launch.record
+        answer = readying.prepared(session, asked, self._sender, self._report, record)
+        refuse_taken_ports({host.name: answer}, self._launch.plan.cluster)
         session.send({"type": "start"})
-        started = converse(session, None, self._report, until="started").of(answers.Started)
-        with about(host.name, "sent an invalid `started`"):
-            check_started(self._launch.record, self._run, host.name, started)
-        session.send({"type": "keep"})
-        message = converse(session, None, self._report, until="result")
-        final(session, "up", message, answers.UpResult, self._check_kept)
+        tasks = readying.started(session, self._report, record, self._run)
+        readying.kept(session, self._report, record, self._run)
         self._report(Progress(host.name, "started"))
-        return started
+        return tasks
 
     def _check_same(self, host: Host, spec: Spec) -> None:
         """Raises PreflightError where what this file says now is not what the run's hosts know."""
@@ -99,6 +94,3 @@ class Joining:
                 detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address says nothing",
                 hint="type it where the run was started, or start anew: dtctl up --replace",
             )
-
-    def _check_kept(self, answer: answers.UpResult) -> None:
-        check_run(self._launch.record.cluster, self._run, answer["run"])

@@ -1,25 +1,40 @@
-"""What one `up` is to start, as each host is told; and what a host may answer."""
+"""From a cluster file to what one `up` is to start: the plan, the code and the secrets, read on the controller.
+
+And how each host is told of it, and what it may answer.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import getpass
 import os
+import secrets
+import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dtctl.agent.records import answers
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.model import Cluster, Host
 from dtctl.operations.asking.conversation import request
-from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.checks.topic import Scene
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.up.absence import check_may_go_without
 from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.local import local_python, make_local, scan_code
+from dtctl.operations.up.needs import check_needs
+from dtctl.operations.up.secrets import find_hooks, find_secrets
 from dtctl.plan.directories import output_directories
-from dtctl.plan.spec import host_spec
+from dtctl.plan.run import plan_run
+from dtctl.plan.spec import digest, host_spec
 from dtctl.plan.values import RunPlan
+from dtctl.reach import SshSettings
+
+Hostname = Callable[[SshSettings], str]
+"""The name that SSH would connect to, by its own configuration."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,69 @@ class Start:
     def expects_revival(self) -> bool:
         """Hosts are to bring the agents back by themselves when they have been restarted."""
         return not self.record.is_local and self.plan.cluster.recovery.reboot == "auto"
+
+
+def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
+    names = {
+        host.name: hostname(host.reach)
+        for host in cluster.hosts.values()
+        if isinstance(host.reach, SshSettings) and not host.address
+    }
+    return plan_run(cluster, names, local_python=local_python(os.environ))
+
+
+def prepare_launch(
+    cluster: Cluster,
+    hostname: Hostname,
+    environ: Mapping[str, str],
+    bundle: Bundle | None = None,
+    *,
+    local: bool = False,
+    replace: bool = False,
+    adopt_output: bool = False,
+    check: bool = False,
+    allow_missing: int | None = None,
+) -> Start:
+    """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
+
+    `bundle`: that of the code, where it has been looked at already. `check`: the hosts are to tell of themselves.
+    `allow_missing`: so many hosts may be done without; None where that is no choice of the command's.
+    """
+    found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
+    bundle = bundle or scan_code(cluster)
+    said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    plan = make_plan(make_local(cluster) if local else cluster, hostname)
+    created = time.time()
+    run = run_id(cluster.name, created)
+    record = record_of(plan, run, created)
+    check_needs(plan)
+    if allow_missing:
+        check_may_go_without(plan)
+    return Start(
+        plan=plan,
+        record=record,
+        bundle=bundle,
+        digest=said,
+        controller=controller_name(),
+        secrets=found,
+        authority=Authority(run) if len(record.hosts) > 1 else None,
+        replace=replace,
+        replan=lambda cluster: make_plan(cluster, hostname),
+        adopt_output=adopt_output,
+        hooks=hooks,
+        scene=scene_of(plan, brief=True) if check else None,
+        allow_missing=allow_missing,
+    )
+
+
+def run_id(cluster: str, now: float) -> str:
+    """Sorts by time, and two controllers never make the same."""
+    return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(2)}"
+
+
+def controller_name() -> str:
+    """user@host of the person who types here."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:
@@ -89,21 +167,3 @@ def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
         return None
     coordinates = launch.record.coordinator == host.name
     return dataclasses.asdict(launch.authority.issue(host.name, coordinates=coordinates))
-
-
-def check_prepared(record: RunRecord, answer: answers.Prepared) -> None:
-    """Raises Wrong. A run that is replaced, or continues, must be one of this cluster."""
-    check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
-    for name in (answer["current"], answer["replaces"]):
-        if name is not None:
-            check_run(record.cluster, None, name, "replaces")
-
-
-def check_started(record: RunRecord, run: str, host: str, answer: answers.Started) -> None:
-    """Raises Wrong. The answer must have each task of the host, and no other."""
-    own = record.names_on(host)
-    check_run(record.cluster, run, answer["run"])
-    check_tasks("tasks", answer["tasks"], own)
-    for task in own:
-        if task not in answer["tasks"]:
-            raise wrong(f"tasks.{task}", "a task of this name", None)

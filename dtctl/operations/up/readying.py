@@ -1,12 +1,16 @@
-"""The part of a conversation that makes a host ready: it says what it lacks and how far it is."""
+"""What a host answers to the words of a start: it says what it lacks and how far it is, then that it is done."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from dtctl.agent.records import answers
 from dtctl.bundle import Sender
-from dtctl.operations.asking.conversation import Progress, Report
+from dtctl.operations.asking.conversation import Progress, Report, about, final
+from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
+from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.frames import untrue
 from dtctl.transport.seam import Message, Session
 
@@ -33,6 +37,39 @@ def converse(session: Session, sender: Sender | None, report: Report, *, until: 
         else:
             raise untrue(host, f"sent a `{message.type}` instead of a `{until}`")
     return message
+
+
+def prepared(
+    session: Session, asked: Mapping[str, Any], sender: Sender, report: Report, record: RunRecord
+) -> answers.Prepared:
+    """A run that is replaced, or continues, must be one of this cluster."""
+    session.send(asked)
+    answer = converse(session, sender, report, until="prepared").of(answers.Prepared)
+    with about(session.host.name, "sent an invalid `prepared`"):
+        check_run(record.cluster, None if answer["unchanged"] else record.run, answer["run"])
+        for name in (answer["current"], answer["replaces"]):
+            if name is not None:
+                check_run(record.cluster, None, name, "replaces")
+    return answer
+
+
+def started(session: Session, report: Report, record: RunRecord, run: str) -> answers.Started:
+    """To `start`. The answer must have each task of the host, and no other."""
+    answer = converse(session, None, report, until="started").of(answers.Started)
+    own = record.names_on(session.host.name)
+    with about(session.host.name, "sent an invalid `started`"):
+        check_run(record.cluster, run, answer["run"])
+        check_tasks("tasks", answer["tasks"], own)
+        for task in own:
+            if task not in answer["tasks"]:
+                raise wrong(f"tasks.{task}", "a task of this name", None)
+    return answer
+
+
+def kept(session: Session, report: Report, record: RunRecord, run: str) -> answers.UpResult:
+    session.send({"type": "keep"})
+    message = converse(session, None, report, until="result")
+    return final(session, "up", message, answers.UpResult, lambda told: check_run(record.cluster, run, told["run"]))
 
 
 class _Needs:
@@ -70,7 +107,7 @@ class _Telling:
 
     def progress(self, said: answers.Progress, payload: bytes) -> None:
         text = said["text"] or payload.decode("utf-8", "replace")
-        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text, said["tasks"])
+        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text)
         if told.phase == "setup" and text:
             self._setup(told)
         elif told.phase != self._phase or time.monotonic() >= self._next:

@@ -19,7 +19,7 @@ from dtctl.config.yaml.document import Findings, Scalar
 from dtctl.config.yaml.document import Path as Steps
 from dtctl.errors import PreflightError, Problem
 from dtctl.model import Cluster, Host
-from dtctl.operations.up.code import scan_code
+from dtctl.operations.up.local import scan_code
 from dtctl.operations.up.programs import check_programs
 from dtctl.operations.up.secrets import read_env_file
 from dtctl.plan.directories import on_host

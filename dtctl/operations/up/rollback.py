@@ -1,25 +1,24 @@
-"""A start that is given up: each host takes back what it has started, and says so."""
+"""A start that is cancelled: each host takes back what it has begun; and what is certain after an interrupt."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from dtctl.agent.records import answers
-from dtctl.agent.records.reasons import headline, sentence, why_of
-from dtctl.errors import AgentError, DtctlError, PreflightError
+from dtctl.errors import AgentError, DtctlError
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Session
 
 ROLLBACK_S = 60.0
 """Rolling back kills what was started, without a grace period."""
-HEARD_S = 5.0
-"""Within this time a host has heard from the coordinator that the run has failed, if it can hear it at all."""
 _NEWS_S = 1.0
 _UNSURE = frozenset({"disk_full", "permission_denied", "not_a_directory", "internal", "damaged"})
 """What an agent may also say when it could not take back all."""
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Rollback:
@@ -71,40 +70,41 @@ def end(session: Session) -> None:
     session.close()
 
 
-class Verdict:
-    """Of a run that fails while hosts still wait for its start: the first host that has heard of it tells.
+@dataclass(frozen=True)
+class Left:
+    """What an interrupted start has left."""
 
-    `give_up` ends the waiting of those that cannot hear of it.
-    """
+    run: str
+    kept: bool
+    """All has started, every host has been told to keep it, and it goes on."""
+    started: bool
+    """Hosts had been told to start."""
+    unclear: tuple[str, ...] = ()
+    """Hosts that were to take back what they had started, and did not say that they have."""
+    ended: tuple[str, ...] = ()
+    """Runs that were stopped to make room for this one."""
+    unremembered: DtctlError | None = None
+    """Why there is no record of the run on this machine."""
 
-    def __init__(self, give_up: Callable[[], object]) -> None:
-        self._give_up = give_up
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
-        self._why = ""
 
-    def hear(self, answer: answers.Started) -> None:
-        """Called by the threads that listen to the hosts."""
-        reasons = map(why_of, answer["tasks"].values())
-        failed = next((why for why in reasons if headline(why) == "run_failed"), None)
-        if failed is None:
-            return
-        with self._lock:
-            if self._timer is None:
-                self._why = sentence(failed)
-                self._timer = threading.Timer(HEARD_S, self._give_up)
-                self._timer.daemon = True
-                self._timer.start()
+class Interrupted(KeyboardInterrupt):
+    def __init__(self, left: Left) -> None:
+        super().__init__()
+        self.left = left
 
-    def conclude(self, errors: Mapping[str, DtctlError]) -> None:
-        """When all were listened to. Raises PreflightError where hosts were given up that had not heard of it."""
-        with self._lock:
-            if self._timer is None:
-                return
-            self._timer.cancel()
-        if any(getattr(error, "code", "") == "rolled_back" for error in errors.values()):
-            raise PreflightError(
-                self._why,
-                detail="the start was taken back on every host",
-                hint="dtctl check    tells what is in the way",
-            )
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait: a run that some hosts have been told to keep can no more be taken back by going away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: held.append(got)) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for interrupt, action in before.items():
+            signal.signal(interrupt, action)
+        for number in held:
+            signal.raise_signal(number)

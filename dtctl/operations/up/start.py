@@ -10,21 +10,18 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request, telling
-from dtctl.operations.asking.ending import Before
-from dtctl.operations.asking.plausible import check_run
+from dtctl.operations.asking.conversation import Progress, about, final, request, telling
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
-from dtctl.operations.up.absence import explained, is_dispensable, left_out
-from dtctl.operations.up.interrupts import Left
-from dtctl.operations.up.joining import gone_without
-from dtctl.operations.up.launch import Start, check_prepared, check_started, up_request
-from dtctl.operations.up.ports import ports_request, with_chosen
-from dtctl.operations.up.readying import converse
-from dtctl.operations.up.rollback import Rollback, Verdict, end
 from dtctl.operations.stop import StopOrder, StopResult, stop
-from dtctl.operations.stopping import OnStopping
+from dtctl.operations.up import readying
+from dtctl.operations.up.absence import explained, is_dispensable, left_out
+from dtctl.operations.up.conflicts import ports_request, with_chosen
+from dtctl.operations.up.joining import gone_without
+from dtctl.operations.up.launch import Start, up_request
+from dtctl.operations.up.result import UpReport
+from dtctl.operations.up.rollback import Left, Rollback, end
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed, fan_out
 from dtctl.transport.seam import Session, Transport
 
@@ -35,7 +32,7 @@ _SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --all
 class Starting:
     """The conversations of one `up`. A context manager: left by an exception, it takes back what was begun."""
 
-    def __init__(self, launch: Start, transport: Transport, report: Report) -> None:
+    def __init__(self, launch: Start, transport: Transport, report: UpReport) -> None:
         self.launch = launch
         self.transport = transport
         self.report = report
@@ -46,7 +43,6 @@ class Starting:
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
         self._rollback = Rollback(self._sessions)
-        self._verdict = Verdict(self._rollback.begin)
         self._kept = False
         self._replaced: list[str] = []
         self.absent: dict[str, DtctlError] = {}
@@ -76,7 +72,7 @@ class Starting:
             unremembered=unremembered,
         )
 
-    def replace(self, old: str, before: Before | None, stopping: OnStopping) -> StopResult:
+    def replace(self, old: str) -> StopResult:
         """Ends the whole of the old run, also on hosts that have no part in the new one, and its ps tasks last."""
         launch = self.launch
         record = dataclasses.replace(launch.record, run=old)
@@ -85,9 +81,9 @@ class Starting:
             record,
             self.transport,
             tuple(record.roster),
-            StopOrder(launch.controller, why="replaced", run=launch.record.run),
-            stopping,
-            before,
+            StopOrder(launch.controller, why="makes_room"),
+            self.report.stopped,
+            self.report.stopping,
         )
 
     def prepare_everywhere(self) -> dict[str, answers.Prepared]:
@@ -142,39 +138,39 @@ class Starting:
 
     def prepare(self, host: Host) -> answers.Prepared:
         session = self._session(host)
-        session.send({**up_request(self.launch, host), "ask": self._passing.question(host.name)})
-        answer = converse(session, self._sender, self.report, until="prepared").of(answers.Prepared)
-        with about(host.name, "sent an invalid `prepared`"):
-            check_prepared(self.launch.record, answer)
+        asked = {**up_request(self.launch, host), "ask": self._passing.question(host.name)}
+        answer = readying.prepared(session, asked, self._sender, self.report, self.launch.record)
         self._passing.met(session)
         self._runs[host.name] = answer["run"]
         self.report(Progress(host.name, "prepared"))
         return answer
 
-    def checked(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
+    def check(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
         """What the hosts tell of themselves; they look at each other in a second round, all at once."""
         self._passing.hear(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
             looking = fan_out(asked, self._look, width=len(asked), cancel=self._rollback.begin)
             self._go_without("look around", looking.errors)
             self._passing.hear(looking.results)
-        return self._passing.judged()
+        brief = self._passing.judged()
+        if brief is not None:
+            self.report.checked(brief)
+        return brief
 
     def _look(self, host: Host) -> answers.Facts:
         session = self._sessions[host.name]
         session.send({"type": "look", "ask": self._passing.question(host.name)})
-        answer = converse(session, None, self.report, until="looked").of(answers.Facts)
+        answer = readying.converse(session, None, self.report, until="looked").of(answers.Facts)
         with about(host.name, "sent an invalid `looked`"):
             self._passing.check(host.name, answer)
         return answer
 
     def start_everywhere(self) -> dict[str, answers.Started]:
-        """Tells all hosts before it listens to any, then listens to all at once: tasks wait for tasks elsewhere."""
+        """Tells all hosts before it listens to any, then listens to all at once."""
         self._rollback.started = True
         for host in self._hosts:
             self._sessions[host.name].send(self._start_word(host))
         hearing = fan_out(self._hosts, self._hear_of_the_start, width=len(self._hosts), cancel=self._rollback.begin)
-        self._verdict.conclude(hearing.errors)
         return _causes(hearing).or_raise("start")
 
     def _start_word(self, host: Host) -> dict[str, Any]:
@@ -193,16 +189,11 @@ class Starting:
                 self._rollback.hear(host.name, error)
             self._rollback.begin()  # or the other hosts would wait for this one
             raise
-        self._verdict.hear(answer)
         self.report(Progress(host.name, "started"))
         return answer
 
     def _started(self, host: Host) -> answers.Started:
-        session = self._sessions[host.name]
-        answer = converse(session, None, self.report, until="started").of(answers.Started)
-        with about(host.name, "sent an invalid `started`"):
-            check_started(self.launch.record, self._runs[host.name], host.name, answer)
-        return answer
+        return readying.started(self._sessions[host.name], self.report, self.launch.record, self._runs[host.name])
 
     def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
         """The run's final tasks, and all tasks of a host that was asked and where it does not continue."""
@@ -228,23 +219,13 @@ class Starting:
         return kept.or_raise("keep what was started")
 
     def _keep(self, host: Host) -> answers.UpResult:
-        session = self._sessions[host.name]
-        session.send({"type": "keep"})
-        message = converse(session, None, self.report, until="result")
-        run = self._runs[host.name]
-        return final(
-            session,
-            "up",
-            message,
-            answers.UpResult,
-            lambda answer: check_run(self.launch.record.cluster, run, answer["run"]),
-        )
+        return readying.kept(self._sessions[host.name], self.report, self.launch.record, self._runs[host.name])
 
     def _take_back(self, host: Host) -> answers.DownResult:
         session = self._sessions[host.name]
         ending = {"grace_s": 0, "by": "dtctl up"}
         session.send({**request(self.launch.record, host, "down"), **ending})
-        return final(session, "down", converse(session, None, self.report, until="result"), answers.DownResult)
+        return final(session, "down", readying.converse(session, None, self.report, until="result"), answers.DownResult)
 
 
 def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:

@@ -1,73 +1,28 @@
-"""Start a run: everything is made ready on every host before anything starts on one."""
+"""Start a run: everything that can fail is made ready on every host before anything ends or starts on one."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from dtctl.agent.records import answers
-from dtctl.agent.records.reasons import headline
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.conversation import Report
-from dtctl.operations.asking.ending import Before
-from dtctl.operations.asking.tasks import TaskStatus
-from dtctl.operations.checkpoints import Checkpoints
-from dtctl.operations.checks.checking import Checked
 from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.up.earlier import Unseen, earlier, unseen
-from dtctl.operations.up.interrupts import Interrupted, uninterrupted
+from dtctl.operations.stop import StopResult
+from dtctl.operations.up.absence import explained
+from dtctl.operations.up.conflicts import holders, refuse_outputs_of_others, refuse_taken_ports
 from dtctl.operations.up.joining import Joining, newcomers, offered
 from dtctl.operations.up.launch import Start
-from dtctl.operations.up.ownership import refuse_outputs_of_others
-from dtctl.operations.up.ports import holders, refuse_taken_ports
+from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
+from dtctl.operations.up.rollback import Interrupted, uninterrupted
 from dtctl.operations.up.start import Starting, statuses
-from dtctl.operations.stop import StopResult
-from dtctl.operations.stopping import OnStopping
-from dtctl.operations.stopping import unseen as nobody
 from dtctl.transport.seam import Transport
 
-
-@dataclass(frozen=True)
-class UpResult:
-    """`started` is empty when the run was there already and nothing has changed."""
-
-    run: str
-    started: Mapping[TaskId, TaskStatus]
-    ended: tuple[TaskId, ...]
-    """Tasks that no longer run, if the run was there already."""
-    replaced: Mapping[str, StopResult] = field(default_factory=dict)
-    """Runs that were replaced, and how they ended."""
-    earlier: Checkpoints | None = None
-    """Where the lead's host has a complete checkpoint already."""
-    without_revival: Mapping[str, str] = field(default_factory=dict)
-    """Hosts on which nothing brings the agent back after a restart of the machine, and why."""
-    revival: Mapping[str, str] = field(default_factory=dict)
-    """Host -> what brings the agent back there: `systemd` or `cron`."""
-    new_revival: Mapping[str, str] = field(default_factory=dict)
-    """The same of the hosts on which it was written just now."""
-    aside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Host -> where files of trainers are now that stood where the code has one."""
-    unremembered: DtctlError | None = None
-    """Why there is no record of the run on this machine."""
-    unseen: Unseen | None = None
-    """What an earlier run has saved, if this one begins at step 0 beside it."""
-    checked: Checked | None = None
-    """What the hosts told of themselves by the way."""
-    absent: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts that the run goes on without, and why."""
-    joined: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
-    """Tasks of hosts that have joined a run that was there already, and was started without them."""
-
-    @property
-    def broken(self) -> Mapping[TaskId, TaskStatus]:
-        """Tasks that could not start; where none has failed itself, those that were stopped because the run has."""
-        failed = {task: one for task, one in self.started.items() if one.state is TaskState.FAILED}
-        return failed or {task: one for task, one in self.started.items() if headline(one.why) == "run_failed"}
+Prepared = Mapping[str, answers.Prepared]
+"""Host -> its answer."""
 
 
 class Records(Protocol):
@@ -79,84 +34,51 @@ class Records(Protocol):
 
 
 def up(
-    launch: Start,
-    transport: Transport,
-    report: Report,
-    memory: Records,
-    consent: Callable[[Collection[str]], None] = lambda runs: None,
-    *,
-    previous: RunRecord | None = None,
-    at_zero: Callable[[Unseen], None] = lambda unseen: None,
-    before: Before | None = None,
-    stopping: OnStopping = nobody,
-    checked: Callable[[Checked], None] = lambda checked: None,
+    launch: Start, transport: Transport, report: UpReport, memory: Records, *, previous: RunRecord | None = None
 ) -> UpResult:
-    """Prepares all hosts, ends the run that is replaced, starts all hosts, then tells them to keep what they started.
+    """Returns when every host has been told to keep the run; `watch_start` follows its tasks from there on.
 
-    A host that fails, an interrupt or the death of this process before that takes everything back: hosts that
-    lose their controller do so by themselves. The run is written down before any host hears of it, as one that is
-    begun, and as one that has started before any host is told to keep it; where it was taken back for certain it is
-    forgotten. When all is prepared, `checked` is called with what the hosts told of themselves, `at_zero` with a
-    checkpoint of an earlier run that this one does not see (`previous`: the last of this file), and `consent` with the
-    runs that are to be ended: what they raise takes everything back. `before` hears of each of those what of it is
-    still there, and `stopping` of tasks that take long to end. Raises Interrupted for Ctrl-C, with what is certain
-    about what it has left.
+    Until then a host that fails, an interrupt or the death of this process cancels everything: hosts that lose their
+    controller do so by themselves. The run is written down before any host hears of it, and as one that has started
+    before any host is told to keep it; where it was cancelled for certain it is forgotten. A run that is replaced is
+    stopped when every host has prepared all that can fail. `previous`: the last run of this file. Raises Interrupted
+    for Ctrl-C, with what is certain about what it has left.
     """
     starting = Starting(launch, transport, report)
-    unbegun = _error_of(memory.begin, launch.record)
-    if unbegun is not None and launch.record.is_local:
-        raise _without_trace(unbegun)
+    unbegun = _write_down(memory, launch.record)
     try:
         with starting:
-            outcome = _up(starting, memory, consent, unbegun, previous, at_zero, before, stopping, checked)
+            outcome = _start(starting, report, memory, unbegun, previous)
     except BaseException as error:
         left = starting.left(unbegun)
         if not (left.kept or left.unclear):
             _error_of(memory.take_back, launch.record)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(left) from None
+        if isinstance(error, DtctlError) and left.ended:
+            explained(error, f"dtctl up    again: {', '.join(left.ended)} was stopped to make room for this run")
         raise
     if not outcome.started:
         _error_of(memory.take_back, launch.record)
     return outcome
 
 
-def _up(
-    starting: Starting,
-    memory: Records,
-    consent: Callable[[Collection[str]], None],
-    unbegun: DtctlError | None,
-    previous: RunRecord | None,
-    at_zero: Callable[[Unseen], None],
-    before: Before | None,
-    stopping: OnStopping,
-    checked: Callable[[Checked], None],
+def _start(
+    starting: Starting, report: UpReport, memory: Records, unbegun: DtctlError | None, previous: RunRecord | None
 ) -> UpResult:
-    launch, record = starting.launch, starting.launch.record
+    """The steps."""
+    record = starting.launch.record
     assert record.run is not None
     starting.choose_ports()
-    prepared = starting.prepare_everywhere()
-    joining = offered(prepared, record.coordinator)
-    new = newcomers(prepared, joining)
-    there = {host: answer for host, answer in prepared.items() if host not in new}
-    running = _already_running(there)
-    if running is not None:
-        return _joined(starting, UpResult(running, {}, starting.ended(there), absent=starting.absent), joining, new)
-    brief = starting.checked(prepared)
-    if brief is not None:
-        checked(brief)
-    starting.pass_over(holders(prepared))
-    prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
-    refuse_taken_ports(prepared, launch.plan.cluster)
-    if not launch.adopt_output:
-        refuse_outputs_of_others(
-            prepared, record.cluster, launch.controller, Path(os.path.realpath(launch.plan.cluster.file))
-        )
-    old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
-    if (out_of_sight := unseen(prepared, record, previous)) is not None:
-        at_zero(out_of_sight)
-    consent(old)
-    replaced = {run: starting.replace(run, before, stopping) for run in old}
+    prepared: Prepared = starting.prepare_everywhere()
+    if (there := _already_there(starting, prepared)) is not None:
+        return there
+    brief = starting.check(prepared)
+    prepared = _refuse_conflicts(starting, prepared)
+    out_of_sight = unseen(prepared, record, previous)
+    if out_of_sight is not None:
+        report.at_zero(out_of_sight)
+    replaced = _make_room(starting, report, prepared)
     started = starting.start_everywhere()
     with uninterrupted():
         unsaved = _error_of(memory.save, record)
@@ -169,23 +91,24 @@ def _up(
         earlier=earlier(prepared),
         unseen=out_of_sight,
         checked=brief,
-        without_revival=_without_revival(kept) if launch.expects_revival else {},
-        revival=_revival(kept),
-        new_revival=_revival({host: told for host, told in kept.items() if told["reboot_new"]}),
+        without_revival=_reported(kept, "reboot_why") if starting.launch.expects_revival else {},
+        revival=_reported(kept, "reboot"),
+        new_revival=_reported({host: told for host, told in kept.items() if told["reboot_new"]}, "reboot"),
         aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
         absent=starting.absent,
         unremembered=unsaved and unbegun,  # what was begun is found again
     )
 
 
-def _joined(starting: Starting, found: UpResult, joining: answers.Joining | None, new: tuple[str, ...]) -> UpResult:
-    """The run that is there already, with the hosts that can join it now."""
-    if joining is None or not new:
-        return found
-    hosts = starting.give_back(new)
-    outcomes = Joining(starting.launch, joining, starting.transport, starting.report).join(hosts)
-    joined = statuses(starting.launch.record.roster, outcomes.results)
-    return dataclasses.replace(found, joined=joined, absent={**found.absent, **outcomes.errors})
+def _write_down(memory: Records, record: RunRecord) -> DtctlError | None:
+    """Why it could not be. Raises it of a run on this machine: nobody else knows one, so no command would find it."""
+    error = _error_of(memory.begin, record)
+    if error is not None and record.is_local:
+        detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
+        raise PreflightError(
+            error.summary, detail=detail, hint="free some space or fix the directory, then dtctl up again"
+        )
+    return error
 
 
 def _error_of(write: Callable[[RunRecord], None], record: RunRecord) -> DtctlError | None:
@@ -197,16 +120,27 @@ def _error_of(write: Callable[[RunRecord], None], record: RunRecord) -> DtctlErr
     return None
 
 
-def _without_trace(error: DtctlError) -> DtctlError:
-    """Nobody else knows a run on this machine: no command would find it again."""
-    detail = f"{error.detail}; without a record no command could find a run on this machine again".lstrip("; ")
-    return PreflightError(
-        error.summary, detail=detail, hint="free some space or fix the directory, then dtctl up again"
-    )
+def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
+    """The run that continues unchanged on all hosts, with the hosts that can join it now; None where there is none.
+
+    If it continues on some hosts only, that is an error.
+    """
+    joining = offered(prepared, starting.launch.record.coordinator)
+    new = newcomers(prepared, joining)
+    there = {host: answer for host, answer in prepared.items() if host not in new}
+    run = _unchanged(there)
+    if run is None:
+        return None
+    found = UpResult(run, {}, starting.ended(there), absent=starting.absent)
+    if joining is None or not new:
+        return found
+    hosts = starting.give_back(new)
+    outcomes = Joining(starting.launch, joining, starting.transport, starting.report).join(hosts)
+    joined = statuses(starting.launch.record.roster, outcomes.results)
+    return dataclasses.replace(found, joined=joined, absent={**found.absent, **outcomes.errors})
 
 
-def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
-    """The run that continues unchanged on all hosts. If it does so on some hosts only, that is an error."""
+def _unchanged(prepared: Prepared) -> str | None:
     unchanged = {host: answer["run"] for host, answer in prepared.items() if answer["unchanged"]}
     if not unchanged:
         return None
@@ -223,9 +157,24 @@ def _already_running(prepared: Mapping[str, answers.Prepared]) -> str | None:
     return runs.pop()
 
 
-def _revival(kept: Mapping[str, answers.UpResult]) -> dict[str, str]:
-    return {host: told["reboot"] for host, told in kept.items() if told["reboot"]}
+def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
+    """Ports and output directories that others have. Returns the answers of the hosts that the start goes on with."""
+    launch = starting.launch
+    starting.pass_over(holders(prepared))
+    prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
+    refuse_taken_ports(prepared, launch.plan.cluster)
+    if not launch.adopt_output:
+        file = Path(os.path.realpath(launch.plan.cluster.file))
+        refuse_outputs_of_others(prepared, launch.record.cluster, launch.controller, file)
+    return prepared
 
 
-def _without_revival(kept: Mapping[str, answers.UpResult]) -> dict[str, str]:
-    return {host: told["reboot_why"] for host, told in kept.items() if told["reboot_why"]}
+def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict[str, StopResult]:
+    old = dict.fromkeys(answer["replaces"] for answer in prepared.values() if answer["replaces"])
+    report.consent(old)
+    return {run: starting.replace(run) for run in old}
+
+
+def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
+    """Of the hosts that report anything there."""
+    return {host: str(told[field]) for host, told in kept.items() if told[field]}  # type: ignore[literal-required]

@@ -11,7 +11,7 @@ from dtctl.render.machine.document import errors
 if TYPE_CHECKING:
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.diagnosis.signature import Finding
-    from dtctl.operations.up.up import UpResult
+    from dtctl.operations.up.result import UpResult
 
 
 def checked(told: Checked) -> dict[str, Any]:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from dtctl.operations.events import Happening
     from dtctl.operations.gc import GcResult
     from dtctl.operations.runs import KnownRun, KnownRuns
-    from dtctl.operations.up.earlier import Unseen
     from dtctl.operations.stop import StopResult
-    from dtctl.operations.up.up import UpResult
+    from dtctl.operations.up.result import Unseen, UpResult
     from dtctl.plan.values import RunPlan
 
 API_VERSION = "dtctl/v1"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.trust import Look, NewKeys
-    from dtctl.operations.up.up import UpResult
+    from dtctl.operations.up.result import UpResult
 
 MOST_OUTPUT = 1 << 20
 """Bytes of each stream of a place that `exec` keeps: the last ones."""

@@ -141,7 +141,7 @@ ANSWERS = (
     ),
     trouble(
         "rolled_back",
-        "the start was taken back",
+        "the start was cancelled",
         ("another host could not start its part", "the error of that host is the one to look at"),
     ),
     trouble(

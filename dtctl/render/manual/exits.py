@@ -130,7 +130,10 @@ EXITS = (
         ExitCode.INTERRUPTED,
         "Ctrl-C",
         ("typed while logs are followed", "the run goes on; `dtctl logs -f` follows again, `dtctl stop` ends it"),
-        ("typed during `up`", "what had been started was taken back, unless the message says that the run continues"),
+        (
+            "typed during `up`",
+            "the start is cancelled; once all hosts have started, `up` asks, and the run continues unless you say yes",
+        ),
     ),
     trouble(ExitCode.TERMINATED, "SIGTERM", ("somebody ended the command", "the run goes on, as after Ctrl-C")),
 )

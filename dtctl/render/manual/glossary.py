@@ -21,6 +21,8 @@ WORDS = {
     "lead": "the task whose end is the end of the run: `chief:0` or `master:0`; without one, `worker:0`. It writes the "
     "checkpoints. Without parameter servers every worker's end counts",
     "ps": "parameter server: a task that holds variables and updates them; it never exits by itself",
+    "ready": "said of a task that others need: its port listens, or it has reported a step (with the dialects "
+    "`template` and `none`: it runs). `dtctl up` returns when every such task is ready",
     "run": "one `dtctl up`, with an id; what it was started with never changes",
     "spare": "a host that no job uses, for `dtctl replace` to put in the place of one that is lost",
     "step": "one update of the model; the global step counts those of all workers together",

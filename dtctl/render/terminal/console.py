@@ -98,18 +98,25 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
     """Asks on stderr; raises typer.Exit unless the answer is yes, and says what that leaves: `otherwise`."""
     import typer
 
+    if not agrees(question):
+        tell(otherwise)
+        raise typer.Exit(ExitCode.RUN_FAILED)
+
+
+def agrees(question: str) -> bool:
+    """Asks on stderr; the end of input is a no. Raises KeyboardInterrupt for Ctrl-C."""
+    import typer
+
     from dtctl.render.terminal.moving import still
 
     with still():
         try:
-            if typer.confirm(one_line(question), err=True):
-                return
+            return typer.confirm(one_line(question), err=True)
         except typer.Abort as end:
             tell("")  # below the question, before anything moves again
             if isinstance(end.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
-    tell(otherwise)
-    raise typer.Exit(ExitCode.RUN_FAILED)
+            return False
 
 
 def show_whatever_comes() -> None:

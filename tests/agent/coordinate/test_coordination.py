@@ -68,6 +68,8 @@ class Cluster:
                     talk.send(word)
                 for talk in talks.values():
                     talk.await_type(answer)
+        for name in dict.fromkeys(places.values()):
+            self.hosts[name].begun(self.specs[name])
 
     def of(self, task: str) -> tuple[AgentHost, Fields]:
         return self.hosts[PLACES[task]], self.specs[PLACES[task]]

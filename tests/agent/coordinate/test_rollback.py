@@ -91,7 +91,7 @@ def test_a_roll_back_sets_the_current_run_back(host: AgentHost) -> None:
             talk.receive()
     status = host.ask("status")
     assert status["run"] == old["run"]
-    assert status["state"]["tasks"]["worker:0"]["reason"] == f"replaced by run {new['run']}"
+    assert status["state"]["tasks"]["worker:0"]["reason"] == "stopped to make room for another run"
 
 
 def test_an_abort_before_the_start_leaves_the_old_run_alone(host: AgentHost) -> None:
@@ -124,5 +124,5 @@ def test_after_keep_the_run_outlives_the_session(host: AgentHost) -> None:
     os.killpg(talk.process.pid, signal.SIGHUP)
     kill(talk.greeting["pid"], signal.SIGKILL)
     eventually(lambda: not alive(talk.greeting["pid"]))
-    assert host.state(spec)["tasks"]["worker:0"]["state"] == "running"
+    host.wait_state(spec, "worker:0", "running")
     assert host.ask("status")["agent_alive"]

@@ -45,7 +45,8 @@ def make_run(
     files = RunFiles(str(root / "runs" / run / host))
     credentials = dataclasses.asdict(authority.issue(host, coordinates=host == "c"))
     session = made(Process, **processes.myself())
-    files.create(spec, {}, {"PATH": os.environ["PATH"]}, session, made(Credentials, **credentials))
+    files.stage(spec, {}, {"PATH": os.environ["PATH"]}, session, made(Credentials, **credentials))
+    files.begin(spec)
     return files, spec
 
 

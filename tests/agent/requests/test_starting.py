@@ -68,7 +68,7 @@ def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHos
         with host.open() as talk:
             host.prepare(talk, spec, credentials=credentials())
             talk.send("start")
-            assert talk.receive()["tasks"] == {"worker:0": "held"}
+            assert talk.await_type("started")["tasks"].keys() == {"worker:0"}
 
 
 def test_the_credentials_are_kept_in_private_files(host: AgentHost) -> None:
@@ -99,24 +99,19 @@ with socket.socket() as server:
 """
 
 
-def test_what_a_start_waits_for_is_told_until_it_is_over(host: AgentHost, tmp_path: Path) -> None:
+def test_a_task_that_waits_for_others_starts_when_they_listen(host: AgentHost, tmp_path: Path) -> None:
     spec, word = ps_and_worker(host, tmp_path, task("worker:0", *SLEEP, own=False), held=True)
     with host.open() as talk:
         host.prepare(talk, spec)
         talk.send("start")
-        frames: list[dict[str, str]] = []
-        while not frames or frames[-1] != {"ps:0": "waits_to_listen", "worker:0": "held"}:
-            frame = talk.receive()
-            assert (frame["type"], frame["phase"]) == ("progress", "start")
-            frames.append(frame["tasks"])
-        word.touch()
-        started = talk.await_type("started")
-        assert {name: entry["state"] for name, entry in started["tasks"].items()} == {
-            "ps:0": "running",
-            "worker:0": "running",
-        }
+        talk.await_type("started")
         talk.send("keep")
         talk.await_type("result")
+    host.wait_state(spec, "ps:0", "running")
+    assert host.state(spec)["tasks"]["worker:0"]["state"] == "pending"
+    word.touch()
+    states = {name: entry["state"] for name, entry in host.begun(spec)["tasks"].items()}
+    assert states == {"ps:0": "running", "worker:0": "running"}
 
 
 NEEDS_PS = """
@@ -133,12 +128,12 @@ def test_who_does_not_find_its_ps_starts_again_when_it_listens_and_it_counts_for
     with host.open() as talk:
         host.prepare(talk, spec)
         talk.send("start")
-        while talk.receive()["tasks"] != {"ps:0": "waits_to_listen", "worker:0": "backoff"}:
-            pass
-        word.touch()
-        entry = talk.await_type("started")["tasks"]["worker:0"]
+        talk.await_type("started")
         talk.send("keep")
         talk.await_type("result")
+    host.wait_state(spec, "worker:0", "backoff")
+    word.touch()
+    entry = host.begun(spec)["tasks"]["worker:0"]
     assert (entry["state"], entry["attempt"], entry["restarts"]) == ("running", 2, 0)
     assert [(past["early"], "ConnectionRefusedError" in past["cause"]) for past in entry["history"]] == [(True, True)]
 

@@ -137,7 +137,7 @@ def test_nothing_of_the_session_is_held_open_by_what_stays(host: AgentHost) -> N
         talk.receive()
     assert talk.process.stdout
     assert talk.process.stdout.read() == b""  # the pipe has ended although the run lives
-    assert host.state(spec)["tasks"]["worker:0"]["state"] == "running"
+    host.wait_state(spec, "worker:0", "running")
 
 
 def test_an_unchanged_live_run_is_left_alone(host: AgentHost) -> None:
@@ -241,6 +241,38 @@ def test_the_ports_of_a_run_that_is_replaced_are_not_taken(host: AgentHost) -> N
         talk.send("abort")
     assert prepared["replaces"] == old["run"]
     assert prepared["taken"] == []
+
+
+def test_a_port_that_a_stranger_has_taken_from_the_run_that_is_replaced_is_taken(host: AgentHost) -> None:
+    """The trainer never listened on it, or has ended: to stop the run would not free the port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        taken.close()
+        old = host.spec(task("worker:0", *SLEEP, port=port))
+        pid = host.up(old)["tasks"]["worker:0"]["pid"]
+        with socket.create_server(("127.0.0.1", port)), host.open() as talk:
+            prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)), replace=True)
+            talk.send("abort")
+    (told,) = prepared["taken"]
+    assert (told["port"], told["whose"]) == (port, "worker:0")
+    assert alive(pid)
+
+
+def test_all_of_a_run_but_its_name_is_written_before_the_run_that_it_replaces_ends(host: AgentHost) -> None:
+    old, new = host.spec(task("worker:0", *SLEEP)), host.spec(task("worker:0", "sleep", "2000"))
+    pid = host.up(old)["tasks"]["worker:0"]["pid"]
+    with host.open() as talk:
+        host.prepare(talk, new, replace=True)
+        written = {path.name for path in host.run_directory(new).iterdir()}
+        assert {"intent.json", "state.json", "environ.json", "secrets.json", "reserve"} <= written
+        assert "spec.json" not in written
+        assert [run["run"] for run in host.ask("runs")["runs"]] == [old["run"]]
+        assert alive(pid)
+        talk.send("abort")
+        with pytest.raises(AgentRefused, match="rolled_back"):
+            talk.receive()
+    assert not host.run_directory(new).exists()
+    assert alive(pid)
 
 
 def _binds(port: int) -> bool:

@@ -76,7 +76,8 @@ class Account:
     def keep_run(self, run: str, wanted: str = "auto") -> Path:
         files = RunFiles(str(self.root / "runs" / run / "h1"))
         spec = supervised.spec(run=run, recovery=supervised.recovery(reboot=wanted))
-        files.create(spec, {}, {}, processes.myself())
+        files.stage(spec, {}, {}, processes.myself())
+        files.begin(spec)
         return Path(files.directory)
 
     def offer(self) -> tuple[str | None, str]:

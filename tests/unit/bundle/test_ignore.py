@@ -12,7 +12,7 @@ from pathspec import GitIgnoreSpec
 from dtctl.bundle import scan
 from dtctl.bundle.ignore import _parse
 from dtctl.errors import PreflightError
-from dtctl.operations.up.prepare import run_id
+from dtctl.operations.up.launch import run_id
 from tests.fuzz import cases
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from dtctl.agent.records.spec import inventory_of
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError
-from dtctl.operations.asking.conversation import silent
 from dtctl.operations.up.launch import Start
-from dtctl.operations.up.up import UpResult, up
+from dtctl.operations.up.result import UpReport, UpResult
+from dtctl.operations.up.up import up
 from dtctl.plan.spec import host_spec
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 from tests.unit.operations.test_up import READY, Notes, entry, launch, willing
@@ -45,14 +45,14 @@ class Heard:
 def without(launch: Start, allowed: int, *unreachable: str, **prepared: Mapping[str, Any]) -> tuple[UpResult, Heard]:
     heard = Heard(**prepared)
     transport = FakeTransport(heard, dict.fromkeys(unreachable, DOWN))
-    return up(dataclasses.replace(launch, allow_missing=allowed), transport, silent, Notes()), heard
+    return up(dataclasses.replace(launch, allow_missing=allowed), transport, UpReport(), Notes()), heard
 
 
 def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
     result, heard = without(launch, 1, "d")
     assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0"]
     assert result.absent == {"d": DOWN}
-    assert not result.broken
+    assert not result.failed
     assert [heard.words[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
 
 
@@ -94,7 +94,7 @@ def test_hosts_that_choose_ports_have_all_to_be_there(launch: Start) -> None:
         return [{"type": "result", "tasks": dict.fromkeys(fields.get("tasks", ()), 4000), "coordinator": None}]
 
     with pytest.raises(DtctlError, match="cannot choose ports on 1 of 4 hosts") as error:
-        up(choosing, FakeTransport(answer, {"d": DOWN}), silent, Notes())
+        up(choosing, FakeTransport(answer, {"d": DOWN}), UpReport(), Notes())
     assert "--ports-from" in error.value.hint
 
 
@@ -140,7 +140,7 @@ class Live:
 
 def again(launch: Start, live: Live) -> tuple[UpResult, Notes]:
     notes = Notes()
-    return up(launch, FakeTransport(live), silent, notes), notes
+    return up(launch, FakeTransport(live), UpReport(), notes), notes
 
 
 def test_a_host_that_is_back_joins_the_run_with_the_next_up(launch: Start) -> None:
@@ -172,10 +172,10 @@ def test_one_that_cannot_join_leaves_the_run_as_it_is(launch: Start) -> None:
 def test_a_host_that_is_still_away_is_no_error_of_an_up_that_could_have_taken_it_in(launch: Start) -> None:
     """The run goes on without it already; what it could not do without is an error as ever."""
     live = Live(launch, joining(launch))
-    result = up(launch, FakeTransport(live, {"d": DOWN}), silent, Notes())
+    result = up(launch, FakeTransport(live, {"d": DOWN}), UpReport(), Notes())
     assert (result.run, result.joined, result.absent) == (OLD, {}, {"d": DOWN})
     with pytest.raises(DtctlError, match="cannot prepare on 1 of 4 hosts"):
-        up(launch, FakeTransport(Live(launch, joining(launch)), {"b": DOWN, "d": DOWN}), silent, Notes())
+        up(launch, FakeTransport(Live(launch, joining(launch)), {"b": DOWN, "d": DOWN}), UpReport(), Notes())
 
 
 def test_a_port_that_is_taken_keeps_it_from_joining(launch: Start) -> None:
@@ -209,4 +209,4 @@ def test_only_the_coordinators_host_is_believed_about_who_may_join(launch: Start
         return told
 
     with pytest.raises(PreflightError, match="not on d"):
-        up(launch, FakeTransport(lying), silent, Notes())
+        up(launch, FakeTransport(lying), UpReport(), Notes())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import claims
-from dtctl.operations.up import local_ports
-from dtctl.operations.up.local_ports import LocalPorts
+from dtctl.operations.up import local as local_ports
+from dtctl.operations.up.local import LocalPorts
 
 
 @pytest.fixture

@@ -11,20 +11,17 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.reasons import because, fact
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
-from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.conversation import Progress, silent
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.up import rollback
 from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.interrupts import Interrupted
 from dtctl.operations.up.launch import Start
-from dtctl.operations.up.up import UpResult, up
+from dtctl.operations.up.result import UpReport
+from dtctl.operations.up.rollback import Interrupted
+from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
 from dtctl.reach import Local
 from tests.unit.clusters import cluster
@@ -109,7 +106,7 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
 
 def started(launch: Start, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
     notes = Notes()
-    return up(launch, transport, silent, notes), [one for one in notes.records if "save" in notes.order]
+    return up(launch, transport, UpReport(), notes), [one for one in notes.records if "save" in notes.order]
 
 
 def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) -> None:
@@ -140,8 +137,13 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
         return usual
 
     heard: list[Checked] = []
+
+    class Hearing(UpReport):
+        def checked(self, checked: Checked) -> None:
+            heard.append(checked)
+
     launch = replace(launch, scene=scene_of(launch.plan, brief=True))
-    result = up(launch, FakeTransport(looking), silent, Notes(), checked=heard.append)
+    result = up(launch, FakeTransport(looking), Hearing(), Notes())
     assert order == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
     (checked,) = heard
     assert checked is result.checked
@@ -192,11 +194,12 @@ def begun(launch: Start, told: Mapping[str, list[dict[str, Any]]], **known: Any)
 
     heard: list[Any] = []
 
-    def at_zero(unseen: Any) -> None:
-        assert "start" not in order
-        heard.append(unseen)
+    class Hearing(UpReport):
+        def at_zero(self, unseen: Any) -> None:
+            assert "start" not in order
+            heard.append(unseen)
 
-    result = up(launch, FakeTransport(telling), silent, Notes(), at_zero=at_zero, **known)
+    result = up(launch, FakeTransport(telling), Hearing(), Notes(), **known)
     assert heard == ([result.unseen] if result.unseen else [])
     return result, order
 
@@ -265,31 +268,6 @@ def test_hosts_that_wait_for_one_that_cannot_start_are_called_back_and_are_not_b
         started(launch, transport)
     assert "port 2222 is taken" in error.value.detail
     assert "rolled back" not in error.value.detail
-
-
-def test_hosts_that_cannot_hear_that_the_run_has_failed_are_not_waited_for(
-    launch: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing reaches the coordinator on a: it gives the run up, and b, c and d would wait for its word."""
-    monkeypatch.setattr(rollback, "HEARD_S", 0.0)
-    why = [fact("run_failed"), fact("hosts_silent", text="b, c, d", count=3, what="10.0.0.1:2221")]
-
-    def deaf(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "abort":
-            return [rolled_back()]
-        if fields["type"] != "start":
-            return willing(session, fields)
-        if session.host.name != "a":
-            return []
-        (told,) = willing(session, fields)
-        assert isinstance(told, dict)
-        stopped = {task: {**one, "state": "stopped", **because(why)} for task, one in told["tasks"].items()}
-        return [{**told, "tasks": stopped}]
-
-    transport = FakeTransport(deaf, patient=True)
-    with pytest.raises(PreflightError, match=r"the run has failed: b, c, d: no word from them yet .*10\.0\.0\.1:2221"):
-        started(launch, transport)
-    assert all("abort" in session.received for session in transport.sessions.values())
 
 
 def going_on(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -371,25 +349,22 @@ def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launc
     assert all("down" in transport.sessions[name].received for name in "acd")
 
 
-def test_what_a_setup_prints_and_what_the_start_waits_for_is_reported(launch: Start) -> None:
+def test_what_a_setup_prints_is_reported(launch: Start) -> None:
     def talkative(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         said: list[dict[str, Any] | DtctlError] = willing(session, fields)
         if fields["type"] == "up":
             return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *said]
-        if fields["type"] == "start":
-            return [{"type": "progress", "phase": "start", "tasks": {"ps:0": "waits_to_listen"}}, *said]
         return said
 
     reported: list[Progress] = []
-    up(launch, FakeTransport(talkative), reported.append, Notes())
-    told = [(one.phase, one.text or one.tasks) for one in reported if one.host == "a"]
-    assert told == [
-        ("connect", {}),
-        ("setup", "grüße\n"),
-        ("prepared", {}),
-        ("start", {"ps:0": "waits_to_listen"}),
-        ("started", {}),
-    ]
+
+    class Hearing(UpReport):
+        def __call__(self, progress: Progress) -> None:
+            reported.append(progress)
+
+    up(launch, FakeTransport(talkative), Hearing(), Notes())
+    told = [(one.phase, one.text) for one in reported if one.host == "a"]
+    assert told == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
 
 
 def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
@@ -420,7 +395,7 @@ def told(launch: Start, lost: str = "", deaf: str = "") -> tuple[list[str], Fake
 
     transport = FakeTransport(noting)
     try:
-        result = up(launch, transport, silent, Notes(order=order))
+        result = up(launch, transport, UpReport(), Notes(order=order))
     except DtctlError as error:
         return order, transport, error
     return order, transport, result
@@ -457,7 +432,7 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
 
     notes = Notes()
     with pytest.raises(DtctlError):
-        up(launch, FakeTransport(refused), silent, notes)
+        up(launch, FakeTransport(refused), UpReport(), notes)
     assert notes.order == then
 
 
@@ -473,27 +448,27 @@ def test_a_start_that_finds_the_run_there_is_not_remembered_as_another(launch: S
         return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
 
     notes = Notes()
-    up(launch, FakeTransport(everywhere), silent, notes)
+    up(launch, FakeTransport(everywhere), UpReport(), notes)
     assert notes.order == ["begin", "take_back"]
 
 
 def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:
     transport = FakeTransport(willing)
-    result = up(launch, transport, silent, Notes("begin", "save", "take_back"))
+    result = up(launch, transport, UpReport(), Notes("begin", "save", "take_back"))
     assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
     assert result.unremembered is not None
     assert result.unremembered.detail == "No space left on device"
 
 
 def test_a_disk_that_fills_up_during_the_start_has_the_record_of_its_beginning(launch: Start) -> None:
-    assert up(launch, FakeTransport(willing), silent, Notes("save")).unremembered is None
+    assert up(launch, FakeTransport(willing), UpReport(), Notes("save")).unremembered is None
 
 
 def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_not_begun(launch: Start) -> None:
     hosts = {name: replace(host, reach=Local()) for name, host in launch.record.hosts.items()}
     transport = FakeTransport(willing)
     with pytest.raises(PreflightError, match="cannot be remembered"):
-        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, silent, Notes("begin"))
+        up(replace(launch, record=replace(launch.record, hosts=hosts)), transport, UpReport(), Notes("begin"))
     assert transport.opened == []
 
 
@@ -508,7 +483,7 @@ def interrupted_at(launch: Start, kind: str, deaf: str = "", notes: Notes | None
         return willing(session, fields)
 
     with pytest.raises(Interrupted) as caught:
-        up(launch, FakeTransport(answer), silent, notes or Notes())
+        up(launch, FakeTransport(answer), UpReport(), notes or Notes())
     return caught.value
 
 
@@ -533,16 +508,6 @@ def test_an_interrupt_while_hosts_are_told_to_keep_comes_when_all_have_been_told
         return willing(session, fields)
 
     with pytest.raises(Interrupted) as caught:
-        up(launch, FakeTransport(answer), silent, Notes("begin", "save"))
+        up(launch, FakeTransport(answer), UpReport(), Notes("begin", "save"))
     assert caught.value.left.kept
     assert caught.value.left.unremembered is not None
-
-
-def test_a_start_that_fails_tells_who_has_failed_else_who_was_stopped_for_it() -> None:
-    waits = [fact("run_failed"), fact("not_ready", seconds=600.0), fact("waits_to_listen", task="ps:0", what="a:2222")]
-    ps = TaskStatus(TaskId("ps", 0), "a", TaskState.STOPPED, why=tuple(waits))
-    worker = TaskStatus(TaskId("worker", 0), "b", TaskState.FAILED, why=(fact("exited", code=2),))
-    asked = TaskStatus(TaskId("worker", 1), "b", TaskState.STOPPED, why=(fact("stopped"),))
-    assert set(UpResult("r", {ps.id: ps, asked.id: asked}, ()).broken) == {ps.id}
-    assert set(UpResult("r", {ps.id: ps, worker.id: worker}, ()).broken) == {worker.id}
-    assert not UpResult("r", {asked.id: asked}, ()).broken

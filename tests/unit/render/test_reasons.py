@@ -93,6 +93,8 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("taken_down", {"by": "ann@desk"}, "taken down by ann@desk"),
     ("restart", {}, "restart"),
     ("replaced", {"run": "digits-2"}, "replaced by run digits-2"),
+    ("start_failed", {}, "the start was cancelled: a task failed the same way again"),
+    ("makes_room", {}, "stopped to make room for another run"),
     ("rolled_back", {}, "rolled back"),
     ("ending", {}, "ending"),
     ("restarted_with", {"task": "worker:1"}, "restarted with worker:1 (exit code 1)"),

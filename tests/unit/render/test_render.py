@@ -12,7 +12,7 @@ from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.up.up import UpResult
+from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter

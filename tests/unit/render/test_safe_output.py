@@ -35,7 +35,7 @@ from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.coordinator import CoordinatorAway
 from dtctl.operations.asking.outcome import Outcome, Verdict
 from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.tasks import LeftBehind, TaskStatus
+from dtctl.operations.asking.tasks import Exit, LeftBehind, TaskStatus
 from dtctl.operations.asking.written import Written
 from dtctl.operations.board.looking import Place as BoardPlace
 from dtctl.operations.checkpointing.delivering import Placed
@@ -63,15 +63,15 @@ from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.scalars.reading import Metrics, Point, Series, Unread
-from dtctl.operations.up.earlier import Unseen
-from dtctl.operations.up.interrupts import Left
-from dtctl.operations.up.secrets import Exposure
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.telling.attempts import Attempted
-from dtctl.operations.up.up import UpResult
+from dtctl.operations.up.result import Unseen, UpResult
+from dtctl.operations.up.rollback import Left
+from dtctl.operations.up.secrets import Exposure
+from dtctl.operations.up.watching import FailedStart
 from dtctl.plan.run import plan_run
-from dtctl.render import checkpoints, errors, hooks, interrupted, left_out, logs, remains, result, status, tables
+from dtctl.render import checkpoints, errors, hooks, left_out, logs, remains, result, status, tables
 from dtctl.render import plan as plans
 from dtctl.render.checks import page, rules
 from dtctl.render.dashboard import saying
@@ -273,6 +273,18 @@ def follow_log() -> None:
     LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
 
 
+FAILED_TASK = TaskStatus(
+    TaskId("ps", 0), "a", TaskState.BACKOFF, history=(Exit(1, 1.0, 2.0, 1, None, False, cause="no room"),)
+)
+
+
+def failed_start(cause: TaskStatus | None = FAILED_TASK) -> FailedStart:
+    coordination = run_status().coordination
+    assert coordination is not None
+    found: FailedStart = poisoned(FailedStart(coordination, cause))
+    return found
+
+
 DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 
 
@@ -338,8 +350,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
     "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
     "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
-    "show_interrupted": lambda: interrupted.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
-    "show_interrupted kept": lambda: interrupted.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
+    "show_interrupted": lambda: result.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
+    "show_interrupted kept": lambda: result.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unasked": lambda: gaps.show_unasked({f"a{BAD}": ("events",)}),
     "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
@@ -368,13 +380,16 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
-    "show_onward": lambda: show_onward(poisoned(run_status()), Onward(f"a{BAD}", None)),
-    "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(f"a{BAD}", record())),
+    "show_failed_exit": lambda: result.show_failed_exit(poisoned(FAILED_TASK), f"log{BAD}\n".encode(errors="replace")),
+    "show_failed_start": lambda: result.show_failed_start(failed_start(), f"log{BAD}\n".encode(errors="replace")),
+    "show_failed_start again": lambda: result.show_failed_start(failed_start(cause=None), b""),
+    "show_onward": lambda: show_onward(poisoned(run_status()), Onward(None)),
+    "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(record())),
     "log": follow_log,
     "trust": trust_line,
     "events": tell_events,
 }
-HARMLESS = {"show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
+HARMLESS = {"show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """They have nothing to show that comes from outside, or show nothing."""
 
 
@@ -489,7 +504,6 @@ def test_bars_show_the_notes_of_hosts_without_poison(monkeypatch: pytest.MonkeyP
     with UpProgress([host, f"b{BAD}"]) as progress:
         progress(Progress(host, "setup", text=f"pip{BAD}"))
         progress._bars.refresh()  # type: ignore[union-attr]
-        progress(Progress(host, "start", tasks={f"ps:0 {BAD}": BAD}))
     shown = terminal.shown()
     assert "[bold]a[/bold]\\x1b]0;pwned" in shown
     assert not left_in(shown) - set(BARS)

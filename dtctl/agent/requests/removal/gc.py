@@ -128,7 +128,7 @@ class _Sweep:
         if now < self._next_told:
             return
         self._next_told = now + TELL_S
-        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": "", "tasks": {}}
+        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": ""}
         self._talk.send("progress", progress)
 
     def _add(self, told: List[T], one: T, most: int) -> None:

@@ -66,8 +66,8 @@ def show(
 ) -> None:
     from dtctl.operations.memory.record import record_of
     from dtctl.operations.selection import select_tasks
-    from dtctl.operations.up.code import make_local, scan_code
-    from dtctl.operations.up.prepare import make_plan
+    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.up.local import make_local, scan_code
     from dtctl.operations.up.secrets import exposure
     from dtctl.render import errors, left_out
     from dtctl.render import plan as render

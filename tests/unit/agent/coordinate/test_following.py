@@ -42,7 +42,8 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(following, "Identity", lambda *_: None)
     files = RunFiles(str(tmp_path / "runs" / "demo-1" / "far"))
     spec = {**spec_of("async-ps", {"chief:0": "lead", "worker:0": "far"}), "host": "far"}
-    files.create(spec, {}, {}, made(Process, **processes.myself()))  # type: ignore[arg-type]
+    files.stage(spec, {}, {}, made(Process, **processes.myself()))  # type: ignore[arg-type]
+    files.begin(spec)  # type: ignore[arg-type]
     part = Following(files, spec, 100.0)  # type: ignore[arg-type]
     state = files.state()
     state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}

@@ -58,7 +58,8 @@ class Desk:
     def __init__(self, directory: Path) -> None:
         self.files = RunFiles(str(directory / "runs" / "demo-1" / "lead"))
         self.spec = spec_of("async-ps", PLACES)
-        self.files.create(self.spec, {}, {}, made(Process, **processes.myself()))
+        self.files.stage(self.spec, {}, {}, made(Process, **processes.myself()))
+        self.files.begin(self.spec)
         self.now, self.wall = 100.0, WALL
         self.open()
 

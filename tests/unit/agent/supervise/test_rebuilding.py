@@ -57,7 +57,8 @@ class Host:
             supervised.task("worker:1"),
             recovery=supervised.recovery(max_restarts=1, backoff_min_s=0.0, backoff_max_s=0.0),
         )
-        self.files.create(self.spec, {"TOKEN": "hunter2hunter2"}, {"PATH": "/bin"}, processes.myself())
+        self.files.stage(self.spec, {"TOKEN": "hunter2hunter2"}, {"PATH": "/bin"}, processes.myself())
+        self.files.begin(self.spec)
         wants = {task["id"]: supervised.intent("run") for task in self.spec["tasks"]}
         paths.write_json(self.files.intent_path, {**self.files.intent(), "session": None, "tasks": wants})
 

@@ -31,7 +31,8 @@ def files(tmp_path: Path) -> RunFiles:
     files = RunFiles(str(tmp_path / "runs" / "r" / "h1"))
     coordinator = {"host": "h2", "address": "10.0.0.2:2221", "port": 2221}
     spec = supervised.spec(*[supervised.task(task) for task in TASKS], coordinator=coordinator)
-    files.create(spec, {}, {"PATH": "/bin"}, processes.myself())
+    files.stage(spec, {}, {"PATH": "/bin"}, processes.myself())
+    files.begin(spec)
     keep(files)
     return files
 

@@ -1,0 +1,218 @@
+"""A start as a person sees it, for `up` and `replace`: from the first connection until the tasks are ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from dtctl.cli.announcing import Announced
+from dtctl.errors import DtctlError, ExitCode
+from dtctl.operations.follow import Ended, Event, Seen, follow
+from dtctl.operations.logs import LogRequest
+from dtctl.operations.logs.reading import read_logs
+from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.up import watching
+from dtctl.operations.up.launch import Start, controller_name
+from dtctl.operations.up.result import Unseen, UpReport, UpResult
+from dtctl.operations.up.rollback import Interrupted
+from dtctl.operations.up.up import up
+from dtctl.render import errors, result
+from dtctl.render.checks import page
+from dtctl.render.logs import LogPrinter
+from dtctl.render.narrator import Narrator
+from dtctl.render.progress import UpProgress
+from dtctl.render.stopping import StopProgress
+from dtctl.render.terminal import console
+from dtctl.render.terminal.last_line import LastLine
+from dtctl.render.terminal.moving import moving
+
+if TYPE_CHECKING:
+    from dtctl.cli.scope import Scope
+    from dtctl.model import Recovery, TaskId
+    from dtctl.operations.asking.conversation import Progress
+    from dtctl.operations.asking.coordination import Coordination
+    from dtctl.operations.asking.ending import Ending
+    from dtctl.operations.asking.tasks import TaskStatus
+    from dtctl.operations.checks.checking import Checked
+    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.stopping import Stopping
+    from dtctl.operations.up.watching import FailedStart
+
+_TAIL_LINES = 10
+
+
+class StartReport(UpReport):
+    """`agree` is asked about the runs that are replaced, once it is clear that they are this directory's."""
+
+    def __init__(
+        self, scope: Scope, launch: Start, bars: UpProgress, *, say: bool, agree: Callable[[Collection[str]], None]
+    ) -> None:
+        self._scope, self._record, self._bars, self._agree = scope, launch.record, bars, agree
+        self._announced = Announced(scope, launch.record, "stopping", say=say)
+
+    def __call__(self, progress: Progress) -> None:
+        self._bars(progress)
+
+    def checked(self, checked: Checked) -> None:
+        page.show_brief(checked)
+
+    def at_zero(self, unseen: Unseen) -> None:
+        result.show_unseen(unseen)
+
+    def consent(self, runs: Collection[str]) -> None:
+        for run in runs:
+            self._scope.refuse_others(self._record, run)
+        self._agree(runs)
+
+    def stopping(self, found: Ending) -> None:
+        self._announced(found)
+
+    def stopped(self, told: Stopping) -> None:
+        self._bars.ending(told)
+
+
+def start(
+    scope: Scope,
+    launch: Start,
+    *,
+    quiet: bool,
+    output: str,
+    agree: Callable[[Collection[str]], None] = lambda runs: None,
+    first: Callable[[UpProgress], None] = lambda bars: None,
+    previous: RunRecord | None = None,
+) -> UpResult:
+    """`first` looks before anything else is done. Ctrl-C says what it has left, and ends the command."""
+    try:
+        with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
+            first(bars)
+            report = StartReport(scope, launch, bars, say=output == "text", agree=agree)
+            return up(launch, scope.transport, report, scope.memory, previous=previous)
+    except Interrupted as interrupted:
+        result.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, raw: bool = False) -> UpResult:
+    """Until the tasks of a run that was started are ready, or have failed. Ctrl-C asks what is to become of the run.
+
+    What takes longer than usual is explained, and then waited for beside the logs. The run goes on if its coordinator
+    cannot be followed.
+    """
+    if not outcome.started:
+        return outcome
+    record = dataclasses.replace(launch.record, run=outcome.run)
+    waiting = _Waiting(scope, record, launch.plan.cluster.recovery, quiet=quiet)
+    tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
+    try:
+        seen = waiting.shortly() or waiting.beside_logs(tasks, raw=raw)
+        if waiting.failed is not None:
+            waiting.end()
+    except KeyboardInterrupt as interrupt:
+        _ask_what_becomes(scope, record, ask=not interrupt.args)
+    except DtctlError as error:
+        errors.show_host_errors({record.coordinator: error}, tolerated=True)
+        return outcome
+    started = {task: one for task, one in seen.tasks.items() if task in outcome.started}
+    return dataclasses.replace(outcome, started=started, failed=waiting.failed)
+
+
+class _Waiting:
+    """For the tasks of a run that was just started."""
+
+    def __init__(self, scope: Scope, record: RunRecord, recovery: Recovery, *, quiet: bool) -> None:
+        self.failed: FailedStart | None = None
+        self._scope, self._record, self._recovery, self._quiet = scope, record, recovery, quiet
+        self._seen: Coordination | None = None
+        self._shown: set[TaskId] = set()
+        """Tasks whose first failed exit was shown."""
+
+    def shortly(self) -> Coordination | None:
+        """For as long as most starts take; on a terminal with a line that says whom it waits for."""
+        deadline = time.monotonic() + watching.EXPECTED_S
+        line = LastLine(lambda: result.starting_line(self._seen, console.columns() - 1))
+        with moving(line) if console.interactive() and not self._quiet else nullcontext():
+            for event in follow(self._record, self._scope.transport, LogRequest(())):
+                if self._is_over(event):
+                    return self._seen
+                if time.monotonic() > deadline:
+                    break
+        return None
+
+    def beside_logs(self, tasks: tuple[TaskId, ...], *, raw: bool) -> Coordination:
+        result.show_late(self._seen)
+        shown = tasks if console.on_terminal() and not self._quiet else ()
+        printer = LogPrinter(shown, prefix=True, timestamps=False, raw=raw) if shown else None
+        narrate = Narrator(self._record.coordinator, printer)
+        for event in follow(self._record, self._scope.transport, LogRequest(shown, lines=_TAIL_LINES)):
+            if self._is_over(event):
+                break
+            narrate(event)
+        narrate.tell_away()
+        assert self._seen is not None
+        return self._seen
+
+    def _is_over(self, event: Event | None) -> bool:
+        """A run that has failed is waited for until its other tasks have ended, too."""
+        if isinstance(event, Ended) and event.status.coordination is None:
+            raise next(iter(event.status.errors.values()), DtctlError("no host reports how the run goes on"))
+        if not isinstance(event, Seen | Ended):
+            return False
+        seen = event.coordination if isinstance(event, Seen) else event.status.coordination
+        assert seen is not None
+        self._seen = seen
+        for one in watching.failed_exits(seen, self._shown):
+            self._shown.add(one.id)
+            result.show_failed_exit(one, self._last_lines(one))
+        self.failed = watching.failed_start(seen, self._recovery)
+        if self.failed is not None:
+            return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
+        return watching.has_begun(seen) or isinstance(event, Ended)
+
+    def _last_lines(self, task: TaskStatus) -> bytes:
+        """Of the attempt that has failed last; another one may run by now."""
+        if task.tail or not task.history:
+            return task.tail.encode(errors="replace")
+        found: list[bytes] = []
+        wanted = LogRequest((task.id,), lines=_TAIL_LINES, previous=task.attempt > task.history[-1].attempt)
+        read_logs(self._record, self._scope.transport, wanted, lambda lines: found.append(lines.data))
+        return b"".join(found)
+
+    def end(self) -> None:
+        """A start that has failed goes on nowhere: not where nobody has heard of it, nor again and again."""
+        assert self.failed is not None
+        seen, cause = self.failed.seen, self.failed.cause
+        unheard = [host for host, one in seen.contacts.items() if one.heard is None and not one.absent]
+        if self.failed.gave_up or unheard:
+            order = StopOrder(controller_name(), why="start_failed")
+            with StopProgress(quiet=self._quiet) as progress:
+                stop(self._record, self._scope.transport, tuple(self._record.roster), order, progress)
+        if self.failed.gave_up or self.failed.run_failed:
+            self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
+        if cause is not None and cause.id not in self._shown:
+            result.show_failed_start(self.failed, self._last_lines(cause))
+        else:
+            result.show_failed_start(self.failed, b"")
+
+
+def _ask_what_becomes(scope: Scope, record: RunRecord, *, ask: bool) -> NoReturn:
+    """Nothing of the run is removed by an interrupt: on a terminal it is stopped if that is wanted."""
+    errors.below()
+    ask = ask and sys.stdin is not None and sys.stdin.isatty() and console.on_terminal(stderr=True)
+    try:
+        if ask and console.agrees(f"Stop run {record.run}? If not, it continues"):
+            with StopProgress() as progress:
+                stopped = stop(record, scope.transport, tuple(record.roster), StopOrder(controller_name()), progress)
+            scope.memory.change(record, outcome="Stopped")
+            result.show_stop(stopped)
+            errors.note("its logs stay until dtctl gc", "dtctl logs    shows them")
+            raise typer.Exit(ExitCode.INTERRUPTED)
+    except KeyboardInterrupt:
+        pass
+    errors.note(f"interrupted: run {record.run} continues", "dtctl logs -f    follows it", "dtctl stop       ends it")
+    raise typer.Exit(ExitCode.INTERRUPTED) from None

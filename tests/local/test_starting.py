@@ -1,0 +1,158 @@
+"""What a user sees of a start: when it is over, why it failed, and what Ctrl-C leaves."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.desk import CLUSTER, Desk
+from tests.waiting import PATIENCE_S, eventually, read_until
+
+SILENT = "[sh, -c, 'echo loading; exec sleep 1000']"
+"""It opens no port, and reports no step."""
+
+COUNTS = "[sh, -c, 'for step in $(seq 1000); do echo step $step; sleep 0.1; done']"
+FAILS = "[sh, -c, 'echo the daemon is away >&2; exit 125']"
+
+
+def write(home: Desk, command: str) -> Path:
+    patient = CLUSTER.replace("{{max_restarts: 2, backoff: 100ms..200ms}}", "{{backoff: 20s..20s}}")
+    return home.write_cluster(patient.replace("[python, stand_in.py]", command))
+
+
+def test_up_returns_when_a_program_that_opens_no_port_reports_steps(home: Desk) -> None:
+    write(home, COUNTS)
+    done = home.run("up", "--local")
+    assert done.returncode == 0, done.stderr
+    assert "started: 3 tasks" in done.stderr
+    assert all(task["ready"] for task in home.status()["tasks"])
+
+
+def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(home: Desk) -> None:
+    write(home, FAILS)
+    done = home.run("up", "--local")
+    assert done.returncode == 1
+    assert "ps:0 on node-1 failed: exit code 125" in done.stderr
+    assert "  ps:0 | the daemon is away" in done.stderr
+    assert "failed to start: ps:0 on node-1: exit code 125, twice in a row; the run was stopped" in done.stderr
+    assert " started: " not in done.stderr
+    assert home.outcome() == "Stopped"
+    assert "the daemon is away" in home.dtctl("logs", "ps:0")
+    assert home.processes() == {}
+
+
+def test_a_permanent_exit_ends_up_with_an_error_that_shows_the_cause(home: Desk) -> None:
+    write(home, "[sh, -c, 'echo unknown option --lr >&2; exit 2']")
+    done = home.run("up", "--local")
+    assert done.returncode == 1
+    assert "error: run demo-" in done.stderr
+    assert "failed to start: ps:0 on node-1: exit code 2" in done.stderr
+    assert "  ps:0 | unknown option --lr" in done.stderr
+    assert " started: " not in done.stderr
+    assert home.outcome() == "Failed"
+    assert "demo-" in home.dtctl("runs"), "with its logs"
+
+
+def test_an_interrupt_after_all_hosts_have_started_leaves_the_run_and_its_logs(home: Desk) -> None:
+    """Nobody can be asked here: there is no terminal."""
+    write(home, SILENT)
+    with home.start("up", "--local") as starting:
+        eventually(lambda: sum("sleep 1000" in command for command in home.processes().values()) >= 3, 60)
+        eventually(lambda: set(home.states().values()) == {"running"})
+        starting.send_signal(signal.SIGINT)
+        said = starting.communicate(timeout=PATIENCE_S)[0]
+    assert starting.returncode == 130
+    assert "interrupted: run demo-" in said
+    assert " continues" in said
+    assert set(home.states().values()) == {"running"}
+    assert "loading" in home.dtctl("logs", "ps:0")
+
+
+@pytest.mark.parametrize(("answer", "states"), [(b"y\n", {"stopped"}), (b"\n", {"running"}), (b"\x03", {"running"})])
+def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, answer: bytes, states: set[str]) -> None:
+    write(home, SILENT)
+    with Typed(home, "up", "--local") as typed:
+        typed.read_until(b"does not listen")
+        typed.write(b"\x03")
+        typed.read_until(b"Stop run demo-")
+        typed.write(answer)
+        code, said = typed.end()
+    assert code == 130, said
+    assert set(home.states().values()) == states
+    assert "loading" in home.dtctl("logs", "ps:0"), "no interrupt removes logs"
+    assert ("interrupted: run demo-" in said) is (states == {"running"})
+
+
+def test_who_does_not_listen_for_long_is_named(home: Desk) -> None:
+    write(home, SILENT)
+    with home.start("up", "--local") as starting:
+        said = "".join(read_until(starting.stdout, "do not listen on their ports after 30 s"))
+        starting.send_signal(signal.SIGINT)
+        starting.communicate(timeout=PATIENCE_S)
+    assert "ps:0" in said
+    assert "worker" in said
+
+
+def test_a_controller_that_is_killed_while_it_waits_for_tasks_changes_nothing(home: Desk) -> None:
+    write(home, SILENT)
+    with home.start("up", "--local") as starting:
+        eventually(lambda: (home.run("status").returncode == 0) and set(home.states().values()) == {"running"}, 60)
+        starting.kill()
+    assert set(home.states().values()) == {"running"}
+    home.dtctl("stop")
+
+
+class Typed:
+    """A command on a terminal of its own."""
+
+    def __init__(self, home: Desk, *words: str) -> None:
+        self._fd, other = pty.openpty()
+        env = {key: value for key, value in home.env.items() if key != "CI"} | {"TERM": "xterm"}
+        self._process = subprocess.Popen(
+            home.argv(*words), cwd=home.project, env=env, stdin=other, stdout=other, stderr=other,
+            start_new_session=True, preexec_fn=_take_terminal(other),
+        )  # fmt: skip
+        os.close(other)
+        self._said = b""
+
+    def __enter__(self) -> Typed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._fd)
+
+    def write(self, data: bytes) -> None:
+        os.write(self._fd, data)
+
+    def read_until(self, words: bytes) -> None:
+        while words not in self._said:
+            self._said += self._read() or pytest.fail(self._said.decode(errors="replace"))
+
+    def end(self) -> tuple[int, str]:
+        while data := self._read():
+            self._said += data
+        return self._process.wait(PATIENCE_S), self._said.decode(errors="replace")
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._fd, 65536)
+        except OSError:  # EIO: the other end is closed
+            return b""
+
+
+def _take_terminal(fd: int) -> Callable[[], None]:
+    import fcntl
+    import termios
+
+    def take() -> None:
+        fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
+
+    return take
