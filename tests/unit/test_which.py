@@ -195,8 +195,8 @@ def test_a_mended_file_counts_for_the_run_that_was_started_from_it(tmp_path: Pat
         record = scope.record()
         assert ssh(record, "a").identity_file == str(tmp_path / "one" / "new_key")
         assert ssh(record, "b").port == 2200
-    assert ssh(Scope("stop", config=file, identity=Path("/mine"), user="me").record(), "a") == dataclasses.replace(
-        ssh(record, "a"), identity_file="/mine", user="me"
+    assert ssh(Scope("stop", config=file, identity=file, user="me").record(), "a") == dataclasses.replace(
+        ssh(record, "a"), identity_file=str(file), user="me"
     )
 
 

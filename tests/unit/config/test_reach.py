@@ -69,9 +69,9 @@ def test_a_host_that_was_added_to_the_file_since_is_reached(project: Path) -> No
         moved(Scope().record(), "d").way_to("d")
     assert "add d under hosts:" in refused.value.hint
     (project / "cluster.yaml").write_text(TEXT % "c: , d: {ssh: me@10.0.0.9}")
-    reached = moved(Scope(identity=Path("/key")).record(), "d").way_to("d")
+    reached = moved(Scope(identity=Path(__file__)).record(), "d").way_to("d")
     assert isinstance(reached.reach, SshSettings)
-    assert (reached.reach.target, reached.reach.identity_file) == ("10.0.0.9", "/key")
+    assert (reached.reach.target, reached.reach.identity_file) == ("10.0.0.9", __file__)
 
 
 def test_a_file_that_is_broken_now_does_not_take_the_run_away(project: Path) -> None:
