@@ -10,7 +10,6 @@ import os
 import secrets
 import socket
 import sys
-import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +17,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
+
+from dtctl.places import temporary_folder
 
 HERE = "127.0.0.1"
 COOKIE = "dtctl"
@@ -261,10 +261,8 @@ def opened(page: str) -> Iterator[None]:
 
     `page` leads to it: a file for the user alone, because all users of a machine see what programs are started with.
     """
-    with tempfile.TemporaryDirectory(prefix="dtctl-") as directory:
-        file = Path(directory, "dtctl.html")
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-            written.write(page)
-        webbrowser.open(file.as_uri())
+    with temporary_folder("dtctl-") as folder:
+        with folder.new("dtctl.html") as file:
+            file.write(page.encode())
+        webbrowser.open((folder.path / "dtctl.html").as_uri())
         yield

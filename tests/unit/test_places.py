@@ -227,10 +227,8 @@ OF = {"copy": "shutil", "move": "shutil", "link": "os", "truncate": "os"}
 ALLOWED = {
     ("transport/ssh/passphrase.py", "os.open"): "the terminal",
     ("render/terminal/console.py", "os.open"): "/dev/null",
-    ("operations/board/copies.py", "tempfile.mkdtemp"): "a directory of its own, for this user alone",
-    ("operations/board/copies.py", "self.directory.mkdir"): "in it",
-    ("operations/board/copies.py", "file.path.parent.mkdir"): "in it",
-    ("operations/board/copies.py", "file.path.open"): "in it",
+    ("operations/tensorboard/proxy.py", "shutil.copyfileobj"): "a socket",
+    ("operations/up/up.py", "starting.replace"): "of a run",
 }
 
 

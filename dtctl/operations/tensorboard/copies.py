@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, count
-from pathlib import Path
 
 from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
 from dtctl.errors import DtctlError
@@ -19,10 +17,9 @@ from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.asking.streams import Away, Back, Streams
 from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.tensorboard.choosing import Key, Looked, Place
+from dtctl.places import PRIVATE, temporary_folder
 from dtctl.transport.seam import Session, Transport
 
-SPARE_BYTES = 500 << 20
-"""So much of the disk is left free."""
 MOST_FILES = 10_000
 TICK_S = 0.5
 _LONGEST_NAME = 255
@@ -38,7 +35,8 @@ class Copied:
 
 @dataclass
 class _File:
-    path: Path
+    names: tuple[str, ...]
+    """Its path below the directory."""
     host: str
     told: tuple[str, str, str]
     inode: str = ""
@@ -52,9 +50,10 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        self.place = Path(tempfile.mkdtemp(prefix="dtctl-tensorboard-"))
-        self.directory = self.place / "shown"
-        self.directory.mkdir()
+        self._stack = ExitStack()
+        place = self._stack.enter_context(temporary_folder("dtctl-tensorboard-"))
+        self._shown = self._stack.enter_context(place.below("shown", make=PRIVATE))
+        self.place, self.directory = place.path, self._shown.path
         self._closed = False
         self._files: dict[tuple[str, str, str, str], _File] = {}
         self._owner: dict[Key, str] = {}
@@ -67,7 +66,7 @@ class Copies:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closed = True
-        shutil.rmtree(self.place, ignore_errors=True)
+            self._stack.close()
 
     def had(self, host: str) -> list[dict[str, object]]:
         """How far a host's files are here, as `event_files` is told."""
@@ -103,7 +102,7 @@ class Copies:
             if len(self._files) >= MOST_FILES:
                 raise wrong("file", f"one of at most {MOST_FILES}", told["file"])
             names = (self._label(host, told["dir"]), *_parts(told["name"]), *_parts(told["file"]))
-            self._files[place] = _File(self.directory.joinpath(*names), host, (told["dir"], told["name"], told["file"]))
+            self._files[place] = _File(names, host, (told["dir"], told["name"], told["file"]))
         return self._files[place]
 
     def _label(self, host: str, directory: str) -> str:
@@ -117,11 +116,14 @@ class Copies:
 
     def _write(self, file: _File, data: bytes) -> None:
         try:
-            if len(data) + SPARE_BYTES > shutil.disk_usage(self.directory).free:
-                raise OSError(28, os.strerror(28))
-            file.path.parent.mkdir(parents=True, exist_ok=True)
-            with file.path.open("ab" if file.size else "wb") as copy:
-                copy.write(data)
+            self._shown.refuse_without_room(len(data))
+            *above, name = file.names
+            with self._shown.below("/".join(above), make=PRIVATE) as folder:
+                if not file.size:
+                    with suppress(FileNotFoundError):
+                        folder.unlink(name)
+                with folder.append(name) as copy:
+                    copy.write(data)
         except OSError as error:
             raise DtctlError(
                 f"cannot copy the event files to {self.directory}: {error.strerror}",

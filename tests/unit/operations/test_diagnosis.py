@@ -669,13 +669,12 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
     )
 
 
-def test_a_hang_is_told_until_the_task_tells_a_step_again() -> None:
+def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
     seen = (fact("stalled", seconds=300.0), fact("hung_in", text="recv (multihost.py:41)"))
     past = Exit(1, 900.0, 989.0, None, 6, asked=False, hung=seen)
     again = running("worker:0", attempt=2, history=(past, past), since=990.0)
-    assert names(facts(again)) == ["stalled"]
-    assert "no sign of progress for 5m, in recv (multihost.py:41)" in told(facts(again))
-    assert names(facts(dataclasses.replace(again, step=1, step_time=999.0))) == []
+    assert names(facts(again)) == ["hung_before"]
+    assert "recv (multihost.py:41)" in told(facts(again))
 
 
 def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +11,12 @@ import pytest
 from dtctl.agent.records.kinds import Wrong, checked
 from dtctl.agent.records.tensorboard import EventFile
 from dtctl.errors import DtctlError
-from dtctl.operations.tensorboard import copies as module
 from dtctl.operations.tensorboard.copies import Copies
+from dtctl.places import Folder
 
 
 @pytest.fixture
-def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Copies]:
-    monkeypatch.setattr(module, "SPARE_BYTES", 0)
+def copies() -> Iterator[Copies]:
     with Copies() as made:
         yield made
     assert not made.place.exists()
@@ -91,7 +91,10 @@ def test_an_absolute_name_is_one_below_the_directory(copies: Copies) -> None:
 
 
 def test_a_disk_that_is_nearly_full_is_not_filled(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SPARE_BYTES", 1 << 60)
+    def refuse(folder: Folder, size_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Folder, "refuse_without_room", refuse)
     with pytest.raises(DtctlError) as full:
         copies.add("a", told(), b"x")
     assert "TMPDIR=" in full.value.hint
