@@ -14,6 +14,7 @@ from dtctl.agent.host import files, machine, paths
 from dtctl.agent.requests import runs
 from dtctl.agent.requests.removal import damaged_runs
 from dtctl.agent.requests.removal.down import _Removal
+from dtctl.agent.run.runfiles import NEW, REMOVED
 
 REASONS = [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE]
 
@@ -69,6 +70,14 @@ def test_it_may_be_whole_so_that_it_stays_and_who_takes_it_down_hears_why(
     assert spec.exists()
 
 
-def test_one_that_is_being_made_or_removed_is_none(talk: Any, spec: Path) -> None:
-    spec.unlink()
+@pytest.mark.parametrize("prefix", [NEW, REMOVED])
+def test_one_that_is_being_made_or_removed_is_none(talk: Any, spec: Path, prefix: str) -> None:
+    spec.parent.rename(spec.parents[2] / f"{prefix}0123")
     assert (runs.every(talk), list(damaged_runs.every(talk))) == ([], [])
+
+
+def test_one_without_its_spec_is_damaged(talk: Any, spec: Path) -> None:
+    spec.unlink()
+    (damaged,) = damaged_runs.every(talk)
+    assert runs.every(talk) == []
+    assert damaged.problem == f"{spec} is missing"

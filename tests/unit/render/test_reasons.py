@@ -116,6 +116,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("run_succeeded", {}, "the run has succeeded"),
     ("run_failed", {}, "the run has failed: exit code 1"),
     ("run_stopped", {}, "the run has stopped: exit code 1"),
+    ("hosts_unreachable", {"count": 2, "text": "gpu-1, gpu-2"}, "exit code 1; 2 hosts unreachable: gpu-1, gpu-2"),
     (
         "hosts_silent",
         {"count": 2, "text": "gpu-b, gpu-c", "what": "10.0.0.1:2221"},
