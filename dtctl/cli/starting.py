@@ -19,7 +19,7 @@ from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import watching
 from dtctl.operations.up.launch import Start, controller_name
-from dtctl.operations.up.result import Unseen, UpReport, UpResult
+from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
 from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.stopping import Stopping
     from dtctl.operations.up.watching import FailedStart
+    from dtctl.transport.seam import Transport
 
 _TAIL_LINES = 10
 
@@ -107,9 +108,10 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
         return outcome
     record = dataclasses.replace(launch.record, run=outcome.run)
     waiting = _Waiting(scope, record, launch.plan.cluster.recovery, quiet=quiet)
+    route = GoingOn(scope.transport, outcome.lead)
     tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
     try:
-        seen = waiting.shortly() or waiting.beside_logs(tasks, raw=raw)
+        seen = waiting.shortly(route) or waiting.beside_logs(tasks, raw=raw)
         if waiting.failed is not None:
             waiting.end()
     except KeyboardInterrupt as interrupt:
@@ -131,12 +133,12 @@ class _Waiting:
         self._shown: set[TaskId] = set()
         """Tasks whose first failed exit was shown."""
 
-    def shortly(self) -> Coordination | None:
+    def shortly(self, route: Transport) -> Coordination | None:
         """For as long as most starts take; on a terminal with a line that says whom it waits for."""
         deadline = time.monotonic() + watching.EXPECTED_S
         line = LastLine(lambda: result.starting_line(self._seen, console.columns() - 1))
         with moving(line) if console.interactive() and not self._quiet else nullcontext():
-            for event in follow(self._record, self._scope.transport, LogRequest(())):
+            for event in follow(self._record, route, LogRequest(())):
                 if self._is_over(event):
                     return self._seen
                 if time.monotonic() > deadline:

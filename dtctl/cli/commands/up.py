@@ -101,6 +101,8 @@ def up(
     except DtctlError as error:
         _name_replaced_hosts(scope, launch, error)
         raise
+    if follow and outcome.lead is not None:
+        outcome.lead.close()
     if not follow:
         outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json", raw=raw)
     _show(outcome, launch, output)

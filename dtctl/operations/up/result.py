@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import Prepared
 from dtctl.errors import DtctlError
-from dtctl.model import TaskId
+from dtctl.model import Host, TaskId
 from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.asking.ending import Ending
 from dtctl.operations.asking.tasks import TaskStatus
@@ -17,6 +17,7 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.stop import StopResult
 from dtctl.operations.stopping import Stopping
 from dtctl.operations.up.watching import FailedStart
+from dtctl.transport.seam import Session, Transport
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,25 @@ class UpResult:
     """What the hosts told of themselves by the way."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that the run goes on without, and why."""
+    lead: Session | None = None
+    """The conversation with the coordinator's host, which is still open."""
     failed: FailedStart | None = None
     """Why its tasks could not be started for good, as far as they were watched."""
     joined: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
+
+
+class GoingOn:
+    """A transport that begins with a conversation which is open already."""
+
+    def __init__(self, transport: Transport, session: Session | None) -> None:
+        self._transport, self._session = transport, session
+
+    def open(self, host: Host) -> Session:
+        session, self._session = self._session, None
+        if session is not None and session.host.name == host.name:
+            return session
+        return self._transport.open(host)
 
 
 class UpReport:

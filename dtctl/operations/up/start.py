@@ -61,6 +61,10 @@ class Starting:
             session.close()
         self._sender.close()
 
+    def hand_over(self) -> Session | None:
+        """The conversation with the coordinator's host, for whoever watches the run from now on, and closes it."""
+        return self._sessions.pop(self.launch.record.coordinator, None)
+
     def left(self, unremembered: DtctlError | None) -> Left:
         """What is certain when the start has been given up."""
         assert self.launch.record.run is not None

@@ -97,6 +97,7 @@ def _start(
         aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
         absent=starting.absent,
         unremembered=unsaved and unbegun,  # what was begun is found again
+        lead=starting.hand_over(),
     )
 
 

@@ -116,7 +116,8 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) ->
     assert {name: session.received for name, session in transport.sessions.items()} == {
         name: ["up", "start", "keep"] for name in "abcd"
     }
-    assert all(session.closed for session in transport.sessions.values())
+    assert [name for name, session in transport.sessions.items() if not session.closed] == ["c"]
+    assert result.lead is transport.sessions["c"], "whoever watches goes on with it"
     assert remembered == [launch.record] * 2
 
 
