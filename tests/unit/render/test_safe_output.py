@@ -49,6 +49,7 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.of_software import PYTHON_BROKEN
 from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Finding, Seen
@@ -76,6 +77,7 @@ from dtctl.render import plan as plans
 from dtctl.render.checks import page, rules
 from dtctl.render.dashboard import saying
 from dtctl.render.health import findings
+from dtctl.render.hooks import show_programs
 from dtctl.render.live import board, stacks
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import checkpoints as machine_checkpoints
@@ -372,6 +374,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(f"a{BAD}", record())),
     "log": follow_log,
     "trust": trust_line,
+    "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
     "events": tell_events,
 }
 HARMLESS = {"show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
