@@ -13,7 +13,6 @@ SILENT = {
     "validate": "reads the cluster file alone",
     "plan": "reads the cluster file alone",
     "allow": "reads the cluster file alone",
-    "allow": "reads the cluster file alone",
     "explain": "prints what is known without any host",
     "schema": "prints what is known without any host",
     "top": "draws on a terminal alone; tests/unit/render/top feeds its screen with poison",
