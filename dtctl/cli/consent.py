@@ -22,7 +22,7 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
     is typed, too: the file is what is asked about.
     """
     from dtctl.operations.consent import Consents
-    from dtctl.render import consent as shown
+    from dtctl.render import hooks as shown
     from dtctl.render.terminal import console
 
     consents = Consents()
@@ -53,8 +53,9 @@ def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook,
 
     if cluster is None or not hooks:
         return ()
-    missing = {one.what for one in Consents().missing(hook_programs(cluster))}
-    refused = [hook.name for hook in hooks if f"hook {hook.name}" in missing]
+    programs = hook_programs(cluster)
+    refusals = Consents().missing(programs)
+    refused = [hook.name for hook, program in zip(hooks, programs, strict=True) if program in refusals]
     for name in refused:
         note(f"hook {name} will not run here, as you have not allowed it: {allow_command(cluster)}")
     return tuple(hook for hook in hooks if hook.name not in refused)

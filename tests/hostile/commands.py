@@ -12,6 +12,7 @@ SILENT = {
     "init": "writes a template and speaks to no host",
     "validate": "reads the cluster file alone",
     "plan": "reads the cluster file alone",
+    "allow": "reads the cluster file alone",
     "explain": "prints what is known without any host",
     "schema": "prints what is known without any host",
     "top": "draws on a terminal alone; tests/unit/render/top feeds its screen with poison",

@@ -139,7 +139,7 @@ WORDS: list[Row] = [
 FILES: list[Row] = [
     *(
         (f"{command} nosuch.yaml", 3, "nosuch.yaml: there is no such file", FILE)
-        for command in ("up", "validate", "plan", "push", "up --dry-run")
+        for command in ("up", "validate", "plan", "push", "allow", "up --dry-run")
     ),
     *(
         (f"{command} -c nosuch.yaml", 3, "nosuch.yaml: there is no such file", FILE)

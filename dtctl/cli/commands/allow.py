@@ -9,8 +9,8 @@ from dtctl.cli.options import ClusterFile, Local, OutputOption, Scope, on_cluste
 def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, output: OutputOption = "text") -> None:
     """Show what the cluster file would start on this machine (hooks, local hosts), and allow just that."""
     from dtctl.operations.consent import Consents, programs_here
-    from dtctl.render import consent as shown
     from dtctl.render import errors
+    from dtctl.render import hooks as shown
     from dtctl.render.machine import document, results
 
     cluster = scope.cluster(cluster_file)

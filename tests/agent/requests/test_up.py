@@ -290,7 +290,8 @@ def test_all_of_a_run_but_its_name_is_written_before_the_run_that_it_replaces_en
     pid = host.up(old)["tasks"]["worker:0"]["pid"]
     with host.open() as talk:
         host.prepare(talk, new, replace=True)
-        written = {path.name for path in host.run_directory(new).iterdir()}
+        (staged,) = (host.root / "runs").glob(".new-*")
+        written = {path.name for path in staged.iterdir()}
         assert {"intent.json", "state.json", "environ.json", "secrets.json", "reserve"} <= written
         assert "spec.json" not in written
         assert [run["run"] for run in host.ask("runs")["runs"]] == [old["run"]]
@@ -299,6 +300,7 @@ def test_all_of_a_run_but_its_name_is_written_before_the_run_that_it_replaces_en
         with pytest.raises(AgentRefused, match="rolled_back"):
             talk.receive()
     assert not host.run_directory(new).exists()
+    assert not staged.exists()
     assert alive(pid)
 
 

@@ -48,6 +48,7 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.of_software import PYTHON_BROKEN
 from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Finding, Seen
@@ -90,6 +91,7 @@ from dtctl.render.dashboard import saying
 from dtctl.render.events import story_line
 from dtctl.render.execute import OutputPrinter
 from dtctl.render.health import findings
+from dtctl.render.hooks import show_programs
 from dtctl.render.logs import LogPrinter
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import checks as machine_checks
@@ -403,6 +405,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(record())),
     "log": follow_log,
     "trust": trust_line,
+    "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
     "events": tell_events,
 }
 HARMLESS = {"show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}

@@ -1,0 +1,114 @@
+"""What a cluster file would start on this machine is allowed by content, each program by itself."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import load_cluster
+from dtctl.errors import PreflightError
+from dtctl.operations.consent import Consents, Program, programs_here
+from dtctl.operations.init import template_names, templates_directory
+
+FILE = """\
+name: demo
+hosts: {a: {transport: local, python: /x/python, env: {B: c}}, far: 10.0.0.9}
+jobs: {worker: {hosts: a}}
+trainer: {code: code, command: [python, train.py], args: {steps: 5}, dialect: none, setup: make}
+dirs: {work: w}
+hooks:
+  one: {run: [./notify.sh]}
+  two: {run: [notify-send, x]}
+"""
+
+
+def programs(place: Path, text: str = FILE, *, local: bool = False) -> tuple[Program, ...]:
+    (place / "code").mkdir(parents=True, exist_ok=True)
+    (place / "code" / "train.py").touch()
+    (place / "cluster.yaml").write_text(text)
+    return programs_here(load_cluster(place / "cluster.yaml", needs_files=False), local=local)
+
+
+@pytest.fixture
+def consents(tmp_path: Path) -> Consents:
+    (tmp_path / "state").mkdir(mode=0o700)
+    return Consents(tmp_path / "state")
+
+
+def test_each_hook_and_job_is_allowed_by_itself(tmp_path: Path, consents: Consents) -> None:
+    one, two, *others = programs(tmp_path)
+    assert [one.what, two.what, *(other.what for other in others)] == ["hook one", "hook two", "setup", "worker"]
+    consents.allow([one])
+    assert consents.missing([one, two, *others]) == (two, *others)
+    consents.allow([two, *others])
+    assert consents.missing([one, two, *others]) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/x/python", "/y/python"),
+        ("B: c", "B: d"),
+        ("B: c", "B: c, LD_PRELOAD: x.so"),
+        ("train.py", "other.py"),
+        ("steps: 5", "c: import os"),
+        ("setup: make", "setup: make all"),
+        ("setup: make", "setup: make, venv: ~/v"),
+        ("setup: make", "setup: make, secrets: [LD_PRELOAD]"),
+        ("work: w", "work: ~/.config/autostart"),
+        ("code: code", "code: ."),
+        ("notify-send, x", "notify-send, y"),
+    ],
+)
+def test_whatever_changes_what_would_start_asks_again(tmp_path: Path, consents: Consents, old: str, new: str) -> None:
+    consents.allow(programs(tmp_path))
+    assert consents.missing(programs(tmp_path)) == ()
+    assert old in FILE
+    assert consents.missing(programs(tmp_path, FILE.replace(old, new)))
+
+
+def test_a_script_that_changes_asks_again_and_so_does_another_directory(tmp_path: Path, consents: Consents) -> None:
+    (tmp_path / "notify.sh").write_text("one")
+    consents.allow(programs(tmp_path))
+    (tmp_path / "notify.sh").write_text("two")
+    assert [one.what for one in consents.missing(programs(tmp_path))] == ["hook one"]
+    assert len(consents.missing(programs(tmp_path / "copy"))) == 4
+
+
+def test_what_starts_elsewhere_needs_no_consent(tmp_path: Path) -> None:
+    text = FILE.replace("hosts: a}", "hosts: far}").replace("transport: local, ", "").partition("hooks:")[0]
+    assert programs(tmp_path, text) == ()
+    assert {one.what for one in programs(tmp_path, text, local=True)} == {"setup", "worker"}
+
+
+def test_a_job_that_moves_to_another_local_host_asks_nothing(tmp_path: Path, consents: Consents) -> None:
+    consents.allow(programs(tmp_path))
+    moved = FILE.replace("hosts: {a: ", "hosts: {b: ").replace("hosts: a}", "hosts: b}")
+    assert consents.missing(programs(tmp_path, moved)) == ()
+
+
+def test_what_is_allowed_is_for_the_user_alone(tmp_path: Path, consents: Consents) -> None:
+    old = os.umask(0)
+    try:
+        consents.allow(programs(tmp_path))
+    finally:
+        os.umask(old)
+    kept = list((tmp_path / "state/allowed").iterdir())
+    assert len(kept) == 4
+    assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
+    assert stat.S_IMODE((tmp_path / "state/allowed").stat().st_mode) == 0o700
+
+
+def test_a_directory_that_others_may_write_to_allows_nothing(tmp_path: Path, consents: Consents) -> None:
+    consents.allow(programs(tmp_path))
+    (tmp_path / "state/allowed").chmod(0o777)
+    with pytest.raises(PreflightError, match="can be written to by other users"):
+        Consents(tmp_path / "state")
+
+
+@pytest.mark.parametrize("name", template_names())
+def test_no_template_of_ours_needs_consent(name: str) -> None:
+    assert programs_here(load_cluster(templates_directory() / name / "cluster.yaml", needs_files=False)) == ()
