@@ -24,9 +24,10 @@ from dtctl.cli.options import (
     with_ports_from,
 )
 from dtctl.cli.watching import follow_to_the_end
-from dtctl.errors import DtctlError, ExitCode
+from dtctl.errors import DtctlError, ExitCode, PreflightError
 
 if TYPE_CHECKING:
+    from dtctl.operations.checks.checking import Checked
     from dtctl.operations.starting.earlier import Unseen
 
 
@@ -47,6 +48,9 @@ def up(
     ] = False,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start though the check has found what will make tasks fail.")
     ] = False,
     allow_missing: Annotated[
         int, typer.Option("--allow-missing", metavar="N", min=0, help="Go on without at most N hosts of workers.")
@@ -70,7 +74,6 @@ def up(
     from dtctl.operations.starting.secrets import exposure
     from dtctl.operations.up import up as start
     from dtctl.render import errors, left_out
-    from dtctl.render.checks import page
     from dtctl.render.interrupted import show_interrupted
     from dtctl.render.machine import checks as machine
     from dtctl.render.machine import document
@@ -113,7 +116,7 @@ def up(
                 at_zero=_show_unseen,
                 before=Announced(scope, launch.record, "stopping", say=output == "text"),
                 stopping=progress.ending,
-                checked=page.show_brief,
+                checked=lambda found: _refuse_certain_failures(found, force=force),
             )
     except DtctlError as error:
         from dtctl.operations.replace import taken_places
@@ -146,6 +149,20 @@ def up(
     if output == "text" and not quiet:
         result.show_next_steps()
     return None
+
+
+def _refuse_certain_failures(checked: Checked, *, force: bool) -> None:
+    from dtctl.operations.checks.of_software import STOPPING
+    from dtctl.render.checks import page
+
+    page.show_brief(checked)
+    certain = [one for one in checked.found if one.signature in STOPPING]
+    if certain and not force:
+        raise PreflightError(
+            "tasks would fail as soon as they start, so nothing was started",
+            detail="\n".join(page.worded(one)[0] for one in certain),
+            hint="dtctl up --force    starts them all the same",
+        )
 
 
 def _show_unseen(unseen: Unseen) -> None:
