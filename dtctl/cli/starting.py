@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from dtctl.cli.announcing import Announced
-from dtctl.errors import DtctlError, ExitCode
+from dtctl.errors import DtctlError, ExitCode, PreflightError
+from dtctl.operations.checks.of_software import STOPPING
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
@@ -51,9 +52,16 @@ class StartReport(UpReport):
     """`agree` is asked about the runs that are replaced, once it is clear that they are this directory's."""
 
     def __init__(
-        self, scope: Scope, launch: Start, bars: UpProgress, *, say: bool, agree: Callable[[Collection[str]], None]
+        self,
+        scope: Scope,
+        launch: Start,
+        bars: UpProgress,
+        *,
+        say: bool,
+        agree: Callable[[Collection[str]], None],
+        force: bool,
     ) -> None:
-        self._scope, self._record, self._bars, self._agree = scope, launch.record, bars, agree
+        self._scope, self._record, self._bars, self._agree, self._force = scope, launch.record, bars, agree, force
         self._announced = Announced(scope, launch.record, "stopping", say=say)
 
     def __call__(self, progress: Progress) -> None:
@@ -61,6 +69,13 @@ class StartReport(UpReport):
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)
+        certain = [one for one in checked.found if one.signature in STOPPING]
+        if certain and not self._force:
+            raise PreflightError(
+                "tasks would fail as soon as they start, so nothing was started",
+                detail="\n".join(checks.worded(one)[0] for one in certain),
+                hint="dtctl up --force    starts them all the same",
+            )
 
     def at_zero(self, unseen: Unseen) -> None:
         result.show_unseen(unseen)
@@ -86,12 +101,13 @@ def start(
     agree: Callable[[Collection[str]], None] = lambda runs: None,
     first: Callable[[UpProgress], None] = lambda bars: None,
     previous: RunRecord | None = None,
+    force: bool = True,
 ) -> UpResult:
-    """`first` looks before anything else is done. Ctrl-C says what it has left, and ends the command."""
+    """`first` looks before anything else is done. `force`: starts what is certain to fail, too. Ctrl-C says what it has left, and ends the command."""
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
-            report = StartReport(scope, launch, bars, say=output == "text", agree=agree)
+            report = StartReport(scope, launch, bars, say=output == "text", agree=agree, force=force)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
         result.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)

@@ -58,3 +58,21 @@ def test_the_active_environment_trains(home: Desk, tmp_path: Path) -> None:
     write(home, "import os\nprint('trained by', os.environ['SHOWS_WHO'])\n")
     home.dtctl("up", "--local", "-f")
     assert "trained by active" in home.dtctl("logs", "-n", "all")
+
+
+def test_a_syntax_error_stops_up_with_its_line_unless_it_is_forced(home: Desk) -> None:
+    write(home, "print(1)\nif True\n    pass\n")
+    done = home.run("up", "--local")
+    assert done.returncode == 5, done.stderr
+    assert "worker:0 will fail on node-1: train.py:2: expected ':'" in done.stderr
+    assert "dtctl up --force" in done.stderr
+    assert not home.processes()
+    assert home.run("up", "--local", "--force", "-f").returncode == 1  # as it fails then
+
+
+def test_what_may_be_missing_does_not_stop_up(home: Desk) -> None:
+    (home.project / "src").mkdir()
+    (home.project / "src" / "mine.py").touch()
+    text = "try:\n    import no_such_thing\nexcept ImportError:\n    pass\nimport mine\n"
+    write(home, text, ", env: {PYTHONPATH: src}")
+    home.dtctl("up", "--local", "-f")

@@ -49,6 +49,9 @@ def up(
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start though the check has found what will make tasks fail.")
+    ] = False,
     allow_missing: Annotated[
         int, typer.Option("--allow-missing", metavar="N", min=0, help="Go on without at most N hosts of workers.")
     ] = 0,
@@ -97,7 +100,7 @@ def up(
 
     try:
         previous = scope.memory.newest_of(cluster.file)
-        outcome = start(scope, launch, quiet=quiet, output=output, first=first, previous=previous)
+        outcome = start(scope, launch, quiet=quiet, output=output, first=first, previous=previous, force=force)
     except DtctlError as error:
         _name_replaced_hosts(scope, launch, error)
         raise

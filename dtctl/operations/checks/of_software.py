@@ -51,6 +51,14 @@ MODULES_MISSING = Signature(
         "or another Python that has it: trainer.python in cluster.yaml",
     ),
 )
+SYNTAX_ERROR = Signature(
+    "syntax_error",
+    Level.ENDS,
+    "a program is not valid Python",
+    "the program's text, read by the Python of dtctl, where that is not older than the host's",
+    "{tasks} will fail on {hosts}: {file}:{line}: {said}",
+    ("correct {file}, then dtctl up",),
+)
 MODULES_TO_COME = Signature(
     "modules_to_come",
     Level.NOTE,
@@ -144,12 +152,16 @@ CPU_ONLY = Signature(
     ),
 )
 
+STOPPING = (PYTHON_MISSING, MODULES_MISSING, SYNTAX_ERROR)
+"""What is so certain that `up` starts nothing."""
+
 ROWS = (
     PYTHON_MISSING,
     PYTHON_TO_COME,
     PYTHON_BROKEN,
     PYTHON_NOT_STARTED,
     MODULES_MISSING,
+    SYNTAX_ERROR,
     MODULES_TO_COME,
     IMPORT_FAILS,
     TENSORFLOW_DIFFERS,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from dtctl.operations.up.imports import Program, program_of
+from dtctl.agent.records.marks import CODE, HOME
+from dtctl.operations.up.imports import Program, broken_line, program_of
 from dtctl.plan.values import RunPlan
 
 _MOST_BYTES = 1 << 20
@@ -36,6 +37,10 @@ class Needs:
 
     modules: tuple[str, ...] = ()
     uses: frozenset[str] = frozenset()
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Module -> where it is imported first, as in train.py:3."""
+    broken: tuple[str, int, str] | None = None
+    """File, line and words of a syntax error, as the Python of this machine reads the program."""
 
 
 def runs_python(plan: RunPlan, job: str) -> bool:
@@ -49,9 +54,20 @@ def needs_of(plan: RunPlan) -> Mapping[str, Needs]:
     for task in plan.tasks:
         job = task.id.job
         if job not in found and runs_python(plan, job):
-            program = program_of(task.argv, plan.cluster.trainer.code)
-            found[job] = _needs(program, task.argv, task.env) if program else Needs()
+            code = plan.cluster.trainer.code
+            program = program_of(task.argv, code, _of_code(code, task.env.get("PYTHONPATH", "")))
+            found[job] = _needs(program, task.argv, task.env) if program else Needs(broken=broken_line(task.argv, code))
     return found
+
+
+def _of_code(code: Path, python_path: str) -> list[Path]:
+    """The directories of a PYTHONPATH that travel with the code."""
+    parts = [part for part in python_path.split(":") if part]
+    return [
+        Path(part.replace(CODE, str(code))) if CODE in part else code / part
+        for part in parts
+        if CODE in part or not (part.startswith("/") or HOME in part)
+    ]
 
 
 def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Needs:
@@ -65,7 +81,7 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Nee
     elif "saves_alone" in uses:
         uses.discard("saves_sharded")
     own = tuple(name for name in program.modules if name not in sys.stdlib_module_names)
-    return Needs(own, frozenset(uses))
+    return Needs(own, frozenset(uses), program.places)
 
 
 def _text(file: Path) -> str:

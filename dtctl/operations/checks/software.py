@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -46,7 +47,7 @@ def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
         )
         for (program, path, python_path), tasks in _pythons(scene, host).items()
     ]
-    return made(SoftwareQuestion, pythons=asked, started=not scene.brief, imported=scene.deep) if asked else None
+    return made(SoftwareQuestion, pythons=asked, started=True, imported=scene.deep) if asked else None
 
 
 def _may_start(scene: Scene, host: str, program: str) -> bool:
@@ -81,7 +82,8 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     there = [one for one in each if one[1]["path"]]
     yield from _not_allowed(scene, there)
     yield from _broken(there)
-    yield from _lacking(there, made_by_setup)
+    yield from _lacking(scene, there, made_by_setup)
+    yield from _unreadable(scene, there)
     yield from _different(there)
     yield from _traps(scene, there)
     if not scene.brief:
@@ -109,18 +111,38 @@ def _broken(each: list[Found]) -> Iterator[Finding]:
             yield found(rows.PYTHON_BROKEN, _hosts(group), _tasks(group), python=_python(group), said=said)
 
 
-def _lacking(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
+def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
+    """What the Python of this machine cannot read, no older one and no equal one reads; a newer one may."""
+    for job, needs in scene.needs.items():
+        group = [
+            (host, python, [task for task in tasks if task.id.job == job])
+            for host, python, tasks in each
+            if python["version"] and _number(python["version"]) <= sys.version_info[:2]
+        ]
+        group = [one for one in group if one[2]]
+        if needs.broken and group:
+            file, line, said = needs.broken
+            yield found(rows.SYNTAX_ERROR, _hosts(group), _tasks(group), file=file, line=str(line), said=said)
+
+
+def _lacking(scene: Scene, each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for missing, group in _by(each, lambda python: tuple(python["missing"])).items():
         if missing:
             row = rows.MODULES_TO_COME if made_by_setup else rows.MODULES_MISSING
             packages = " ".join(_requirement(module, each) for module in missing)
-            names = ", ".join(missing)
+            names = ", ".join(_with_place(scene, module, group) for module in missing)
             yield found(row, _hosts(group), _tasks(group), python=_python(group), modules=names, packages=packages)
     for problems, group in _by(each, _import_problems).items():
         for module, said in problems:
             yield found(
                 rows.IMPORT_FAILS, _hosts(group), _tasks(group), python=_python(group), module=module, said=said
             )
+
+
+def _with_place(scene: Scene, module: str, group: list[Found]) -> str:
+    needs = [scene.needs[task.id.job] for _, _, tasks in group for task in tasks if task.id.job in scene.needs]
+    place = next((one.places[module] for one in needs if module in one.places), "")
+    return f"{module} ({place})" if place else module
 
 
 def _import_problems(python: PythonFound) -> tuple[tuple[str, str], ...]:

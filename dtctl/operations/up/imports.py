@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _WITHOUT_VALUE = {"-u", "-B", "-O", "-OO", "-q"}
@@ -31,10 +33,15 @@ class Program:
     modules: tuple[str, ...]
     files: tuple[Path, ...] = ()
     """Its own: the program and what it imports of the code."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Module -> where it is imported first, as in train.py:3."""
 
 
-def program_of(command: Sequence[str], code: Path) -> Program | None:
-    """`command` begins with an interpreter. None where its text does not tell what it imports."""
+def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] = ()) -> Program | None:
+    """`command` begins with an interpreter. None where its text does not tell what it imports.
+
+    `python_path`: directories of the code from which modules are imported, too.
+    """
     words = list(command[1:])
     while words and words[0] in _WITHOUT_VALUE:
         words.pop(0)
@@ -44,39 +51,44 @@ def program_of(command: Sequence[str], code: Path) -> Program | None:
         directory, files = (code / words[0]).parent, [code / words[0]]
     else:
         return None
-    read = _imported(directory, files) if files else None
-    return None if read is None else Program(directory, tuple(sorted(read[0])), tuple(sorted(read[1])))
+    read = _imported((directory, *([code] if words[0] == "-m" else []), *python_path), files) if files else None
+    if read is None:
+        return None
+    wanted, seen = read
+    places = {name: f"{os.path.relpath(file, code)}:{line}" for name, (file, line) in wanted.items()}
+    return Program(directory, tuple(sorted(wanted)), tuple(sorted(seen)), places)
 
 
-def _imported(directory: Path, files: list[Path]) -> tuple[set[str], set[Path]] | None:
+def _imported(roots: Sequence[Path], files: list[Path]) -> tuple[dict[str, tuple[Path, int]], set[Path]] | None:
     """Of the files and of the modules beside them that they import. None where one changes the rules, or is unclear."""
-    wanted: set[str] = set()
+    wanted: dict[str, tuple[Path, int]] = {}
     seen: set[Path] = set()
     while files:
         file = files.pop()
         if file in seen:
             continue
         seen.add(file)
-        tree = _parsed(file)
-        if tree is None or len(seen) > _MOST_FILES or _changes_the_search(tree):
+        tree = parsed(file)
+        if not isinstance(tree, ast.Module) or len(seen) > _MOST_FILES or _changes_the_search(tree):
             return None
-        for name in _names(tree):
-            own = _files_of_module(directory, name)
+        tried = {name for node in ast.walk(tree) if isinstance(node, ast.Try) for name, _ in _names(node.body)}
+        for name, line in _names(tree.body):
+            own = [found for root in roots for found in _files_of_module(root, name)]
             top = name.partition(".")[0]
-            if own or (directory / top).is_dir():
+            if own or any((root / top).is_dir() or list(root.glob(f"{top}.*")) for root in roots):
                 files += own
-            else:
-                wanted.add(top)
+            elif name not in tried:  # else it may be made or installed in the meantime
+                wanted.setdefault(top, (file, line))
     return wanted, seen
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
-    """Of imports that are certain to happen: not those below an `if`, in a `try` or in a function."""
-    for node in tree.body:
+def _names(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
+    """Of imports that are certain to happen: not those below an `if`, in a `try` or in a function; with their lines."""
+    for node in body:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module
+            yield node.module, node.lineno
 
 
 def _files_of_module(directory: Path, name: str) -> list[Path]:
@@ -87,18 +99,32 @@ def _files_of_module(directory: Path, name: str) -> list[Path]:
     return [file for file in (*packages, module.with_suffix(".py"), module / "__main__.py") if file.is_file()]
 
 
-def _parsed(file: Path) -> ast.Module | None:
+def parsed(file: Path) -> ast.Module | SyntaxError | None:
+    """None for what cannot be read. Nothing is compiled, and nothing runs."""
     try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(file.read_bytes())
+    except SyntaxError as error:
+        return error
+    except (OSError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def broken_line(command: Sequence[str], code: Path) -> tuple[str, int, str] | None:
+    """File, line and words of a syntax error of the program itself, as this Python reads it."""
+    words = [word for word in command[1:] if word not in _WITHOUT_VALUE]
+    if not words or not words[0].endswith(".py") or Path(words[0]).is_absolute():
+        return None
+    error = parsed(code / words[0])
+    return (words[0], error.lineno or 1, error.msg) if isinstance(error, SyntaxError) else None
 
 
 def _changes_the_search(tree: ast.Module) -> bool:
     """Whether it looks for modules where only the running program knows."""
     return any(
         isinstance(node, ast.Attribute)
-        and node.attr in ("path", "meta_path", "path_hooks", "addsitedir")
+        and node.attr in ("path", "meta_path", "path_hooks", "modules", "addsitedir")
         and isinstance(node.value, ast.Name)
         and node.value.id in ("sys", "site")
         for node in ast.walk(tree)

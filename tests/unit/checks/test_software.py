@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import pytest
 
 from dtctl.model import Launch, Trainer
+from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.software import TOPIC
-from dtctl.operations.checks.topic import Heard, fails
+from dtctl.operations.checks.topic import Heard, Scene, fails
 from dtctl.render.health.findings import remedies
 from tests.unit.checks.scenes import judged, python, scene, sentence, software, told
 from tests.unit.clusters import cluster, job, ssh_host
@@ -30,8 +32,31 @@ def test_each_host_is_asked_once_for_what_its_programs_import() -> None:
     assert TOPIC.ask(value, Heard([SAME])) == {}
 
 
-def test_in_passing_no_python_is_started() -> None:
-    assert not TOPIC.ask(scene(brief=True), Heard())["a"]["started"]
+def test_in_passing_pythons_are_started_and_import_nothing() -> None:
+    question = TOPIC.ask(scene(brief=True), Heard())["a"]
+    assert question["started"]
+    assert not question["imported"]
+
+
+def broken_scene() -> Scene:
+    plain = scene()
+    return dataclasses.replace(plain, needs=dict.fromkeys(plain.needs, Needs(broken=("train.py", 3, "invalid syntax"))))
+
+
+def test_a_syntax_error_is_found_with_its_place_unless_the_host_has_a_newer_python() -> None:
+    ours = "{}.{}.1".format(*sys.version_info)
+    facts: dict[str, Any] = {"a": {"pythons": [python(version=ours)]}, "b": {"pythons": [python(version="3.99.0")]}}
+    (one,) = [one for one in judged(TOPIC, broken_scene(), facts) if one.signature.name == "syntax_error"]
+    assert one.seen.hosts == ("a",)
+    assert sentence(one).endswith("will fail on a: train.py:3: invalid syntax")
+
+
+def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
+    plain = scene()
+    needs = Needs(("absent",), places={"absent": "lib/near.py:7"})
+    known = dataclasses.replace(plain, needs=dict.fromkeys(plain.needs, needs))
+    (one,) = judged(TOPIC, known, {"a": {"pythons": [python(missing=["absent"])]}})
+    assert "the program imports absent (lib/near.py:7), which" in sentence(one)
 
 
 def test_a_program_that_is_no_python_is_not_asked_about() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.up.imports import program_of
+from dtctl.operations.up.imports import broken_line, program_of
 
 
 def needs(directory: Path, *words: str, **files: str) -> tuple[str, ...] | None:
@@ -35,6 +35,7 @@ def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
         "try:\n    import horovod\nexcept ImportError:\n    pass\n",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import horovod\n",
         "def late():\n    import horovod\n",
+        "try:\n    import horovod\nexcept ImportError:\n    install()\nimport horovod\n",
     ],
 )
 def test_what_may_be_absent_is_not_needed(tmp_path: Path, text: str) -> None:
@@ -73,3 +74,31 @@ def test_the_program_is_found_as_python_finds_it(tmp_path: Path, words: tuple[st
 )
 def test_what_its_text_does_not_tell_is_not_guessed(tmp_path: Path, words: tuple[str, ...], text: str) -> None:
     assert needs(tmp_path, *words, train_py=text) is None
+
+
+def test_modules_have_the_place_of_their_first_import(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import near\n")
+    (tmp_path / "near.py").write_text("\n\nimport absent\n")
+    program = program_of(["python", "train.py"], tmp_path)
+    assert program is not None
+    assert program.places == {"absent": "near.py:3"}
+
+
+def test_modules_of_the_code_on_the_path_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "mine.py").touch()
+    (tmp_path / "src" / "fast.cpython-311-x86_64-linux-gnu.so").touch()
+    (tmp_path / "train.py").write_text("import mine\nimport fast\nimport absent\n")
+    program = program_of(["python", "train.py"], tmp_path, [tmp_path / "src"])
+    assert program is not None
+    assert program.modules == ("absent",)
+
+
+def test_a_program_that_makes_modules_itself_is_not_judged(tmp_path: Path) -> None:
+    assert needs(tmp_path, "train.py", train_py="import sys\nsys.modules['x'] = 1\nimport x\n") is None
+
+
+def test_a_syntax_error_has_its_line_and_nothing_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('ran', 'w')\n\nif True\n    pass\n")
+    assert broken_line(["python", "-u", "train.py"], tmp_path) == ("train.py", 3, "expected ':'")
+    assert not (tmp_path / "ran").exists()
