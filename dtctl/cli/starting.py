@@ -103,7 +103,10 @@ def start(
     previous: RunRecord | None = None,
     force: bool = True,
 ) -> UpResult:
-    """`first` looks before anything else is done. `force`: starts what is certain to fail, too. Ctrl-C says what it has left, and ends the command."""
+    """`first` looks before anything else is done. `force`: what is certain to fail is started, too.
+
+    Ctrl-C says what it has left, and ends the command.
+    """
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
