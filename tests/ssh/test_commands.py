@@ -177,3 +177,22 @@ def test_a_second_controller_is_told_who_is_at_work(user: Desk, tmp_path: Path) 
     assert "another dtctl is at work on demo" in second.stderr
     assert re.search(rf"dtctl up by \S+@\S+ \(pid {first.pid} there\), since 20.* s ago\)", second.stderr)
     assert "wait until it is done, or interrupt it there" in second.stderr
+
+    assert "@" in second.stderr
+
+
+def test_what_is_certain_to_fail_is_named_and_nothing_starts(user: Desk) -> None:
+    with Sshd() as sshd:
+        configure(user, sshd)
+        (user.project / "near.py").write_text("import json\n\nimport no_such_thing\n")
+        (user.project / "stand_in.py").write_text("import near\n")
+        file = user.write_cluster(ONE, hosts="hosts: {testhost: }")
+        done = user.run("up")
+        assert done.returncode == 5, done.stderr
+        assert "worker:0 will fail on testhost: the program imports no_such_thing (near.py:3), which" in done.stderr
+        assert "dtctl up --force" in done.stderr
+        file.write_text(file.read_text().replace("trainer:", "trainer:\n  python: /nope"))
+        done = user.run("up")
+        assert done.returncode == 5, done.stderr
+        assert "testhost has no /nope, with which worker:0 is to be started" in done.stderr
+        assert "no run" in user.run("status").stdout + user.run("status").stderr
