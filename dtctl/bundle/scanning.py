@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from dtctl.bundle.entries import (
@@ -21,7 +21,6 @@ from dtctl.bundle.entries import (
 )
 from dtctl.bundle.fingerprints import Fingerprints
 from dtctl.bundle.ignore import IgnoreRules, is_never_sent
-from dtctl.bundle.links import leads_outside
 from dtctl.bundle.manifest import OWN, Bundle, FileEntry, LeftOut, Manifest
 from dtctl.bundle.own_secrets import OwnSecrets
 from dtctl.errors import PreflightError
@@ -210,3 +209,40 @@ def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
     while size >= 0 and (block := os.read(descriptor, _BLOCK)):
         size -= len(block)
         yield block
+
+
+_MOST_LINKS = 40
+"""As many as Linux follows in one path."""
+
+
+def leads_outside(path: str, links: Mapping[str, str]) -> bool:
+    """Whether the link `path`, followed as the kernel does, ever leaves the tree.
+
+    `links` are all links of the tree: {path: target}. What one leads to need not exist, and one that leads back to
+    itself stays inside.
+    """
+    here = path.split("/")[:-1]
+    todo = links[path].split("/")[::-1]
+    if links[path].startswith("/"):
+        return True
+    followed = 0
+    while todo:
+        word = todo.pop()
+        if word in ("", "."):
+            continue
+        if word == "..":
+            if not here:
+                return True
+            here.pop()
+            continue
+        here.append(word)
+        target = links.get("/".join(here))
+        if target is not None:
+            followed += 1
+            if followed > _MOST_LINKS:
+                return False
+            if target.startswith("/"):
+                return True
+            here.pop()
+            todo += target.split("/")[::-1]
+    return False

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dtctl.errors import DtctlError
+from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Host, Job
 from dtctl.places import check_private, make_private, open_regular, read_regular, replace_file, state_directory
 from dtctl.plan.local import on_this_machine
@@ -123,13 +123,13 @@ class Consents:
         return tuple(one for one in programs if not self._holds(one))
 
     def allow(self, programs: Iterable[Program]) -> None:
-        """Raises DtctlError when it cannot be written."""
+        """Raises PreflightError when it cannot be written."""
         for one in self.missing(programs):
             try:
                 make_private(self._directory)
                 replace_file(self._directory / one.digest, os.fsencode(one.file.absolute()) + b"\n")
             except OSError as error:
-                raise DtctlError(
+                raise PreflightError(
                     f"what you allow cannot be remembered in {self._directory}",
                     detail=str(error.strerror or error).lower(),
                 ) from error

@@ -11,6 +11,8 @@ from dtctl.render.errors import note, show_warning
 from dtctl.render.words import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.up.result import UpResult
     from dtctl.operations.up.secrets import Exposure
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-def show_left_out(bundle: Bundle) -> None:
+def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
+    """The cluster file itself, which no trainer reads, is not worth a line."""
     if bundle.withheld:
         rule = f"!{_as_rule(bundle.withheld[0].path)}"
         note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
@@ -26,6 +29,8 @@ def show_left_out(bundle: Bundle) -> None:
         note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
     by_rule: dict[str, list[str]] = {}
     for one in bundle.skipped:
+        if bundle.root / one.path == cluster_file:
+            continue
         by_rule.setdefault(one.rule, []).append(one.path)
     by_rule.pop(OWN, None)
     if by_rule:

@@ -7,10 +7,6 @@ from pathlib import Path
 
 from tests.desk import Desk
 
-AT_MERGE = False
-"""Whether the tricks of `plant_at_merge` are planted, and COMMANDS_AT_MERGE typed: they attack the writers on the
-controller and the choice of the files that travel."""
-
 BENIGN = """\
 name: demo
 hosts: {trap: {transport: local}}
@@ -59,7 +55,7 @@ PROGRAMS = (
 )
 MODULES = ("sitecustomize", "usercustomize", "json", "importlib", "yaml", "typing", "site", "dtctl", "nvidia/__init__")
 
-SECRET = "the-secret-of-the-user"
+SECRET = "theSecretOfTheUser0123456789"
 
 COMMANDS = (
     *("validate", "plan", "plan worker:0", "up --dry-run", "check", "check --deep", "check --local", "check -o json"),
@@ -67,25 +63,14 @@ COMMANDS = (
     *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
     *("wait -o json", "logs -f", "report -O -", "checkpoints", "checkpoints verify --all", "tensorboard", "dashboard"),
     *("top", "exec @trap -- true", "ssh far true", "init elsewhere", "replace trap far -y", "restart worker:0"),
+    *("report", "report --force", "report -O out.html --force", "report -O out.md --force", "init new"),
+    *("init new --helper", "logs --save saved", "checkpoints pull latest pulled", "tensorboard --copy"),
     *("stop", "gc --dry-run", "gc -y", "down -y"),
 )
 """As they are typed in the directory, in this order. Not `allow` and `up --local`, by which a user says yes."""
 ENDLESS = ("tensorboard", "dashboard")
 
-COMMANDS_AT_MERGE = (
-    *(
-        "report",
-        "report --force",
-        "report -O out.html --force",
-        "report -O out.md --force",
-        "init new",
-        "init new --helper",
-    ),
-    *("logs --save saved", "checkpoints pull latest pulled", "tensorboard --copy", "push"),
-)
-"""Typed before `stop`."""
-
-LINKS_AT_MERGE = {
+LINKS = {
     "RUN.html": ".ssh/authorized_keys",
     "RUN.md": ".ssh/authorized_keys",
     "out.html": ".ssh/authorized_keys",
@@ -99,8 +84,9 @@ LINKS_AT_MERGE = {
 }
 """Links of the directory to what is the user's, below the home: some of it is not there yet."""
 
-SECRETS_AT_MERGE = {
-    "site.crt": "Bag Attributes\n    friendlyName: x\n-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n",
+SECRETS = {
+    "site.crt": "Bag Attributes\n    friendlyName: x\n-----BEGIN PRIVATE KEY-----\n"
+    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7%s\n-----END PRIVATE KEY-----\n",
     "terraform.tfstate": '{"password": "%s"}',
     "prod.tfvars": 'password = "%s"\n',
     "secrets.yaml": "token: %s\n",
@@ -145,10 +131,11 @@ def plant(home: Desk) -> None:
     write_file(home, "of the host")
 
 
-def plant_at_merge(home: Desk, run: str) -> None:
-    for name, to in LINKS_AT_MERGE.items():
+def plant_files(home: Desk, run: str) -> None:
+    """Links under the names that commands write to, and secrets in the code. `run`: the id of the run before."""
+    for name, to in LINKS.items():
         _place(home, name.replace("RUN", run)).symlink_to(home.home / to)
-    for name, text in SECRETS_AT_MERGE.items():
+    for name, text in SECRETS.items():
         _place(home, f"code/{name}").write_text(text % SECRET)
 
 

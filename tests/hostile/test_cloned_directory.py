@@ -21,11 +21,6 @@ pytestmark = pytest.mark.xdist_group("a cloned directory")
 """One directory, in which everything is typed."""
 
 SAYS_YES = {"allow": "by it a user says yes", "up --local": "the command line says what is to run here"}
-TYPED = [
-    *cloned.COMMANDS[: cloned.COMMANDS.index("stop")],
-    *(cloned.COMMANDS_AT_MERGE if cloned.AT_MERGE else ()),
-    *cloned.COMMANDS[cloned.COMMANDS.index("stop") :],
-]
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +32,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         made.dtctl("wait")
         run = made.status()["run"]
         cloned.plant(made)
-        if cloned.AT_MERGE:
-            cloned.plant_at_merge(made, run)
+        cloned.plant_files(made, run)
         yield made
 
 
 def test_every_command_is_typed_in_the_directory() -> None:
     named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    typed = {words.split()[0] for words in (*TYPED, *SAYS_YES)}
+    typed = {words.split()[0] for words in (*cloned.COMMANDS, *SAYS_YES)}
     assert typed == named
 
 
-@pytest.mark.parametrize("words", TYPED)
+@pytest.mark.parametrize("words", cloned.COMMANDS)
 def test_nothing_of_the_directory_runs_and_nothing_outside_of_it_changes(home: Desk, words: str) -> None:
     before = cloned.snapshot(home.home)
     shown = typed(home, words)

@@ -348,6 +348,7 @@ def test_user_text_reaches_the_trainer_as_it_is(home: Desk) -> None:
         "seen = [sys.argv[1:], os.environ['STRANGE'], os.environ['LONG']]\n"
         "json.dump(seen, open(os.path.expanduser('~/seen'), 'w'))\n"
     )
+    home.allow()
     home.dtctl("up", "-f")
     assert json.loads((home.home / "seen").read_text()) == [[strange, long], strange, long]
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 ENOUGH = 0.95
 
 MODULES = (
-    *(f"agent/coordinate/{name}" for name in ("beginning", "contacts", "incidents", "peers", "quota", "recovery")),
+    *(f"agent/coordinate/{name}" for name in ("beginning", "contacts", "incidents", "told", "recovery")),
     *(f"agent/coordinate/{name}" for name in ("shutdown", "silence", "start", "view")),
     *(f"agent/run/{name}" for name in ("cause", "exits", "goodput", "intents", "limits", "outcome", "policy")),
     *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),

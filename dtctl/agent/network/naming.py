@@ -8,19 +8,80 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 
 from ..records.network.peers import MOST_ADDRESSES
 from ..run import environment
-from . import links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Sequence, Tuple
+    from typing import Dict, List, Optional, Sequence, Tuple
 
-    from ..records.network.peers import Interface, Resolved
+    from ..records.network.peers import Interface, Link, Resolved
 
     Place = Tuple[int, str]
-    """Family and address."""
+    "Family and address."
+
+
+_SIOCGIFMTU = 0x8921
+_RTM_GETLINK = 18
+_NLM_F_REQUEST = 1
+_IFLA_QDISC = 6
+_HEADERS = struct.Struct("=IHHIIBxHiII")
+"""nlmsghdr and ifinfomsg of rtnetlink(7)."""
+
+
+def link(name: str) -> Link:
+    """Of interface `name`, in this process's network."""
+    return {
+        "mbits": _mbits(name),
+        "half": _said(name, "duplex") == "half",
+        "mtu": _mtu(name),
+        "queue": _queue(name),
+    }
+
+
+def _mbits(name: str) -> Optional[int]:
+    said = _said(name, "speed")  # -1 where the driver does not know
+    return int(said) if said.isdigit() and int(said) else None
+
+
+def _said(name: str, what: str) -> str:
+    """Of /sys, unless that is another network's, as in a sandbox that was given the machine's."""
+    with suppress(OSError, ValueError):
+        if int(_line(name, "ifindex")) == socket.if_nametoindex(name):
+            return _line(name, what)
+    return ""
+
+
+def _line(name: str, what: str) -> str:
+    with open("/sys/class/net/%s/%s" % (name, what), encoding="ascii") as file:
+        return file.readline().strip()
+
+
+def _mtu(name: str) -> Optional[int]:
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        answer = fcntl.ioctl(asked, _SIOCGIFMTU, struct.pack("16si240x", name.encode("utf-8")[:15], 0))
+        return int(struct.unpack_from("=i", answer, 16)[0])
+    return None
+
+
+def _queue(name: str) -> str:
+    """The kind of its queue: `tbf` and `netem` hold packets back."""
+    with suppress(OSError, struct.error, UnicodeError):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
+            kernel.settimeout(1.0)
+            index = socket.if_nametoindex(name)
+            kernel.send(_HEADERS.pack(_HEADERS.size, _RTM_GETLINK, _NLM_F_REQUEST, 1, 0, 0, 0, index, 0, 0))
+            told = kernel.recv(65_536)
+        at = _HEADERS.size
+        while at + 4 <= len(told):
+            size, kind = struct.unpack_from("=HH", told, at)
+            if kind == _IFLA_QDISC:
+                return told[at + 4 : at + size].rstrip(b"\0").decode("ascii")[:40]
+            at += max(4, (size + 3) & ~3)
+    return ""
+
 
 _SIOCGIFADDR = 0x8915
 _AT_ONCE = 32
@@ -84,7 +145,7 @@ def is_own(place: Place) -> bool:
 def interfaces() -> List[Interface]:
     """Addresses by which others may reach this host: neither loopback nor link-local ones."""
     found = [*_ipv4(), *_ipv6()][:MOST_ADDRESSES]
-    told = {name: links.link(name) for name in {name for name, _ in found}}
+    told = {name: link(name) for name in {name for name, _ in found}}
     return [{"name": name[:100], "address": address, "link": told[name]} for name, address in found]
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 
-from ..host import log, machine, paths, processes
+from ..host import files, log, machine, paths, processes
 from ..records.reasons import fact
 from ..records.run_state import MOST_LEFT, Ending, Start
 from ..run import policy
-from .samples import Samples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +20,33 @@ if TYPE_CHECKING:
     from ..records.run_state import Left, Process
 
     R = TypeVar("R")
+
+
+class Samples:
+    """Samples of one attempt. A line `EPOCH OFFSET` is added only when the log's size has changed."""
+
+    def __init__(self, directory: str) -> None:
+        self._log = os.path.join(directory, "log")
+        self._times = os.path.join(directory, "times")
+        self._size = self._last()
+
+    def _last(self) -> int:
+        words = paths.tail(self._times, 64).split()
+        return int(words[-1]) if words and words[-1].isascii() and words[-1].isdigit() else 0
+
+    def take(self, wall: float) -> None:
+        try:
+            size = files.look(self._log).st_size
+        except OSError:
+            return  # not begun, or no log
+        if size == self._size:
+            return
+        try:
+            paths.append_line(self._times, "%.3f %d" % (wall, size))
+        except OSError:
+            return  # the disk is full: the next sample will do
+        self._size = size
+
 
 START_LIMIT_S = 10.0
 """After this long without start.json the keeper is taken to have been killed."""

@@ -86,5 +86,5 @@ def show(
         render.show_whole_tasks(planned, chosen)
     else:
         render.show_plan(planned)
-    left_out.show_left_out(bundle)
+    left_out.show_left_out(bundle, cluster.file)
     left_out.show_exposure(exposure(cluster))

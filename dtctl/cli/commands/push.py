@@ -30,7 +30,7 @@ def push(
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = record_of(plan_roster(make_local(cluster) if local else cluster))
     bundle = scan_code(cluster)
-    show_left_out(bundle)
+    show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep what has arrived"
     with (
         scope.left(kept, "dtctl push    sends the rest"),

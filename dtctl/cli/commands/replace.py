@@ -63,7 +63,7 @@ def replace(
         allow_missing=len(absent) or None,
     )
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
-    left_out.show_left_out(launch.bundle)
+    left_out.show_left_out(launch.bundle, launch.plan.cluster.file)
     left_out.show_exposure(exposure(cluster))
 
     def agree(runs: Collection[str]) -> None:

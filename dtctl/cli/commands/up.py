@@ -89,7 +89,7 @@ def up(
         check=not no_check,
         allow_missing=allow_missing,
     )
-    left_out.show_left_out(launch.bundle)
+    left_out.show_left_out(launch.bundle, launch.plan.cluster.file)
     left_out.show_exposure(exposure(cluster))
 
     def first(bars: UpProgress) -> None:

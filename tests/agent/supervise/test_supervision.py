@@ -214,6 +214,7 @@ def test_a_supervisor_is_idle_when_nothing_happens(host: AgentHost) -> None:
     intent = json.loads((host.run_directory(spec) / "intent.json").read_text())
     assert intent["session"] is None
     eventually(lambda: host.state(spec)["intent_serial"] == intent["serial"])  # `keep` has been seen
+    eventually(lambda: all(entry["ready"] for entry in host.state(spec)["tasks"].values()))
     path = host.run_directory(spec) / "state.json"
     before, written = cpu_seconds(pid), path.stat().st_mtime_ns
     samples = host.attempt(spec, "worker:0") / "times"

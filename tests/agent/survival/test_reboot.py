@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent import bootstrap
 from dtctl.agent.host import daemon, machine, processes, programs
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.agent.survival import cron, reboot, settling, user_unit
+from dtctl.agent.survival import cron, reboot, user_unit
 from tests.unit.agent.supervise import supervised
 
 SYSTEMCTL = """\
@@ -316,18 +316,18 @@ def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
     monkeypatch.setattr(os, "fsync", lambda opened: written.append(str(Path(f"/proc/self/fd/{opened}").readlink())))
     asked: list[object] = []
     monkeypatch.setattr(daemon, "detached", asked.append)
-    settling.settle_later()
+    reboot.settle_later()
     assert len(asked) == 1
-    settling.settle(str(program))
+    reboot.settle(str(program))
     assert {str(path) for path in (program.parent, program, *program.rglob("*"))} - set(written) == {
         str(program / "settled")
     }
     for name in ("kept", "settled"):
         os.utime(program / name, ns=(1, 1))
-    settling.settle_later()
+    reboot.settle_later()
     assert len(asked) == 1
     bootstrap.keep_or_fail(str(program), {"__main__.py": "", "dtctl_agent/main.py": "another"})
-    settling.settle_later()
+    reboot.settle_later()
     assert len(asked) == 2
 
 

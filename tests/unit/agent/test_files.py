@@ -17,8 +17,8 @@ from dtctl.agent.logs.tail import end_of
 from dtctl.agent.logs.times import Times, offset_at
 from dtctl.agent.records.words import Variables
 from dtctl.agent.run.event_log import EventLog
+from dtctl.agent.supervise.attempt import Samples
 from dtctl.agent.supervise.progress import LogProgress
-from dtctl.agent.supervise.samples import Samples
 from tests import impostors
 
 pytestmark = pytest.mark.timeout(120)

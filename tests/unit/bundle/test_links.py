@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.bundle.links import leads_outside
+from dtctl.bundle.scanning import leads_outside
 
 
 @pytest.mark.parametrize(

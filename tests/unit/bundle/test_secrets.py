@@ -383,3 +383,11 @@ def test_no_content_takes_long_to_judge(name: str, filling: bytes) -> None:
     began = time.process_time()
     rule_of_content(name, (filling * (1 << 20))[: 1 << 20])
     assert time.process_time() - began < 2.0
+
+
+def test_an_ignored_cluster_file_is_not_worth_a_line(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = scan(write(code, {".dtctlignore": "cluster.yaml\n", "cluster.yaml": "", "train.py": ""}))
+    show_left_out(bundle, code / "cluster.yaml")
+    assert capsys.readouterr().err == ""
+    show_left_out(bundle, code / "other.yaml")
+    assert "cluster.yaml [.dtctlignore:1 cluster.yaml]" in capsys.readouterr().err

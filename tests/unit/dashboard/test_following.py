@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, TransportError
-from dtctl.operations.dashboard import showing
+from dtctl.operations.dashboard import server
 from dtctl.operations.dashboard.board import Board
-from dtctl.operations.dashboard.showing import looks
+from dtctl.operations.dashboard.server import looks
 from dtctl.operations.report import following as module
 from dtctl.operations.report.following import Following
 from dtctl.operations.report.tree import Report
@@ -102,8 +102,8 @@ def test_without_its_coordinator_the_others_tell_what_they_know_and_the_story_is
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(showing, "EVERY_S", 0.0)
-    monkeypatch.setattr(showing, "_TICK_S", 0.0)
+    monkeypatch.setattr(server, "EVERY_S", 0.0)
+    monkeypatch.setattr(server, "_TICK_S", 0.0)
 
 
 @pytest.mark.usefixtures("quick")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.protocol import beats, wire
+from dtctl.agent.protocol import conversation, wire
 from dtctl.agent.protocol.conversation import Conversation
 from dtctl.agent.protocol.wire import Gone, Wire
 from tests.fuzz import cases
@@ -133,7 +133,7 @@ def sent_by(written: io.BytesIO) -> list[dict[str, object]]:
 
 
 def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beats, "BEAT_S", 0.05)
+    monkeypatch.setattr(conversation, "BEAT_S", 0.05)
     written = io.BytesIO()
     talk = Conversation("", "", Wire(io.BytesIO(), written))
     talk.beats.at("status")
@@ -188,20 +188,20 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, written = Clock(), io.BytesIO()
-    for module in (beats, wire):
+    for module in (conversation, wire):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(beats, "_thread", clock)
+    monkeypatch.setattr(conversation, "_thread", clock)
     talk = Conversation("", "", Wire(io.BytesIO(), written))
     talk.beats.at("up")
     for _ in range(40):
         talk.send("progress", {})
-        clock.turn(beats.BEAT_S / 5)
+        clock.turn(conversation.BEAT_S / 5)
     talk.beats.at(None)
     for _ in range(3):
-        clock.turn(2 * beats.BEAT_S)
+        clock.turn(2 * conversation.BEAT_S)
     assert {frame["type"] for frame in sent_by(written)} == {"progress"}
     talk.beats.at("up")
     for _ in range(3):
-        clock.turn(2 * beats.BEAT_S)
+        clock.turn(2 * conversation.BEAT_S)
     clock.end()
     assert sent_by(written)[-1]["type"] == "beat"

@@ -11,7 +11,7 @@ from dtctl.agent.link.lines import Lost, Violation, decode, encode
 from dtctl.agent.link.messages import FROM_COORDINATOR, PROTOCOL
 from dtctl.agent.link.peer import Peer
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False}
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
 
 
 class RecordedStream:
