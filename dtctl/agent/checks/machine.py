@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MOST_RUNS = 10
 """Of the newest, in which what tasks took is looked up."""
 _SELINUX = "/sys/fs/selinux/enforce"
+_DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
+"""What the drivers of NVIDIA and AMD make."""
 
 
 def look(talk: Conversation, question: MachineQuestion) -> MachineFacts:
@@ -35,6 +37,7 @@ def look(talk: Conversation, question: MachineQuestion) -> MachineFacts:
         "machine": MachineLoad().look(time.time()),
         "disks": found,
         "silent": silent,
+        "drivers": question["gpus"] and any(map(os.path.exists, _DRIVERS)),
         "nvidia_smi": question["gpus"] and neighbours.nvidia_smi(path, "--list-gpus") is not None,
         "gpus": gpus,
         "gpu_users": neighbours.gpu_users(path) if gpus else [],

@@ -125,6 +125,8 @@ class MachineFacts(TaskMemory):
     disks: Usual[AtMost[List[Disk], 100], []]
     silent: Usual[Paths, []]
     """Places on file systems that do not answer."""
+    drivers: Usual[bool, False]
+    """A driver of GPUs has made its device, whether nvidia-smi is there or not."""
     nvidia_smi: Usual[bool, False]
     """There is such a program."""
     gpus: Usual[AtMost[List[Gpu], 64], []]

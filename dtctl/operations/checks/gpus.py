@@ -22,8 +22,8 @@ _MOST_USERS = 3
 def judge(scene: Scene, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     for host, told in facts.items():
         tasks = [task for task in scene.plan.on_host(host) if task.gpus]
+        yield from _missing(host, told, tasks)
         if not scene.brief:
-            yield from _missing(host, told, tasks)
             yield from _shared(scene, host, told)
         given = {index for task in tasks for index in task.gpus or ()}
         yield from _in_use(host, told, given)
@@ -33,7 +33,7 @@ def judge(scene: Scene, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
 def _missing(host: str, told: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterator[Finding]:
     have = {gpu["index"] for gpu in told["gpus"]}
     lacking = [task for task in tasks if not set(task.gpus or ()) <= have]
-    if not lacking:
+    if not lacking or (told["drivers"] and not told["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
         return
     wanted = _indexes({index for task in lacking for index in task.gpus or ()} - have)
     seen = rows.GPUS_MISSING if have else rows.GPUS_SILENT

@@ -33,7 +33,8 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, MachineQuestion]:
 def _question(scene: Scene, host: str) -> MachineQuestion:
     full = not scene.brief
     cluster = scene.plan.cluster.name if full else None
-    return made(MachineQuestion, places=places(scene, host), gpus=full, rights=full, cluster=cluster)
+    asks_gpus = full or (not scene.host(host).is_local and any(task.gpus for task in scene.plan.on_host(host)))
+    return made(MachineQuestion, places=places(scene, host), gpus=asks_gpus, rights=full, cluster=cluster)
 
 
 def places(scene: Scene, host: str) -> list[str]:

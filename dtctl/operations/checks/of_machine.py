@@ -83,6 +83,7 @@ GPUS_SILENT = Signature(
     "{tasks} on {hosts} is given GPU {wanted}, and nvidia-smi there tells of none: the driver does not answer",
     ("dtctl exec {at} -- nvidia-smi    tells why; after an update of the driver the host needs a restart",),
 )
+GPUS_LACKING = (GPUS_MISSING, GPUS_UNSEEN, GPUS_SILENT)
 GPUS_IN_USE = Signature(
     "gpus_in_use",
     Level.SLOWS,
@@ -168,9 +169,7 @@ ROWS = (
     DISK_SILENT,
     MEMORY_SHORT,
     MEMORY_TAKEN,
-    GPUS_MISSING,
-    GPUS_UNSEEN,
-    GPUS_SILENT,
+    *GPUS_LACKING,
     GPUS_IN_USE,
     GPUS_SHARED,
     DRIVERS_DIFFER,

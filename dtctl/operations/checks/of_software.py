@@ -152,9 +152,6 @@ CPU_ONLY = Signature(
     ),
 )
 
-STOPPING = (PYTHON_MISSING, MODULES_MISSING, SYNTAX_ERROR)
-"""What is so certain that `up` starts nothing."""
-
 ROWS = (
     PYTHON_MISSING,
     PYTHON_TO_COME,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -104,6 +105,7 @@ def gpus(*used: int) -> list[dict[str, Any]]:
         ({"nvidia_smi": True, "gpus": gpus(0)}, "gpus_missing"),
         ({"nvidia_smi": True}, "gpus_silent"),
         ({}, "gpus_unseen"),
+        ({"drivers": True}, None),
         ({"nvidia_smi": True, "gpus": gpus(0, 40)}, "gpus_in_use"),
     ],
 )
@@ -185,6 +187,12 @@ def test_in_passing_nothing_is_started_on_the_hosts() -> None:
     asked = TOPIC.ask(scene(brief=True), Heard())["a"]
     assert (asked["gpus"], asked["rights"], asked["cluster"]) == (False, False, None)
     assert asked["places"] == ["/saved"]
+
+
+def test_in_passing_nvidia_smi_is_asked_where_the_file_declares_gpus() -> None:
+    value = dataclasses.replace(with_gpus(2), brief=True)
+    assert TOPIC.ask(value, Heard())["a"]["gpus"]
+    assert set(told(judged(TOPIC, value, {"a": machine()}))) == {"gpus_unseen"}
 
 
 def test_what_is_so_is_told_by_host() -> None:
