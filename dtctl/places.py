@@ -98,8 +98,13 @@ class Folder:
         return os.fdopen(self._open(name, os.O_WRONLY | os.O_EXCL, mode), "wb")
 
     def append(self, name: str) -> BinaryIO:
-        """A regular file to add to, made if it is missing. Raises OSError."""
-        return os.fdopen(regular(self._open(name, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK), self.path / name), "ab")
+        """A regular file to add to, made if it is missing; within a project none that has another name, too, which may
+        lie elsewhere. Raises OSError."""
+        opened = regular(self._open(name, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK), self.path / name)
+        if self.is_of_project and os.fstat(opened).st_nlink > 1:
+            os.close(opened)
+            raise _failed(errno.EMLINK, self.path / name, "It has another name, too (a hard link)")
+        return os.fdopen(opened, "ab")
 
     def _open(self, name: str, flags: int, mode: int = 0o600) -> int:
         flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -111,7 +116,8 @@ class Folder:
         Nothing else is left, wherever Ctrl-C comes. `durable`: when it returns the content is on the disk, whatever
         becomes of this machine. Raises OSError.
         """
-        part = f".{name[:_LONGEST_PART]}.{secrets.token_hex(8)}"
+        start = os.fsencode(name)[:_LONGEST_PART].decode("utf-8", "ignore")
+        part = f".{start}.{secrets.token_hex(8)}"
         try:
             # Not by `tempfile`: an interrupt as it opens the file would leave one whose name nobody knows.
             with self.new(part) as file:

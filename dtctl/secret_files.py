@@ -43,6 +43,8 @@ _HAS_WHOLE_PRIVATE = re.compile(
     re.MULTILINE,
 )
 """With what follows it: a text that only speaks of such a line is no key."""
+_WRITTEN_PRIVATE = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\\[nr])+[A-Za-z0-9+/=]{16}")
+"""In one line, as a variable or JSON has it."""
 _JSON_PRIVATE = re.compile(rb'"private_key"\s*:\s*"-----BEGIN [A-Z0-9 ]*PRIVATE KEY')
 _PUBLIC = re.compile(rb"^-----BEGIN (?:[A-Z0-9]+ )*(?:CERTIFICATE|PUBLIC KEY|X509 CRL|PARAMETERS)", re.MULTILINE)
 _SHOWS = re.compile(
@@ -91,7 +93,9 @@ def rule_of_content(path: str, start: bytes) -> str:
         return "private key"
     if start.startswith(b"$ANSIBLE_VAULT;"):
         return "Ansible vault"
-    return token_in(start) if len(start) <= _MOST_TOKENS_BYTES else ""
+    if len(start) > _MOST_TOKENS_BYTES:
+        return ""
+    return "private key" if _WRITTEN_PRIVATE.search(start) else token_in(start)
 
 
 def _compiled(rules: Sequence[str]) -> re.Pattern[str]:

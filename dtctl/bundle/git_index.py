@@ -5,6 +5,7 @@ The format: git's Documentation/gitformat-index.txt, versions 2 to 4.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from dtctl.places import read_regular
 
 _LIMIT_BYTES = 1 << 26
-"""Half a million files."""
+"""Half a million files. Their names may take as much, and those of their directories: version 4 says little of each."""
 _LONGEST_NAME = 4096
 _HASHES = (20, 32)
 """Bytes of SHA-1 and SHA-256. The index does not say which."""
@@ -49,9 +50,12 @@ class TrackedFiles:
                     if name.startswith(self._prefix)
                 }
         directories: set[str] = set()
+        size_bytes = 0
         for path in files:
             while (path := path.rpartition("/")[0]) and path not in directories:
                 directories.add(path)
+                if (size_bytes := size_bytes + len(path)) > _LIMIT_BYTES:
+                    return set(), set()
         return files, directories
 
 
@@ -76,9 +80,11 @@ def _parsed(data: bytes) -> tuple[set[bytes], str]:
     """Names, and the hash of the index that this one adds to. Raises ValueError, struct.error."""
     for hash_bytes in _HASHES:
         with suppress(ValueError, struct.error):
-            names, end = set(), _HEADER.size
+            names, end, size_bytes = set(), _HEADER.size, 0
             for name, end in _entries(data, hash_bytes):  # noqa: B007 (the last end is meant)
                 names.add(name)
+                if (size_bytes := size_bytes + len(name)) > _LIMIT_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             return names - {b""}, _base(data, end, hash_bytes)
     raise ValueError("not an index of git")
 

@@ -11,7 +11,7 @@ from dtctl.errors import DtctlError, PreflightError
 
 if TYPE_CHECKING:
     from dtctl.hooks import Hook
-    from dtctl.model import Cluster
+    from dtctl.model import Cluster, Host
     from dtctl.operations.consent import Program
 
 
@@ -40,10 +40,19 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
 
 
 def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
-    """Whether a command that only checks may start what the file names for local hosts."""
+    """Whether a command that only checks may start what the file names for local hosts.
+
+    Not on a host that what is typed has made local: nobody has been asked about that.
+    """
     from dtctl.operations.consent import Consents
 
-    return not Consents().missing(_on_hosts(cluster, overrides, local=local))
+    written = _as_written(cluster, overrides).hosts
+    made_local = [name for name, host in cluster.hosts.items() if host.is_local and not _is_local(written.get(name))]
+    return not made_local and not Consents().missing(_on_hosts(cluster, overrides, local=local))
+
+
+def _is_local(host: Host | None) -> bool:
+    return host is not None and host.is_local
 
 
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:

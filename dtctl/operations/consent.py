@@ -33,7 +33,8 @@ class Program:
 
     @property
     def digest(self) -> str:
-        said = [os.path.realpath(self.file), self.what, self.words, sorted(self.settings.items())]
+        place = self.file.absolute().parent  # where it runs, which is not where a link to the file leads
+        said = [*map(os.path.realpath, (self.file, place)), self.what, self.words, sorted(self.settings.items())]
         return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
@@ -64,11 +65,19 @@ def _scripts(place: Path, words: Iterable[str]) -> dict[str, str]:
         try:
             below = (place / word).is_relative_to(place)
             if below and (place / word).is_file():
-                content = read_regular(place / word, _MOST_SCRIPT_BYTES)
-                found[word] = f"sha256 {hashlib.sha256(content).hexdigest()}"
-        except (OSError, ValueError):  # it holds a NUL or is too long, or it cannot be read, and so not started either
+                found[word] = _content(place / word)
+        except (OSError, ValueError):  # it holds a NUL or is too long
             continue
     return found
+
+
+def _content(script: Path) -> str:
+    """Of one that is too large to be read, or may only be started: when it was changed last, in any way."""
+    try:
+        return f"sha256 {hashlib.sha256(read_regular(script, _MOST_SCRIPT_BYTES)).hexdigest()}"
+    except OSError:
+        found = script.stat()
+        return f"{found.st_size} bytes, changed at {found.st_ctime_ns} ns"
 
 
 def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:

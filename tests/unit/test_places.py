@@ -161,6 +161,23 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_written_through(tmp_p
     assert not (tmp_path / "not-there").exists()
 
 
+def test_another_name_of_a_file_elsewhere_is_not_added_to_in_a_project(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "victim/keys").write_text("mine")
+    (project / "known_hosts").hardlink_to(tmp_path / "victim/keys")
+    (tmp_path / "victim/other").hardlink_to(tmp_path / "victim/keys")
+    with Folder(project) as folder, pytest.raises(OSError, match="another name"):
+        folder.append("known_hosts")
+    assert (tmp_path / "victim/keys").read_text() == "mine"
+    with Folder(tmp_path / "victim") as folder, folder.append("other") as file:
+        file.write(b", too")
+
+
+def test_the_longest_name_of_any_alphabet_is_replaced(tmp_path: Path) -> None:
+    name = "é" * 127
+    replace_file(tmp_path / name, b"new")
+    assert (tmp_path / name).read_bytes() == b"new"
+
+
 def test_the_file_that_the_user_has_linked_to_is_found_and_no_other(project: Path, tmp_path: Path) -> None:
     for linked in (tmp_path / "known_hosts", project / "known_hosts"):
         linked.symlink_to(tmp_path / "victim" / "hosts")

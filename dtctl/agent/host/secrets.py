@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 MASK = "***"
 _SHORTEST_LINE = 8
 _LONGEST_VALUE = 4096
+_LONGEST_NAME = 100
+"""With what stands between it and its value."""
+_CONTINUED = b"a1" * 20 + b"@"
+"""With it at its end, whatever may become a secret is one."""
 
 _TOKENS: Tuple[Form, ...] = (
     (
@@ -66,7 +70,11 @@ _TOKENS: Tuple[Form, ...] = (
 )
 """By their own form, whatever stands before them."""
 
-_OPEN = rb"\\{0,3}[\"']?[ \t]{0,8}(?:=>|[:=])[ \t]{0,8}(?:b(?=[\"']))?\\{0,3}"
+_COLOUR = rb"(?:\x1b\[[\d;]{0,20}m)?"
+_OPEN = (
+    rb"\\{0,3}[\"']?\]?" + _COLOUR + rb"[ \t]{0,40}" + _COLOUR + rb"(?:=>|[:=])" + _COLOUR + rb"[ \t]{0,40}" + _COLOUR
+    + rb"(?:b(?=[\"']))?\\{0,3}"
+)  # fmt: skip
 _NO_VALUE = rb"(?!(?:none|null|true|false|\d{1,3}|\*\*\*)(?![^\s\"',;)}\]\\]))"
 _ASSIGNED = (
     rb"[\w.-]{0,40}" + _OPEN + rb"(?:\"([^\"\n\\]{1,4096})|'([^'\n\\]{1,4096})|" + _NO_VALUE
@@ -87,7 +95,15 @@ _NAMED: Tuple[Form, ...] = (
     ("", (b"api_key", b"api-key", b"apikey"), rb"api[_-]?key" + _ASSIGNED),
     ("", (b"access_key", b"accesskey"), rb"access_?key" + _ASSIGNED),
     ("", (b"_key",), rb"_key(?:(?<=wandb_key)|(?<=(?:account|private|signing)_key))" + _ASSIGNED),
-    ("", (b"token",), rb"token(?<![a-z]token)" + _OPEN + rb"[\"']?" + _MADE + rb"([^\s\"',;)}\]\\]{4,4096})"),
+    (
+        "",
+        (b"token",),
+        rb"token(?:(?<![a-z]token)|(?<=authtoken)|(?<=(?:access|bearer)token)|(?<=(?:refresh|session)token))"
+        + _OPEN
+        + rb"[\"']?"
+        + _MADE
+        + rb"([^\s\"',;)}\]\\]{4,4096})",
+    ),
     (
         "",
         (b"--",),
@@ -115,7 +131,7 @@ _WRITTEN: Tuple[Form, ...] = (
         (b"_KEY", b"_PASS", b"_PWD", b"_TOKEN", b"_PAT", b"_AUTH", b"_CRED"),
         rb"_(?<=[A-Z0-9]_)(?:KEY|PASS|PWD|TOKEN|PAT|AUTH|CREDS?)(?![A-Za-z])" + _ASSIGNED,
     ),
-    ("", (b"://",), rb"://([^/@\s\"'<>]{1,400})@"),
+    ("", (b"://",), rb"://([^/\s\"'<>]{1,400})@"),
     (
         "",
         (b"PRIVATE KEY",),
@@ -164,15 +180,20 @@ class Masks:
     def hide_text(self, text: str) -> str:
         return self.hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-    def cut(self, data: bytes) -> int:
-        """Where the end of `data` may be cut without cutting through a secret that continues after it."""
+    def cut(self, data: bytes, least: int = 1) -> int:
+        """Where the end of `data` may be cut without cutting through a secret that continues after it.
+
+        What follows the cut has the name of such a secret, too. `least`: so much has to come before it.
+        """
         longest = len(self._values[0]) if self._values else 0
-        for start in range(max(1, len(data) - longest + 1), len(data)):
-            if any(value.startswith(data[start:]) for value in self._values):
-                return start
-        first = max(1, len(data) - 2 * _LONGEST_VALUE)
-        open_ends = [start for start, end in _spans(data[first:]) if self._forms and first + end == len(data)]
-        return first + min(open_ends) if min(open_ends, default=0) else len(data)
+        starts = range(max(least, len(data) - longest + 1), len(data))
+        cut = next((one for one in starts if any(value.startswith(data[one:]) for value in self._values)), len(data))
+        first = max(0, len(data) - 2 * _LONGEST_VALUE)
+        spans = _spans(data[first:] + _CONTINUED) if self._forms else ()
+        open_ends = [first + start for start, end in spans if first + end > len(data)]
+        if open_ends:
+            cut = min(cut, data.rfind(b" ", first, max(first, min(open_ends) - _LONGEST_NAME)) + 1 or first)
+        return max(cut, least)
 
     def _hide_forms(self, data: bytes) -> bytes:
         if not self._forms:

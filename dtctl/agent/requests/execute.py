@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..records.requests import ExecRequest
 
 DRAIN_S = 0.5
+_LOOK_S = 0.1
+_LONGEST_WAITING = 8192
 """How long output is still read after the command has ended, while something that it left behind holds the pipes."""
 
 
@@ -99,9 +101,21 @@ class Pipe:
         self._kept = b""
 
     def send(self, talk: Conversation, chunk: bytes) -> None:
-        """Passes a chunk on; an empty one is the end. What may be the beginning of a secret waits for the next one."""
+        """Passes a chunk on; an empty one is the end. A line that has not ended waits: it may show half a secret."""
         data = self._kept + chunk
-        cut = self._masks.cut(data) if chunk else len(data)
+        self._pass(talk, data, self._whole(data) if chunk else len(data))
+
+    def rest(self, talk: Conversation) -> None:
+        """Passes on what waits, but the beginning of a secret: nothing more has come for some time."""
+        self._pass(talk, self._kept, self._masks.cut(self._kept, 0))
+
+    def _whole(self, data: bytes) -> int:
+        whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if len(data) - whole > _LONGEST_WAITING:
+            whole = data.rfind(b" ", len(data) - _LONGEST_WAITING) + 1 or len(data)
+        return self._masks.cut(data[:whole], 0)
+
+    def _pass(self, talk: Conversation, data: bytes, cut: int) -> None:
         self._kept = data[cut:]
         if cut:
             output: Output = {"stream": self._number}
@@ -116,7 +130,11 @@ def _relay(talk: Conversation, child: subprocess.Popen[bytes], masks: Masks) -> 
     streams = {child.stdout.fileno(): Pipe(1, masks), child.stderr.fileno(): Pipe(2, masks)}
     last = time.monotonic()
     while streams and (child.poll() is None or time.monotonic() - last < DRAIN_S):
-        for descriptor in select.select([*streams, talk.wire.fileno()], [], [], 0.1)[0]:
+        ready = select.select([*streams, talk.wire.fileno()], [], [], _LOOK_S)[0]
+        if not ready:
+            for stream in streams.values():
+                stream.rest(talk)
+        for descriptor in ready:
             if descriptor not in streams:
                 talk.pause(0)
                 continue

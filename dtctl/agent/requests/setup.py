@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 2000
 
+_CHUNK = 65536
 _READ_IT = '. "$DTCTL_SETUP"'
 """The command line of sh, which everybody on the machine can read. The text itself may hold secrets: it is
 in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
@@ -130,10 +131,16 @@ def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> Non
     masks = Masks(())
     progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
     while True:
-        chunk = os.pread(log, 65536, offset)
-        if chunk:
-            offset += len(chunk)
-            talk.wire.send(dict(progress, type="progress"), masks.hide(chunk))
+        chunk = os.pread(log, _CHUNK, offset)
+        # A line that has not ended waits: it may show half a secret.
+        size = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if len(chunk) == _CHUNK:
+            size = size or masks.cut(chunk)
+        elif ended:
+            size = len(chunk)
+        if size:
+            offset += size
+            talk.wire.send(dict(progress, type="progress"), masks.hide(chunk[:size]))
         elif ended:
             return
         else:

@@ -6,11 +6,11 @@ TensorBoard runs on a host, which may lie: it gets no cookie, and sets none.
 from __future__ import annotations
 
 import io
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Protocol, cast
-from urllib.parse import urlsplit
 
 from dtctl.errors import DtctlError
 from dtctl.operations.webserver import Answer, Visit
@@ -27,6 +27,7 @@ _ADDED = {
     "Referrer-Policy": "no-referrer",
 }
 _METHODS = ("GET", "HEAD", "POST")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class Upstream(Protocol):
@@ -45,10 +46,10 @@ def proxy(connect: Callable[[], Upstream]) -> Answer:
             return visit.refuse(405)
         if not _is_own(visit):
             return visit.refuse(403)
-        length = visit.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in visit.headers or not (length.isascii() and length.isdecimal()):
+        lengths = visit.headers.get_all("Content-Length", ["0"])
+        if "Transfer-Encoding" in visit.headers or len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
             return visit.refuse(411)
-        return _pass_on(visit, connect, f"/{path}" + (f"?{query}" if query else ""), int(length))
+        return _pass_on(visit, connect, f"/{path}" + (f"?{query}" if query else ""), int(lengths[0]))
 
     return answer
 
@@ -56,7 +57,7 @@ def proxy(connect: Callable[[], Upstream]) -> Answer:
 def _is_own(visit: Visit) -> bool:
     """No page of another origin has sent it; a browser names the origin of what changes something."""
     origin = visit.headers.get("Origin")
-    return origin is None or urlsplit(origin).netloc == visit.headers.get("Host")
+    return origin is None or origin.partition("://")[2] == visit.headers.get("Host")
 
 
 def _pass_on(visit: Visit, connect: Callable[[], Upstream], target: str, length: int) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.host.secrets import Masks, hide_text, is_secret_name, token_in
+from dtctl.agent.requests.execute import Pipe
 from tests.fuzz import cases
 
 TOKENS = {
@@ -56,6 +59,11 @@ HIDDEN = [
     ("https://storage.example/x?X-Amz-Signature=s3cret", "s3cret"),
     ("curl -H bearer a1b2c3d4e5", "a1b2c3d4e5"),
     ("postgres://me:s3cret@db/x", "s3cret"),
+    ("postgres://me:s3@cret@db/x", "cret"),
+    ("//registry.npmjs.org/:_authToken=a1b2c3d4", "a1b2c3d4"),
+    ("os.environ['API_TOKEN'] = 's3cret'", "s3cret"),
+    ("PASSWORD            = s3cret", "s3cret"),
+    ("\x1b[33mpassword\x1b[0m=\x1b[32m's3cret'\x1b[0m", "s3cret"),
     ("pip install git+https://s3cret@github.com/x/y", "s3cret"),
     (KEY + KEY_END, "MIIE"),
     (KEY + KEY_END, "aBcDeF=="),
@@ -115,7 +123,7 @@ def test_a_private_key_that_is_read_line_by_line_is_masked() -> None:
 
 def test_a_form_is_not_cut_through() -> None:
     data = b"x " * 1000 + b"password=abcdef"
-    assert data[Masks([]).cut(data) :] == b"abcdef"
+    assert data[Masks([]).cut(data) :].endswith(b" password=abcdef")
     assert Masks([]).cut(b"x " * 1000) == 2000
 
 
@@ -124,6 +132,33 @@ def test_a_form_is_not_cut_through() -> None:
 def test_masking_keeps_the_number_of_lines(parts: list[bytes]) -> None:
     data = b" ".join(parts)
     assert Masks(["two words"]).hide_lines(data).count(b"\n") == data.count(b"\n")
+
+
+@pytest.mark.parametrize("at_pauses", [False, True])
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("password=s3cret-s3cret\n", "cret"),
+        ("x Authorization: Basic s3cret\n", "cret"),
+        ("postgres://me:s3cret@db/x\n", "cret"),
+        ("train --wandb_key s3cret\n", "cret"),
+        ("it is known-value\n", "value"),
+        ("known-value", "value"),
+        ("x " * 6000 + "password=s3cret" + " y" * 5000, "cret"),
+    ],
+)
+def test_what_a_command_prints_in_two_parts_is_masked_as_a_whole(text: str, secret: str, at_pauses: bool) -> None:
+    data = text.encode()
+    begin = data.index(b"=") + 1 if b"=" in data else data.index(secret.encode())
+    for cut in range(begin if at_pauses else max(1, begin - 20), min(begin + 20, len(data))):
+        sent: list[bytes] = []
+        talk: Any = SimpleNamespace(wire=SimpleNamespace(send=lambda _, payload, sent=sent: sent.append(payload)))
+        pipe = Pipe(1, Masks(["known-value"]))
+        for part in (data[:cut], data[cut:], b""):
+            pipe.send(talk, part)
+            if at_pauses:
+                pipe.rest(talk)
+        assert secret.encode() not in b"".join(sent), data[:cut][-30:]
 
 
 FILLINGS = [

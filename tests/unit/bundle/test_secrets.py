@@ -120,6 +120,8 @@ def test_a_file_whose_name_only_sounds_like_it_is_sent(code: Path, name: str) ->
         ("id_work", openssh_key()),
         ("notes/copied.txt", "\ufeff\n\n" + KEY),
         ("server.crt", KEY + CERTIFICATE),
+        ("login.json", '{"user": "me", "key": "' + KEY.replace("\n", "\\n") + '"}'),
+        ("service.conf", 'KEY="' + KEY.replace("\n", "\\n") + '"\n'),
         ("chain.pem", CERTIFICATE + KEY),
         ("old.key", "Bag Attributes\n  friendlyName: me\n" + KEY),
         ("putty", "PuTTY-User-Key-File-3: ssh-ed25519\n"),

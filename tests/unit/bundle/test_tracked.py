@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,34 @@ def test_nothing_of_the_repository_runs(top: Path, tmp_path: Path) -> None:
 def test_an_index_that_cannot_be_read_tracks_nothing(top: Path, content: bytes) -> None:
     (top / ".git/index").write_bytes(content)
     assert sent(top) == {"train.py", ".gitignore"}
+
+
+def _small_index_of_long_names() -> bytes:
+    """Version 4 says of each name only in what it differs from the one before."""
+    entry = b"\0" * 62 + b"\x08%08d\0"
+    first = b"\0" * 63 + b"a" * 4080 + b"%08d\0" % 0
+    return b"DIRC" + (4).to_bytes(4, "big") + (40_000).to_bytes(4, "big") + first + b"".join(
+        entry % number for number in range(1, 40_000)
+    )  # fmt: skip
+
+
+def test_a_small_index_that_stands_for_much_tracks_nothing(top: Path) -> None:
+    content = _small_index_of_long_names()
+    (top / ".git/index").write_bytes(content)
+    tracemalloc.start()
+    try:
+        assert sent(top) == {"train.py", ".gitignore"}
+        assert tracemalloc.get_traced_memory()[1] < 120 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_index_of_many_deep_directories_tracks_nothing(top: Path) -> None:
+    names = [b"%05d/" % number + b"a/" * 2000 + b"f" for number in range(100)]
+    entries = b"".join(entry + b"\0" * (8 - len(entry) % 8) for entry in (b"\0" * 62 + name for name in names))
+    (top / ".git/index").write_bytes(b"DIRC" + (2).to_bytes(4, "big") + len(names).to_bytes(4, "big") + entries)
+    assert sent(top) == {"train.py", ".gitignore"}
+    assert not TrackedFiles(top).have("00000", True)
 
 
 def test_an_index_that_is_a_fifo_or_a_link_to_nowhere_tracks_nothing(top: Path) -> None:

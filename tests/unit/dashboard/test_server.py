@@ -126,6 +126,15 @@ def test_nobody_reads_without_the_cookie(visit: Visit, cookie: str) -> None:
         assert "digits-1" not in answer.text
 
 
+@pytest.mark.parametrize("others", ['pref={"a": "b, c"}', "dtctl=x", "=;=;[]\x01", 'a="', "dtctl"])
+def test_cookies_of_other_servers_of_this_address_keep_nobody_out(visit: Visit, others: str) -> None:
+    visit.enter()
+    for cookie in (f"{visit.cookie}; {others}", f"{others}; {visit.cookie}"):
+        visit.cookie = cookie
+        assert visit.ask(visit.door.place).code == 200
+        visit.cookie = visit.cookie.replace(f"; {others}", "").replace(f"{others}; ", "")
+
+
 @pytest.mark.parametrize("name", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1", ""])
 def test_a_name_that_is_not_this_machines_gets_nothing(visit: Visit, name: str) -> None:
     visit.enter()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.cli.consent import may_start
 from dtctl.config import load_cluster
 from dtctl.errors import PreflightError
 from dtctl.operations.consent import Consents, Program, programs_here
@@ -76,6 +77,30 @@ def test_a_script_that_changes_asks_again_and_so_does_another_directory(tmp_path
     (tmp_path / "notify.sh").write_text("two")
     assert [one.what for one in consents.missing(programs(tmp_path))] == ["hook one"]
     assert len(consents.missing(programs(tmp_path / "copy"))) == 4
+
+
+def test_a_script_too_large_to_read_that_changes_asks_again(tmp_path: Path, consents: Consents) -> None:
+    (tmp_path / "notify.sh").write_bytes(b"#!/bin/sh\n" + b"#\n" * (9 << 20))
+    consents.allow(programs(tmp_path))
+    assert consents.missing(programs(tmp_path)) == ()
+    (tmp_path / "notify.sh").write_bytes(b"#!/bin/sx\n" + b"#\n" * (9 << 20))
+    assert [one.what for one in consents.missing(programs(tmp_path))] == ["hook one"]
+
+
+def test_what_is_allowed_for_a_file_is_not_allowed_for_a_link_to_it(tmp_path: Path, consents: Consents) -> None:
+    """Its commands run in the directory of the link."""
+    consents.allow(programs(tmp_path / "own"))
+    (tmp_path / "cloned").mkdir()
+    (tmp_path / "cloned/cluster.yaml").symlink_to("../own/cluster.yaml")
+    linked = programs_here(load_cluster(tmp_path / "cloned/cluster.yaml", needs_files=False))
+    assert consents.missing(linked) == linked
+
+
+def test_a_check_starts_nothing_on_a_host_that_only_the_command_line_makes_local(tmp_path: Path) -> None:
+    assert len(programs(tmp_path, FILE.replace("transport: local, ", ""))) == 2, "its hooks"
+    typed = ["hosts.a.transport=local"]
+    cluster = load_cluster(tmp_path / "cluster.yaml", overrides=typed, needs_files=False)
+    assert not may_start(cluster, typed, local=False)
 
 
 def test_what_starts_elsewhere_needs_no_consent(tmp_path: Path) -> None:

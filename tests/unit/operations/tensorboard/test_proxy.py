@@ -117,6 +117,20 @@ def test_what_is_posted_arrives_unless_a_page_of_elsewhere_sends_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [("Content-Length", "9" * 5000, 411), ("Content-Length", "+1", 411), ("Origin", "http://[", 403)],
+)
+def test_a_header_that_is_none_is_refused_and_shows_no_traceback(
+    name: str, value: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    upstream = Upstream(HONEST)
+    with served(upstream) as (browser, _), browser.asked(browser.place, headers={name: value}) as answer:
+        assert answer.status == code
+    assert upstream.asked == []
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
     "answer", [b"", b"\0" * 100, b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"x" * 100_000]
 )
 def test_what_is_no_answer_is_an_error_of_the_page_alone(answer: bytes, capfd: pytest.CaptureFixture[str]) -> None:
