@@ -126,7 +126,8 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
     if not outcome.started:
         return outcome
     record = dataclasses.replace(launch.record, run=outcome.run)
-    waiting = _Waiting(scope, record, launch.plan.cluster.recovery, quiet=quiet)
+    settle_s = watching.SETTLE_S if any(task.ready == "started" for task in launch.plan.tasks) else 0.0
+    waiting = _Waiting(scope, record, launch.plan.cluster.recovery, settle_s=settle_s, quiet=quiet)
     route = GoingOn(scope.transport, outcome.lead)
     tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
     try:
@@ -145,10 +146,13 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
 class _Waiting:
     """For the tasks of a run that was just started."""
 
-    def __init__(self, scope: Scope, record: RunRecord, recovery: Recovery, *, quiet: bool) -> None:
+    def __init__(self, scope: Scope, record: RunRecord, recovery: Recovery, *, settle_s: float, quiet: bool) -> None:
         self.failed: FailedStart | None = None
         self._scope, self._record, self._recovery, self._quiet = scope, record, recovery, quiet
         self._seen: Coordination | None = None
+        self._settle_s = settle_s
+        self._settling: tuple[list[int], float] | None = None
+        """Attempts that have begun, and since when they are seen."""
         self._shown: set[TaskId] = set()
         """Tasks whose first failed exit was shown."""
 
@@ -181,6 +185,8 @@ class _Waiting:
         """A run that has failed is waited for until its other tasks have ended, too."""
         if isinstance(event, Ended) and event.status.coordination is None:
             raise next(iter(event.status.errors.values()), DtctlError("no host reports how the run goes on"))
+        if event is None:
+            return self._stays()
         if not isinstance(event, Seen | Ended):
             return False
         seen = event.coordination if isinstance(event, Seen) else event.status.coordination
@@ -192,7 +198,17 @@ class _Waiting:
         self.failed = watching.failed_start(seen, self._recovery)
         if self.failed is not None:
             return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
-        return watching.has_begun(seen) or isinstance(event, Ended)
+        return self._stays() or isinstance(event, Ended)
+
+    def _stays(self) -> bool:
+        """Whether every task has begun, and none has ended or was started again for a moment."""
+        if self._seen is None or self.failed is not None or not watching.has_begun(self._seen):
+            self._settling = None
+            return False
+        attempts = [one.attempt for one in self._seen.tasks.values()]
+        if self._settling is None or self._settling[0] != attempts:
+            self._settling = attempts, time.monotonic()
+        return self._seen.phase in ("finishing", "ended") or time.monotonic() >= self._settling[1] + self._settle_s
 
     def _last_lines(self, task: TaskStatus) -> bytes:
         """Of the attempt that has failed last; another one may run by now."""

@@ -30,6 +30,20 @@ def test_missing_modules_are_named_with_the_command_that_installs_them(home: Des
     assert not (home.home / ".dtctl").exists()
 
 
+def test_the_program_is_named_without_the_options_of_its_python(home: Desk) -> None:
+    write(home, "import no_such_thing\n")
+    file = home.project / "cluster.yaml"
+    file.write_text(file.read_text().replace("[python, train.py]", "[python, -u, train.py]"))
+    assert f"error: {sys.executable} cannot run train.py: it lacks no_such_thing\n" in home.run("up", "--local").stderr
+
+
+def test_force_starts_what_lacks_a_module(home: Desk) -> None:
+    write(home, "import no_such_thing\n")
+    done = home.run("up", "--local", "--force")
+    assert done.returncode == 1
+    assert "ModuleNotFoundError" in done.stdout + done.stderr
+
+
 def test_a_list_of_requirements_is_what_to_install(home: Desk) -> None:
     write(home, "import no_such_thing\n")
     (home.project / "requirements.txt").write_text("no-such-thing\n")

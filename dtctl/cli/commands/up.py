@@ -87,6 +87,7 @@ def up(
         replace=replace,
         adopt_output=adopt_output,
         check=not no_check,
+        force=force,
         allow_missing=allow_missing,
     )
     left_out.show_left_out(launch.bundle, launch.plan.cluster.file)

@@ -37,14 +37,20 @@ class Program:
     """Module -> where it is imported first, as in train.py:3."""
 
 
+def words_of(command: Sequence[str]) -> list[str]:
+    """What follows the interpreter of a command and its options: the program, or -m and its name, and its arguments."""
+    words = list(command[1:])
+    while words and words[0] in _WITHOUT_VALUE:
+        words.pop(0)
+    return words
+
+
 def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] = ()) -> Program | None:
     """`command` begins with an interpreter. None where its text does not tell what it imports.
 
     `python_path`: directories of the code from which modules are imported, too.
     """
-    words = list(command[1:])
-    while words and words[0] in _WITHOUT_VALUE:
-        words.pop(0)
+    words = words_of(command)
     if len(words) > 1 and words[0] == "-m":
         directory, files = code, _files_of_module(code, words[1])
     elif words and not words[0].startswith("-") and not Path(words[0]).is_absolute():

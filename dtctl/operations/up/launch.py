@@ -87,12 +87,14 @@ def prepare_launch(
     replace: bool = False,
     adopt_output: bool = False,
     check: bool = False,
+    force: bool = False,
     allow_missing: int | None = None,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
-    looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
+    looked at already. `check`: the hosts are to report on themselves. `force`: a Python of this machine that lacks
+    a module starts all the same. `allow_missing`: so many hosts may be
     done without; None where that is no choice of the command's.
     """
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
@@ -102,7 +104,8 @@ def prepare_launch(
     created = time.time()
     run = run_id(cluster.name, created)
     record = record_of(plan, run, created)
-    check_needs(plan)
+    if not force:
+        check_needs(plan)
     if allow_missing:
         check_may_go_without(plan)
     return Start(

@@ -13,7 +13,7 @@ from pathlib import Path
 from dtctl.agent.records.marks import CODE, HOME
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster
-from dtctl.operations.up.imports import PACKAGES, program_of
+from dtctl.operations.up.imports import PACKAGES, program_of, words_of
 from dtctl.plan.values import RunPlan, TaskPlan
 
 REQUIREMENTS = "requirements.txt"
@@ -53,7 +53,8 @@ def check_needs(plan: RunPlan) -> None:
         raise PreflightError(
             f"{lack.python} cannot run {lack.script}: it lacks {named}",
             detail="nothing was sent or started",
-            hint=f"{lack.remedy}\nor name another Python: trainer.python in {plan.cluster.file}",
+            hint=f"{lack.remedy}\nor name another Python: trainer.python in {plan.cluster.file}"
+            "\nor let it fail: dtctl up --force",
         )
 
 
@@ -87,8 +88,8 @@ def _lacks_of(task: TaskPlan, code: Path) -> Iterator[Lack]:
     python = here(task.argv[0])
     missing = _missing(python, wanted, program.directory, env)
     if missing:
-        script = task.argv[2] if task.argv[1] == "-m" else task.argv[1]
-        yield Lack(python, script, missing, code)
+        first, *others = words_of(task.argv)
+        yield Lack(python, others[0] if first == "-m" else first, missing, code)
 
 
 def _missing(python: str, modules: Sequence[str], directory: Path, env: Mapping[str, str]) -> tuple[str, ...]:

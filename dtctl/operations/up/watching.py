@@ -17,6 +17,9 @@ from dtctl.operations.asking.tasks import Exit, TaskStatus
 EXPECTED_S = 30.0
 """Most programs are ready by then."""
 
+SETTLE_S = 1.0
+"""A program without a port runs as soon as it is started; within this time it shows whether it stays."""
+
 _WITH_PORTS = 3
 """Ends alike of a program that finds its port in use, which may be over soon."""
 
@@ -83,10 +86,16 @@ def failed_start(seen: Coordination, recovery: Recovery) -> FailedStart | None:
         return FailedStart(seen, seen.tasks.get(verdict.cause) if verdict.cause else None)
     if failed:
         return FailedStart(seen, failed[0])
-    if has_begun(seen) or not recovery.repeat:
+    if not recovery.repeat or (has_begun(seen) and _others_run(seen)):
         return None
     again = next((one for one in present(seen) if _repeats(_own(one), recovery)), None)
     return FailedStart(seen, again, gave_up=True) if again is not None else None
+
+
+def _others_run(seen: Coordination) -> bool:
+    """A task runs that has not failed, or the run is decided."""
+    running = any(one.state is TaskState.RUNNING and not _own(one) for one in present(seen))
+    return running or seen.phase in ("finishing", "ended")
 
 
 def _own(task: TaskStatus) -> list[Exit]:

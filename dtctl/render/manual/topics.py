@@ -170,8 +170,9 @@ WORDS = {
     "or a template of words",
     "gang": "tasks that cannot train without each other: when one is lost, all are started again",
     "goodput": "the share of the elapsed time in which steps were made that were kept (docs/report.md)",
-    "hang": "a task that runs and gets no further. Where it told steps before, it is `stalled` and restarted after the "
-    "time that `recovery.stall` allows; `dtctl dump` shows where it stands, `dtctl diagnose` why (docs/recovery.md)",
+    "hang": "a task that runs and gets no further. Where it reported steps before, it is `stalled` and restarted "
+    "after the time that `recovery.stall` allows; `dtctl dump` shows where it stands, `dtctl diagnose` why "
+    "(docs/recovery.md)",
     "host": "a machine of the file, as reached by SSH",
     "job": "a named group of tasks: `ps`, `worker`, `chief`, `evaluator`, or a name of your own",
     "lead": "the task whose end is the end of the run: `chief:0` or `master:0`; without one, `worker:0`. It writes the "

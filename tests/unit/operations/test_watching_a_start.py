@@ -104,6 +104,18 @@ def test_a_start_that_ends_the_same_way_again_is_given_up(ends: list[dict[str, A
     assert failed_start(seen("running", ps0=lost(*ends)), Recovery()) is None, "others train already"
 
 
+def test_a_start_is_given_up_though_it_runs_if_no_task_has_stayed() -> None:
+    ends = [ended(1), ended(2)]
+    again = {name: lost(*ends) for name in ("ps0", "ps1", "worker0", "worker1")}
+    found = failed_start(seen("running", **again), Recovery())
+    assert found is not None
+    assert found.gave_up
+    again["worker0"] = lost(*ends, state="running")
+    assert failed_start(seen("running", **again), Recovery()) is not None, "it runs for a third time"
+    again["worker0"] = entry()
+    assert failed_start(seen("running", **again), Recovery()) is None
+
+
 def test_a_task_that_has_failed_for_good_fails_the_start_and_the_runs_cause_comes_first() -> None:
     failed = entry("failed", ready=False, history=[ended(1, code=2)])
     found = failed_start(seen("running", worker1=failed), Recovery())
