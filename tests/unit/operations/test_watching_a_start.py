@@ -106,7 +106,7 @@ def test_a_start_that_ends_the_same_way_again_is_given_up(ends: list[dict[str, A
 
 def test_a_start_is_given_up_though_it_runs_if_no_task_has_stayed() -> None:
     ends = [ended(1), ended(2)]
-    again = {name: lost(*ends) for name in ("ps0", "ps1", "worker0", "worker1")}
+    again: dict[str, Any] = {name: lost(*ends) for name in ("ps0", "ps1", "worker0", "worker1")}
     found = failed_start(seen("running", **again), Recovery())
     assert found is not None
     assert found.gave_up
