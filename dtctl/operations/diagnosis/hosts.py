@@ -231,7 +231,7 @@ def nobody_begins(facts: Facts) -> Iterator[Seen]:
 
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
-    """A program that counts no steps may wait for anything."""
-    counts = facts.status.progress.target is not None or any(task.id.job == "ps" for task in tasks)
+    """A program that counts no steps may wait for anything, once it listens where the others expect it."""
+    counts = facts.status.progress.target is not None or any(task.id.job == "ps" or not task.ready for task in tasks)
     told = any(task.step is not None or any(past.step is not None for past in task.history) for task in tasks)
     return counts and not told

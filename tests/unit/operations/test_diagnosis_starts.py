@@ -135,6 +135,13 @@ def test_programs_that_count_no_steps_may_wait_for_anything() -> None:
     assert list(hosts.nobody_begins(of_record(alone, target_step=100)))
 
 
+def test_a_collective_that_hangs_before_it_listens_is_reported() -> None:
+    tasks = [replace(one, ready=False) for one in idle(200.0, 130.0, jobs=("worker:0", "worker:1")).tasks]
+    (seen,) = hosts.nobody_begins(facts(*tasks))
+    assert set(seen.tasks) == {TaskId("worker", 0), TaskId("worker", 1)}
+    assert not list(hosts.nobody_begins(facts(tasks[0], replace(tasks[1], idle_since=None))))
+
+
 def test_an_evaluator_and_who_does_not_run_may_do_what_they_like() -> None:
     evaluated = idle(300.0, 200.0, None, jobs=("ps:0", "worker:0", "evaluator:0"))
     (seen,) = hosts.nobody_begins(evaluated)
