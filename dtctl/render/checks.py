@@ -14,7 +14,7 @@ from dtctl.render.health.findings import filled, paragraph, valued
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
-from dtctl.render.words import count, crowd, fold
+from dtctl.render.words import count, fold, summarize_hosts
 
 _HOW: dict[Kind, str] = {
     "nftables": "save these lines as dtctl.nft there; sudo nft -f dtctl.nft    loads them, as often as you like",
@@ -178,4 +178,4 @@ def summary(checked: Checked) -> str:
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
     told = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
-    return f"{crowd(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"
+    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"

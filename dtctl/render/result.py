@@ -21,7 +21,7 @@ from dtctl.render.health.roster import left_behind
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, crowd, fold
+from dtctl.render.words import count, fold, summarize_hosts
 
 if TYPE_CHECKING:
     from dtctl.operations.asking.coordination import Coordination
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 _CAUSE_LINES = 20
 _INCIDENTS = 8
-_REVIVALS = {"cron": "a line @reboot in your crontab", "systemd": "a unit of your systemd"}
+_REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
 _FOREGROUND = "dtctl watches what it starts itself: start the program without a daemon, nohup or &"
 
 
@@ -65,7 +65,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
                 f"{run} may still run on {fold(stopped.errors)}, which cannot be reached",
                 hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
             )
-    where = f"{count(len(result.started), 'task')} on {crowd(host for host in plan.hosts if host not in result.absent)}"
+    present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
+    where = f"{count(len(result.started), 'task')} on {present_hosts}"
     console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
     if result.earlier is not None and result.earlier.newest_complete is not None:
         checkpoint = result.earlier.newest_complete
@@ -73,10 +74,13 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
     for why in dict.fromkeys(result.without_revival.values()):
         hosts = [host for host, told in result.without_revival.items() if told == why]
-        note(f"after a restart of {crowd(hosts)} the run waits there for the next dtctl command: {why}")
+        note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
     for kind, hosts in _alike(result.new_revival).items():
         written = _REVIVALS.get(kind, kind)
-        note(f"{crowd(hosts)}: {written} brings the run back after a restart of the machine, and goes when it ends")
+        note(
+            f"{summarize_hosts(hosts)}: added {written} that restart the run's agent after a reboot "
+            "(removed when the run ends)"
+        )
     for moved, hosts in _alike(result.aside).items():
         show_warning(
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",

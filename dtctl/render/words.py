@@ -58,7 +58,7 @@ MOST_NAMED = 60
 """Characters of folded names that a person reads through."""
 
 
-def crowd(names: Iterable[str]) -> str:
+def summarize_hosts(names: Iterable[str]) -> str:
     """Hosts with whom all is well: gpu-[1-4]; or, scattered as they are where others have failed, only `270 hosts`."""
     known = list(names)
     folded = fold(known)

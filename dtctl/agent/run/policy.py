@@ -126,10 +126,10 @@ def alike_in_a_row(history: Sequence[Past]) -> int:
 
 def _how_it_ended(past: Past) -> Tuple[object, ...]:
     """Without what differs between ends of the same kind: addresses, pids, times, names of temporary files."""
-    return (past["code"], past["signal"], gist(past["cause"]))
+    return (past["code"], past["signal"], fingerprint(past["cause"]))
 
 
-def gist(cause: str) -> str:
+def fingerprint(cause: str) -> str:
     """The same for causes that only tell other numbers, or other names of temporary files."""
     return _CHANGES.sub("", cause)
 

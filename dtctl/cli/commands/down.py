@@ -64,7 +64,7 @@ def _tell(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOp
     """Shows what has become of it, and forgets what was removed."""
     from dtctl.render import errors, result
     from dtctl.render.machine import document, results
-    from dtctl.render.words import crowd, fold
+    from dtctl.render.words import fold, summarize_hosts
 
     if output == "json":
         document.print_json("Down", results.down(outcome))
@@ -74,7 +74,9 @@ def _tell(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOp
         result.show_without_run(record, outcome.stop.without_run)
         runs = {run for removed in outcome.removed.values() for run in removed}
         for run in sorted(runs):
-            errors.note(f"removed {run} from {crowd(host for host, gone in outcome.removed.items() if run in gone)}")
+            errors.note(
+                f"removed {run} from {summarize_hosts(host for host, gone in outcome.removed.items() if run in gone)}"
+            )
         result.show_kept(outcome.kept)
         if outcome.stop.absent:
             errors.note(

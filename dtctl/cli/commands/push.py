@@ -25,7 +25,7 @@ def push(
     from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
     from dtctl.render.terminal import console
-    from dtctl.render.words import count, crowd, size
+    from dtctl.render.words import count, size, summarize_hosts
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = record_of(plan_roster(make_local(cluster) if local else cluster))
@@ -45,7 +45,7 @@ def push(
     else:
         for sent, hosts in alike.items():
             what = f"{count(sent, 'file')} sent" if sent else "already had everything"
-            console.say(f"{crowd(hosts)}: {what}")
+            console.say(f"{summarize_hosts(hosts)}: {what}")
         errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
     errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.sent_files)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.hangs import HANGS
-from dtctl.agent.run.policy import gist
+from dtctl.agent.run.policy import fingerprint
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
@@ -162,7 +162,11 @@ def _in_a_row(task: TaskStatus) -> int:
     ends = _losses(task)[::-1]
     same = 0
     for past in ends:
-        if (past.code, past.signal, gist(past.cause)) != (ends[0].code, ends[0].signal, gist(ends[0].cause)):
+        if (past.code, past.signal, fingerprint(past.cause)) != (
+            ends[0].code,
+            ends[0].signal,
+            fingerprint(ends[0].cause),
+        ):
             break
         same += 1
     return max(1, same)

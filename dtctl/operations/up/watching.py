@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-from dtctl.agent.run.policy import gist
+from dtctl.agent.run.policy import fingerprint
 from dtctl.model import Recovery, TaskId, TaskState
 from dtctl.operations.asking.coordination import Coordination
 from dtctl.operations.asking.outcome import Outcome
@@ -111,5 +111,5 @@ def _repeats(ends: list[Exit], recovery: Recovery) -> bool:
     if number is None or number in recovery.retry:
         return False
     needed = _WITH_PORTS if "in use" in ends[-1].cause else 2
-    last = [(one.code, one.signal, gist(one.cause)) for one in ends[-needed:]]
+    last = [(one.code, one.signal, fingerprint(one.cause)) for one in ends[-needed:]]
     return len(last) == needed and len(set(last)) == 1

@@ -17,7 +17,7 @@ from dtctl.agent.run.policy import (
     alike_in_a_row,
     back_off,
     could_not_restore,
-    gist,
+    fingerprint,
     unknown_exit,
     why_ended,
 )
@@ -191,12 +191,14 @@ def log(exception: str) -> str:
     ],
 )
 def test_numbers_and_names_of_temporary_files_make_no_other_cause(one: str, other: str) -> None:
-    assert gist(one) == gist(other)
+    assert fingerprint(one) == fingerprint(other)
 
 
 def test_other_words_are_another_cause() -> None:
-    assert gist("No space left on /out/graph.tmpc7277a74f") != gist("Permission denied: /out/graph.tmpc7277a74f")
-    assert gist("defaced") == "defaced"
+    assert fingerprint("No space left on /out/graph.tmpc7277a74f") != fingerprint(
+        "Permission denied: /out/graph.tmpc7277a74f"
+    )
+    assert fingerprint("defaced") == "defaced"
 
 
 def test_what_only_repeats_itself_is_not_tried_again() -> None:

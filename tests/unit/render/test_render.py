@@ -20,7 +20,7 @@ from dtctl.render.result import show_started
 from dtctl.render.tables import show_runs
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
-from dtctl.render.words import count, crowd, duration, iso_utc, size
+from dtctl.render.words import count, duration, iso_utc, size, summarize_hosts
 from dtctl.transport.fanout import SomeHostsFailed
 from tests.unit.clusters import cluster, job
 
@@ -210,5 +210,5 @@ def test_a_table_that_is_piped_is_never_cut(
 
 
 def test_hosts_with_whom_all_is_well_are_named_where_a_person_can_read_the_names() -> None:
-    assert crowd([f"gpu-{number}" for number in range(1, 301)]) == "gpu-[1-300]"
-    assert crowd([f"gpu-{number}" for number in range(1, 301) if number % 10]) == "270 hosts"
+    assert summarize_hosts([f"gpu-{number}" for number in range(1, 301)]) == "gpu-[1-300]"
+    assert summarize_hosts([f"gpu-{number}" for number in range(1, 301) if number % 10]) == "270 hosts"
