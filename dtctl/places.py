@@ -350,7 +350,9 @@ def read_regular(path: Path, limit_bytes: int) -> bytes:
 
 def _read(descriptor: int, limit_bytes: int, path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
-        content = file.read(limit_bytes + 1)
+        content: bytes | None = file.read(limit_bytes + 1)
+    if content is None:  # what /proc calls a file may have nothing to read yet
+        raise _failed(errno.EAGAIN, path)
     if len(content) > limit_bytes:
         raise _failed(errno.EFBIG, path, f"It holds more than {limit_bytes} bytes")
     return content

@@ -70,6 +70,18 @@ def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook,
     return tuple(hook for hook in hooks if hook.name not in refused)
 
 
+def is_allowed(cluster: Cluster | None, hook: Hook) -> bool:
+    """Of a command, as it is now."""
+    from dtctl.operations.consent import Consents, hook_programs
+
+    programs = hook_programs(cluster) if cluster else ()
+    this = [one for one in programs if one.what == f"hook {hook.name}"]
+    try:
+        return bool(this) and not Consents().missing(this)
+    except DtctlError:  # others may write there now
+        return False
+
+
 def allow_command(cluster: Cluster, *, local: bool = False) -> str:
     return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(cluster.file.absolute())])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ def watch(
 
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
-    from dtctl.cli.consent import allowed_hooks
+    from dtctl.cli.consent import allowed_hooks, is_allowed
     from dtctl.operations.follow import Ended, Seen, follow
     from dtctl.operations.status import status
     from dtctl.operations.telling.hooks import CommandHooks, cluster_with_hooks, hooks_here
@@ -102,7 +103,8 @@ def watch(
     cluster = started or cluster_with_hooks(record.file, record.cluster)
     hooks = allowed_hooks(cluster, hooks_here(cluster.hooks.values() if cluster else ()))
     show_hooks(hooks)
-    commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh)
+    allowed = functools.partial(is_allowed, cluster)
+    commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh, allowed=allowed)
     is_decided = False
 
     def ended(status: RunStatus) -> RunStatus:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.places import PRIVATE, Folder, folder_of, replace_file, temporary_folder
+from dtctl.places import PRIVATE, Folder, _read, folder_of, replace_file, temporary_folder
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
@@ -170,6 +170,17 @@ def test_another_name_of_a_file_elsewhere_is_not_added_to_in_a_project(project: 
     assert (tmp_path / "victim/keys").read_text() == "mine"
     with Folder(tmp_path / "victim") as folder, folder.append("other") as file:
         file.write(b", too")
+
+
+def test_what_calls_itself_a_file_and_has_nothing_to_read_yet_is_an_error() -> None:
+    """As /proc/kmsg."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    try:
+        with pytest.raises(BlockingIOError):
+            _read(reading, 10, Path("kmsg"))
+    finally:
+        os.close(writing)
 
 
 def test_the_longest_name_of_any_alphabet_is_replaced(tmp_path: Path) -> None:

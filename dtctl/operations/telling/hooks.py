@@ -56,12 +56,21 @@ class CommandHooks:
     """Each hook has a thread of its own: nobody waits for a command, except `finish`, and that not for long.
 
     `fresh`: the run has only just begun, so that nothing of it has been told before. Otherwise what had happened when
-    it was seen first is passed over, but for its end.
+    it was seen first is passed over, but for its end. `allowed` is asked each time: a script may change meanwhile.
     """
 
-    def __init__(self, hooks: Iterable[Hook], cluster: str, directory: Path, report: Report, *, fresh: bool) -> None:
+    def __init__(
+        self,
+        hooks: Iterable[Hook],
+        cluster: str,
+        directory: Path,
+        report: Report,
+        *,
+        fresh: bool,
+        allowed: Callable[[Hook], bool] = lambda hook: True,
+    ) -> None:
         self._known: set[str] | None = set() if fresh else None
-        self._runners = [_Runner(hook, cluster, directory, report) for hook in hooks]
+        self._runners = [_Runner(hook, cluster, directory, report, allowed) for hook in hooks]
 
     def see(self, happened: Sequence[Happened]) -> None:
         if self._known is None:
@@ -81,8 +90,11 @@ class CommandHooks:
 
 
 class _Runner:
-    def __init__(self, hook: Hook, cluster: str, directory: Path, report: Report) -> None:
+    def __init__(
+        self, hook: Hook, cluster: str, directory: Path, report: Report, allowed: Callable[[Hook], bool]
+    ) -> None:
         self._hook = hook
+        self._allowed = allowed
         self._cluster = cluster
         self._directory = directory
         self._report = report
@@ -105,10 +117,15 @@ class _Runner:
 
     def _work(self) -> None:
         while (one := self._waiting.get()) is not None:
-            why = run_command(self._hook, payload(one, self._cluster, _rfc3339(one.time)), self._directory)
+            why = self._run(one)
             if why and not self._broken:
                 self._report(self._hook.name, why)
             self._broken = bool(why)
+
+    def _run(self, one: Happened) -> tuple[Fact, ...]:
+        if not self._allowed(self._hook):
+            return (fact("cannot_run", what=self._hook.run[0], text="it has changed since you allowed it"),)
+        return run_command(self._hook, payload(one, self._cluster, _rfc3339(one.time)), self._directory)
 
 
 def run_command(hook: Hook, body: Mapping[str, Any], directory: Path) -> tuple[Fact, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.cli.consent import may_start
+from dtctl.cli.consent import is_allowed, may_start
 from dtctl.config import load_cluster
 from dtctl.errors import PreflightError
 from dtctl.operations.consent import Consents, Program, programs_here
@@ -94,6 +94,21 @@ def test_what_is_allowed_for_a_file_is_not_allowed_for_a_link_to_it(tmp_path: Pa
     (tmp_path / "cloned/cluster.yaml").symlink_to("../own/cluster.yaml")
     linked = programs_here(load_cluster(tmp_path / "cloned/cluster.yaml", needs_files=False))
     assert consents.missing(linked) == linked
+
+
+def test_what_a_hook_may_is_seen_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "notify.sh").write_text("one")
+    Consents().allow(programs(tmp_path))
+    cluster = load_cluster(tmp_path / "cluster.yaml", needs_files=False)
+    one, two = cluster.hooks.values()
+    assert is_allowed(cluster, one)
+    (tmp_path / "notify.sh").write_text("two")
+    assert not is_allowed(cluster, one)
+    assert is_allowed(cluster, two)
+    (tmp_path / "dtctl/allowed").chmod(0o777)
+    assert not is_allowed(cluster, two)
+    assert not is_allowed(None, two)
 
 
 def test_a_check_starts_nothing_on_a_host_that_only_the_command_line_makes_local(tmp_path: Path) -> None:

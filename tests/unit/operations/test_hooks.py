@@ -89,6 +89,25 @@ def test_a_command_that_fails_is_told_of_once_until_it_works_again(monkeypatch: 
     assert failed == ["here", "here"]
 
 
+def test_a_command_that_has_changed_since_it_was_allowed_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    monkeypatch.setattr(module, "run_command", runs)
+    failed: list[Sequence[Fact]] = []
+    allowed = iter([True, False])
+    made = CommandHooks(
+        [hook("here", on=("restarting",), run=("./notify.sh",))],
+        "demo",
+        Path(),
+        lambda name, why: failed.append(why),
+        fresh=True,
+        allowed=lambda one: next(allowed),
+    )
+    made.see([happened("1"), happened("2")])
+    made.finish()
+    assert runs.told == ["1"]
+    assert failed == [(fact("cannot_run", what="./notify.sh", text="it has changed since you allowed it"),)]
+
+
 def test_the_coordinator_gets_addresses_with_their_secrets() -> None:
     posting = hook(post="https://x/${TOKEN}", headers={"Authorization": "Bearer ${TOKEN}"})
     (post,) = find_hooks(cluster(hooks={"web": posting, "here": hook("here", run=("true",))}), {"TOKEN": "t0k3n"})
