@@ -191,7 +191,8 @@ class Scope:
         """What a command means that names no cluster, in a directory without one. Raises UsageError if it may not."""
         if not may_guess(self.command) and (runs := self.memory.runs()):
             raise which.not_named(self.command, runs)
-        record = self.memory.current() if may_guess(self.command) else None
+        # The run that was started last may have been taken down: then the newest of the others is meant.
+        record = self.memory.current() or next(iter(self.memory.runs()), None) if may_guess(self.command) else None
         if record is not None:
             from dtctl.render.errors import note
 

@@ -44,6 +44,14 @@ def test_force_starts_what_lacks_a_module(home: Desk) -> None:
     assert "ModuleNotFoundError" in done.stdout + done.stderr
 
 
+def test_force_starts_with_a_python_that_is_not_there(home: Desk) -> None:
+    write(home, "print(1)\n", ", python: /no/such/python")
+    assert home.run("up", "--local").returncode == 3
+    done = home.run("up", "--local", "--force")
+    assert done.returncode == 1
+    assert "failed to start" in done.stderr
+
+
 def test_a_list_of_requirements_is_what_to_install(home: Desk) -> None:
     write(home, "import no_such_thing\n")
     (home.project / "requirements.txt").write_text("no-such-thing\n")

@@ -104,6 +104,13 @@ def test_what_only_looks_shows_the_last_run_and_says_so(
     )
 
 
+def test_what_only_looks_shows_another_run_once_the_last_is_taken_down(tmp_path: Path) -> None:
+    started(project(tmp_path / "one"), "digits-1", 1.0)
+    started(project(tmp_path / "two", "words"), "words-7", 2.0)
+    Memory().forget("words-7")
+    assert Scope("status").record().cluster == "digits"
+
+
 @pytest.mark.parametrize("command", CHANGING)
 def test_the_directorys_own_cluster_is_meant_whatever_was_started_last(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -126,7 +126,7 @@ WORDS: list[Row] = [
     ("status --json", 2, "dtctl status has no option --json", "did you mean '-o json'?"),
     ("logs --grpe loss", 2, "dtctl logs has no option --grpe", "did you mean '--grep'?"),
     ("up --dry", 2, "dtctl up has no option --dry", "did you mean '--dry-run'?"),
-    ("up --force", 2, "dtctl up has no option --force", "did you mean '--replace'?"),
+    ("up --restart", 2, "dtctl up has no option --restart", "did you mean '--replace'?"),
     ("up -f cluster.yaml worker:1", 2, "dtctl up does not take 'worker:1'", "commands that take tasks: logs, dump"),
     ("events -n=5", 2, "-n is '=5', expected a whole number of 1 or more", "write, for example, -n 20"),
     ("up --ports-from 2.400", 2, "--ports-from is '2.400', expected a whole number from 1 to 65535", "--ports-from 20"),

@@ -75,7 +75,7 @@ def up(
     from dtctl.render import errors, left_out
 
     checked = scope.checked(cluster_file, overrides)
-    cluster, reviewed = checked.cluster, review(checked, os.environ, local=local)
+    cluster, reviewed = checked.cluster, review(checked, os.environ, local=local, force=force)
     errors.show_doubts(reviewed.doubts)
     require_consent(cluster, overrides, local=local, typed=local)
     launch = prepare_launch(

@@ -37,17 +37,26 @@ class Reviewed:
     doubts: tuple[Problem, ...]
 
 
-def review(checked: Checked, environ: Mapping[str, str], *, local: bool = False, started: bool = True) -> Reviewed:
+def review(
+    checked: Checked,
+    environ: Mapping[str, str],
+    *,
+    local: bool = False,
+    started: bool = True,
+    force: bool = False,
+) -> Reviewed:
     """Raises ConfigError for what cannot work, and PreflightError for code that cannot be sent.
 
     `started`: the cluster is to be started now. Else what its hosts alone know is asked about as well.
+    `force`: it is started though this machine has no such Python.
     """
     cluster, findings = checked.cluster, checked.findings
     known = _known(cluster, environ, findings)
     if known is not None:
         _check_secrets(cluster, known, findings)
         _check_hooks(cluster, known, findings)
-    _check_interpreters(cluster, findings, local=local)
+    if not force:
+        _check_interpreters(cluster, findings, local=local)
     if not local:
         _check_keys(cluster, findings)
     bundle = _looked_through(cluster, findings)
