@@ -19,7 +19,8 @@ BY_NAME = tuple(
     .ssh/ id_rsa* id_dsa* id_ecdsa* id_ed25519* !id_*.pub !id_*.py *.ppk .gnupg/ .config/sops/age/
     *.p12 *.pfx *.jks *.keystore *.kdbx .htpasswd .vault-token .vault_pass* vault_pass* !vault_pass*.py
     .password-store/ secrets.yaml secrets.yml secrets.json secrets.toml
-    secrets.*.yaml secrets.*.yml secrets.*.json secret.yaml secret.yml secret.json .env_* *id_rsa *id_ed25519 .cargo/credentials .gem/credentials
+    secrets.*.yaml secrets.*.yml secrets.*.json secret.yaml secret.yml secret.json .env_* *id_rsa *id_ed25519
+    .cargo/credentials .gem/credentials
     .mlflow/credentials credentials.json credentials.toml credentials.yaml credentials.yml client_secret*.json
     .netrc _netrc .git-credentials .config/git/credentials .pypirc .npmrc .pgpass .my.cnf .*_history .dockercfg
     .docker/config.json .config/containers/auth.json .kube/ kubeconfig *.kubeconfig .config/gh/ .config/rclone/
