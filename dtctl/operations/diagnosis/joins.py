@@ -115,6 +115,12 @@ def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | Non
     return {} if end is not None and end.code == 1 and end.cause and not _EXCEPTION.match(end.cause) else None
 
 
+def cannot_run(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The keeper could not start the program, so that there is no log."""
+    why = next((one for one in task.why if one["kind"] == "cannot_run"), None)
+    return {"what": why["what"], "text": why["text"]} if why is not None else None
+
+
 KILL, SEGV, ILL = int(signal.SIGKILL), int(signal.SIGSEGV), int(signal.SIGILL)
 
 

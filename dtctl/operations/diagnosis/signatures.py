@@ -316,6 +316,15 @@ IN_LOGS = (
 
 BY_STATE = (
     _row(
+        "cannot_run",
+        "cannot run /nope: No such file or directory",
+        "{hosts} cannot run {what}: {text}",
+        "dtctl check    shows the Pythons of every host",
+        "trainer.python, trainer.venv or the first word of trainer.command in cluster.yaml; then: dtctl up --replace",
+        beside="the reason that the agent gives",
+        join=joins.cannot_run,
+    ),
+    _row(
         "killed_for_memory",
         "killed by SIGKILL, and the kernel counts a process that it ended for want of memory",
         "the kernel ended it, because {hosts} ran out of memory[: {available_bytes} of {memory_bytes} are free now]",

@@ -397,6 +397,16 @@ BY_FACTS = [
         facts(ended("worker:0", "", **KILLED, beside=fact("out_of_memory", count=1)), machines={"gpu-a": machine()}),
         "the kernel ended it, because gpu-a ran out of memory: 8.6 GB of 17.2 GB are free now",
     ),
+    (
+        "cannot_run",
+        facts(
+            dataclasses.replace(
+                ended("worker:0", "", code=127),
+                why=(fact("cannot_run", what="/nope", text="No such file or directory"),),
+            )
+        ),
+        "gpu-a cannot run /nope: No such file or directory",
+    ),
     ("killed", facts(ended("worker:0", "step 1\n", **KILLED)), "worker:0 on gpu-a was killed by SIGKILL at "),
     ("illegal_instruction", facts(ended("worker:0", "", code=None, signal=4)), "another processor than that of gpu-a"),
     ("crashed", facts(ended("worker:0", "", code=139)), "a library of the program crashed"),
