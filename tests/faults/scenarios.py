@@ -57,6 +57,19 @@ def kill_agent(host: str) -> Strike:
     return strike
 
 
+def lose_files(host: str, *, kill: bool) -> Strike:
+    """Somebody removes what the agent there keeps of its run, and kills the agent where `kill` says so."""
+
+    def strike(scene: Scene) -> None:
+        place = scene.fleet[host]
+        agent = scene.agent(place)
+        place.exec("sh", "-c", "rm ~/.dtctl/runs/*/*/intent.json ~/.dtctl/runs/*/*/state.json")
+        if kill:
+            faults.send(place, agent)
+
+    return strike
+
+
 def kill_keeper(task: str) -> Strike:
     return lambda scene: faults.send(scene.host(task), scene.keeper(task))
 
