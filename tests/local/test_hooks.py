@@ -38,7 +38,7 @@ def test_a_run_tells_its_hooks_and_is_held_up_by_none_of_them(home: Desk) -> Non
     assert list(dict.fromkeys(told(server))) == ["restarting", "recovered", "succeeded"]
     assert {headers.get("x-token") for headers in server.headers} == {SECRET, None}
     story = home.dtctl("events")
-    assert story.count("hook gone was not told: ") == 1
+    assert story.count("hook gone did not receive the message: ") == 1
     assert SECRET not in story + done.stdout + done.stderr
     assert files_with(SECRET, home.home) == ["hooks.json"]  # not what the trainers inherit, nor any log
 

@@ -102,7 +102,7 @@ SENTENCES = {
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
-    "isolated": "no word from the coordinator for %(seconds).0f s",
+    "isolated": "no message from the coordinator for %(seconds).0f s",
     "ended_meanwhile": "the run was ended while this host was away",
     # how the run stands
     "no_task_runs": "no task runs yet",
@@ -120,7 +120,7 @@ SENTENCES = {
     "run_stopped": "the run has stopped%(because)s",
     "hosts_unreachable": "; %(count)d host%(s)s unreachable: %(text)s",
     # whom the start waits for
-    "hosts_silent": "%(text)s: no word from %(it)s yet (the agents dial %(what)s)",
+    "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
     "asks_others": "nothing is started before %(count)d more of the run's hosts have called the coordinator: the run "
     "may have been replaced while its host was away",
@@ -172,9 +172,9 @@ SENTENCES = {
     "(dtctl up    starts it again)",
     "coordinator_heard": "agents can reach the coordinator again",
     "coordinator_restarted": "the coordinator restarted after %(seconds).0f s",
-    "hook_refused": "hook %(what)s was not told: it answers %(text)s",
-    "hook_redirects": "hook %(what)s was not told: it answers %(text)s, and a redirection is not followed",
-    "hook_unreached": "hook %(what)s was not told: %(text)s",
+    "hook_refused": "hook %(what)s did not receive the message: it answers %(text)s",
+    "hook_redirects": "hook %(what)s did not receive the message: it answers %(text)s; redirections are not followed",
+    "hook_unreached": "hook %(what)s did not receive the message: %(text)s",
     "hook_late": "%(what)s took longer than %(seconds).0f s, and was ended",
     "hook_tried": " (tried %(count)d times)",
     "hook_behind": "hook %(what)s is behind: it is not told of the oldest %(count)d event%(s)s",
@@ -199,7 +199,7 @@ SENTENCES = {
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),
-    **dict.fromkeys(("s", "es", "was", "it"), "count"),
+    **dict.fromkeys(("s", "es", "was"), "count"),
     **dict.fromkeys(("rest", "because")),
 }
 """Words of sentences that are no fields."""
@@ -290,7 +290,7 @@ def _words(one: Fact, rest: str) -> "Dict[str, Any]":
     if "count" in one:
         alone = one["count"] == 1
         words.update(s="" if alone else "s", es="" if alone else "es")
-        words.update(it="it" if alone else "them", was="was" if alone else "were")
+        words.update(was="was" if alone else "were")
     if "signal" in one:
         words["signal"] = signal_name(one["signal"])
     if "by" in one:

@@ -101,7 +101,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("ending", {}, "ending"),
     ("restarted_with", {"task": "worker:1"}, "restarted with worker:1 (exit code 1)"),
     ("session_lost", {}, "the controller was lost before the start was complete"),
-    ("isolated", {"seconds": 61.4}, "no word from the coordinator for 61 s"),
+    ("isolated", {"seconds": 61.4}, "no message from the coordinator for 61 s"),
     ("ended_meanwhile", {}, "the run was ended while this host was away"),
     ("no_task_runs", {}, "no task runs yet"),
     ("tasks_run", {"count": 3, "of": 4}, "3 of 4 tasks run"),
@@ -120,12 +120,12 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "hosts_silent",
         {"count": 2, "text": "gpu-b, gpu-c", "what": "10.0.0.1:2221"},
-        "gpu-b, gpu-c: no word from them yet (the agents dial 10.0.0.1:2221)",
+        "2 hosts not connected to the coordinator on 10.0.0.1:2221 yet: gpu-b, gpu-c",
     ),
     (
         "firewall",
         {},
-        "gpu-b, gpu-c: no word from them yet (the agents dial 10.0.0.1:2221)"
+        "2 hosts not connected to the coordinator on 10.0.0.1:2221 yet: gpu-b, gpu-c"
         "; is there a firewall between the hosts? (coordinator.port chooses another)",
     ),
     (
@@ -206,13 +206,17 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("coordinator_heard", {}, "agents can reach the coordinator again"),
     ("coordinator_restarted", {"seconds": 61.4}, "the coordinator restarted after 61 s"),
-    ("hook_refused", {"what": "slack", "text": "404 Not Found"}, "hook slack was not told: it answers 404 Not Found"),
+    (
+        "hook_refused",
+        {"what": "slack", "text": "404 Not Found"},
+        "hook slack did not receive the message: it answers 404 Not Found",
+    ),
     (
         "hook_redirects",
         {"what": "slack", "text": "302 Found"},
-        "hook slack was not told: it answers 302 Found, and a redirection is not followed",
+        "hook slack did not receive the message: it answers 302 Found; redirections are not followed",
     ),
-    ("hook_unreached", {"what": "slack", "text": "timed out"}, "hook slack was not told: timed out"),
+    ("hook_unreached", {"what": "slack", "text": "timed out"}, "hook slack did not receive the message: timed out"),
     ("hook_late", {"what": "./tell.sh", "seconds": 10.0}, "./tell.sh took longer than 10 s, and was ended"),
     ("hook_tried", {"count": 4}, "exit code 1 (tried 4 times)"),
     (

@@ -51,7 +51,7 @@ def test_nothing_starts_before_every_host_was_heard() -> None:
     world.cut.add("d")
     world.run_for(30)
     assert set(world.states.values()) == {"pending"}
-    assert world.data["missing"] == "d: no word from it yet (the agents dial 10.0.0.1:2221)"
+    assert world.data["missing"] == "1 host not connected to the coordinator on 10.0.0.1:2221 yet: d"
     world.cut.clear()
     world.run_for(10)
     assert set(world.states.values()) == {"running"}

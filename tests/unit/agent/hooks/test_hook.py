@@ -94,7 +94,7 @@ def test_what_may_be_taken_later_is_tried_a_few_times_and_told_of_once(receiver:
     desk.happens("1")
     desk.runs(60)
     assert receiver.told == ["1"] * 4
-    assert desk.story == ["hook slack was not told: it answers 503 Busy (tried 4 times)"]
+    assert desk.story == ["hook slack did not receive the message: it answers 503 Busy (tried 4 times)"]
     desk.happens("2")
     desk.runs(60)
     assert receiver.told[4:] == ["2"] * 4
@@ -107,7 +107,7 @@ def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
     desk.happens("1")
     desk.runs(60)
     assert receiver.told == ["1"]
-    assert desk.story == ["hook slack was not told: it answers 404 Not Found"]
+    assert desk.story == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
 def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Receiver) -> None:
@@ -117,9 +117,9 @@ def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Re
         desk.happens(name)
         desk.runs()
     assert [text.partition(": ")[0] for text in desk.story] == [
-        "hook slack was not told",
+        "hook slack did not receive the message",
         "hook slack can be told again",
-        "hook slack was not told",
+        "hook slack did not receive the message",
     ]
 
 
@@ -172,7 +172,7 @@ def test_the_end_of_the_run_leaves_the_rest_untold_and_says_so(receiver: Receive
     assert desk.hook.give_up()
     assert desk.hook.settled
     assert receiver.ended == 1
-    assert desk.story == ["hook slack was not told: no answer before the end of the run"]
+    assert desk.story == ["hook slack did not receive the message: no answer before the end of the run"]
 
 
 def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,4 +183,4 @@ def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) 
     desk = Desk()
     desk.happens("1")
     desk.runs(60)
-    assert desk.story == ["hook slack was not told: Resource temporarily unavailable (tried 4 times)"]
+    assert desk.story == ["hook slack did not receive the message: Resource temporarily unavailable (tried 4 times)"]
