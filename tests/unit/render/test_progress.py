@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, telling
+from dtctl.operations.client.conversation import Progress, telling
 from dtctl.reach import Local
 from dtctl.render import progress
 from dtctl.render.progress import UpProgress

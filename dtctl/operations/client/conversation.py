@@ -17,7 +17,7 @@ from dtctl.transport.silence import PATIENCE_S
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Message, Session, Transport
 
 R = TypeVar("R")
