@@ -83,14 +83,14 @@ class ConfigError(DtctlError):
 class TransportError(DtctlError):
     """A host could not be reached, refused us, or cannot run the agent.
 
-    `alike` is the summary without what only this host has, such as its address: by it hosts are told as one.
+    `shared_summary` is the summary without what only this host has, such as its address: by it hosts are told as one.
     """
 
     exit_code = ExitCode.UNREACHABLE
 
-    def __init__(self, summary: str, *, detail: str = "", hint: str = "", alike: str = "") -> None:
+    def __init__(self, summary: str, *, detail: str = "", hint: str = "", shared_summary: str = "") -> None:
         super().__init__(summary, detail=detail, hint=hint)
-        self.alike = alike
+        self.shared_summary = shared_summary
 
 
 class HostKeyError(TransportError):

@@ -21,8 +21,8 @@ CHOSEN_PORT = 0
 LEAD_JOBS = ("chief", "master")
 """Jobs whose task 0 leads the run; without one of them `worker:0` leads."""
 
-Strategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
-"""What a cluster file says of the way of training; what it means is decided in `dtctl.ways`."""
+DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
+"""What a cluster file says of the strategy; what it means is decided in `dtctl.strategies`."""
 
 DIRECTORY_NAMES = ("data", "output", "work", "log")
 
@@ -126,7 +126,7 @@ class Job:
     gpus_per_task: int | None = None
     """None: the GPUs of a host are shared evenly among its GPU tasks. ps and evaluator default to 0."""
     depends_on: tuple[str, ...] | None = None
-    """Jobs that it waits for; None: as its way of training needs."""
+    """Jobs that it waits for; None: as its strategy needs."""
     own_port: bool = False
     """The file says where its first task listens."""
 
@@ -136,7 +136,7 @@ class Recovery:
     """When, how often and with whom a lost task is started again."""
 
     mode: Literal["auto", "task", "gang", "never"] = "auto"
-    """What the loss of a task restarts: what its way of training needs, it alone, everything, or nothing."""
+    """What the loss of a task restarts: what its strategy needs, it alone, everything, or nothing."""
     max_restarts: int = 10
     """Of one task."""
     max_run_restarts: int = 100
@@ -214,7 +214,7 @@ class Cluster:
     checkpoint_dir: str | None = None
     """None: the output directory."""
     tf_config: TfConfig = TfConfig()
-    strategy: Strategy = "auto"
+    strategy: DeclaredStrategy = "auto"
     recovery: Recovery = Recovery()
     success: Literal["auto", "lead", "all-workers"] = "auto"
     fail_fast: bool = True
@@ -223,7 +223,7 @@ class Cluster:
     active_deadline_s: float | None = None
     """How long the run may take as a whole; None: as long as it needs."""
     settle_s: float | None = None
-    """How long the others may take to end by themselves after the success; None: as the way of training needs."""
+    """How long the others may take to end by themselves after the success; None: as the strategy needs."""
     grace_s: float = 30.0
     """Between SIGTERM and SIGKILL when a task is stopped."""
     ttl_s: float | None = None

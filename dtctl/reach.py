@@ -12,7 +12,7 @@ class TransportKind:
     """A transport by the place of its code, which is imported when the first host needs it."""
 
     opener: str
-    """MODULE:NAME of what makes a `dtctl.transport.seam.Transport` from a `dtctl.transport.means.Means`."""
+    """MODULE:NAME of what makes a `dtctl.transport.seam.Transport` from a `dtctl.transport.means.TransportOptions`."""
     settings: tuple[str, ...] = ()
     """What a cluster file has to say of each host: `transport: {NAME: {SETTING: ...}}`."""
 

@@ -16,7 +16,7 @@ from dtctl.config.suggest import did_you_mean
 from dtctl.config.workable import check_hooks, read_hooks
 from dtctl.config.yaml.document import Findings
 from dtctl.model import LEAD_JOBS, Cluster, Job, Recovery, TfConfig, Trainer
-from dtctl.ways import PS, SERVER, circle, parties, waits
+from dtctl.strategies import PS, SERVER, circle, parties, waits
 
 
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:

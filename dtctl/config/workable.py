@@ -16,7 +16,7 @@ from dtctl.config.suggest import closest
 from dtctl.config.yaml.document import Findings, Path
 from dtctl.hooks import VALUE, Hook, tokens_in
 from dtctl.model import LEAD_JOBS, Cluster, lead_among
-from dtctl.ways import EVALUATOR, KVSTORE_JOBS, PS, WORKER, gpus_wanted
+from dtctl.strategies import EVALUATOR, KVSTORE_JOBS, PS, WORKER, gpus_wanted
 
 
 def check_workable(content: ClusterFile, findings: Findings) -> None:

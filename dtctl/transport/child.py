@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 from dtctl.transport.ending import RemoteExit
 
 if TYPE_CHECKING:
-    from dtctl.transport.silence import Silence
+    from dtctl.transport.timeouts import SilenceTimer
 
 STDERR_BYTES = 4096
 READ_BYTES = 256 * 1024
@@ -93,7 +93,7 @@ class ChildStream:
                 return self._connection.recv(READ_BYTES)
             return b""
 
-    def write(self, data: bytes, silence: Silence) -> None:
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
         writable = select.poll()
         try:
             writable.register(self._connection, select.POLLOUT)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
 from dtctl.reach import TRANSPORTS, SshSettings
-from dtctl.transport.means import Means
-from dtctl.transport.silence import Waiting, untold
+from dtctl.transport.means import TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.timeouts import Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class Transports:
     """Opens conversations with hosts of every kind. `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config,
-    as ssh -F; the others are those of Means."""
+    as ssh -F; the others are those of TransportOptions."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Transports:
         local_root: Path | None = None,
         ssh_config: Path | None = None,
         passphrase: Callable[[str], str | None] | None = None,
-        waiting: Waiting = untold,
+        waiting: Waiting = unobserved,
     ) -> None:
-        self._means = Means(local_root, ConfigFiles(ssh_config), passphrase, waiting)
+        self._means = TransportOptions(local_root, ConfigFiles(ssh_config), passphrase, waiting)
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
         self.reached = False
@@ -79,6 +79,6 @@ class Transports:
     def _transport(self, name: str) -> Transport:
         with self._lock:
             if name not in self._made:
-                make: Callable[[Means], Transport] = pkgutil.resolve_name(TRANSPORTS[name].opener)
+                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(TRANSPORTS[name].opener)
                 self._made[name] = make(self._means)
             return self._made[name]

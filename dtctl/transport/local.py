@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 from dtctl.errors import TransportError
 from dtctl.transport import payload
 from dtctl.transport.child import Child, ChildStream
-from dtctl.transport.silence import Waiting, untold
 from dtctl.transport.stream import converse
+from dtctl.transport.timeouts import Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.transport.means import Means
+    from dtctl.transport.means import TransportOptions
     from dtctl.transport.seam import Session
 
 
 class LocalTransport:
     """Runs agents below `root` (None: ~/.dtctl) with the interpreter `python`."""
 
-    def __init__(self, root: Path | None = None, python: str = sys.executable, waiting: Waiting = untold) -> None:
+    def __init__(self, root: Path | None = None, python: str = sys.executable, waiting: Waiting = unobserved) -> None:
         self._root = root
         self._python = python
         self._waiting = waiting
 
     @classmethod
-    def of(cls, means: Means) -> LocalTransport:
+    def of(cls, means: TransportOptions) -> LocalTransport:
         return cls(means.local_root, waiting=means.waiting)
 
     def open(self, host: Host) -> Session:

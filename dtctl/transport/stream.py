@@ -17,7 +17,7 @@ from dtctl.transport import wire
 from dtctl.transport.ending import RemoteExit, not_started, text_of
 from dtctl.transport.fanout import ALONE_S, idle
 from dtctl.transport.frames import checked_frame, untrue
-from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
+from dtctl.transport.timeouts import GREETING_TIMEOUT_S, SILENCE_LIMIT_S, SilenceTimer, Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -39,7 +39,7 @@ class Stream(Protocol):
         """What has arrived; b"" at the end. Raises TimeoutError."""
         ...
 
-    def write(self, data: bytes, silence: Silence) -> None:
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
         """All of `data`. Raises OSError when nobody reads it any more, and what `silence` raises of who does not."""
         ...
 
@@ -53,7 +53,7 @@ class Stream(Protocol):
 class StreamSession:
     """A `Session` (see seam.py) over a stream."""
 
-    def __init__(self, host: Host, stream: Stream, waiting: Waiting = untold) -> None:
+    def __init__(self, host: Host, stream: Stream, waiting: Waiting = unobserved) -> None:
         self._host = host
         self._stream = stream
         self._waiting = waiting
@@ -99,7 +99,7 @@ class StreamSession:
             if self._early is not None:
                 self._early.append(frame)
             try:
-                self._stream.write(frame, self._silence(SILENCE_S))
+                self._stream.write(frame, self._silence(SILENCE_LIMIT_S))
             except OSError as error:
                 if self._early is None or self._closed:
                     raise self._lost(str(error)) from error
@@ -112,7 +112,7 @@ class StreamSession:
             raise TimeoutError
         try:
             self._greeting(deadline)
-            message = self._receive(deadline, self._silence(SILENCE_S))
+            message = self._receive(deadline, self._silence(SILENCE_LIMIT_S))
         finally:
             self._receiving.release()
         if message.type in ("prepared", "started", "result", "error"):
@@ -168,10 +168,10 @@ class StreamSession:
                 raise
             raise not_started(self._host.name, self._stream.ending(), self._decoder.noise) from None
 
-    def _silence(self, limit_s: float) -> Silence:
-        return Silence(self._host.name, limit_s, self._waiting)
+    def _silence(self, limit_s: float) -> SilenceTimer:
+        return SilenceTimer(self._host.name, limit_s, self._waiting)
 
-    def _receive(self, deadline: float | None, silence: Silence) -> Message:
+    def _receive(self, deadline: float | None, silence: SilenceTimer) -> Message:
         """The next frame that is no beat, checked."""
         with idle(self._moved + ALONE_S):
             message = self._next(deadline, silence)
@@ -179,7 +179,7 @@ class StreamSession:
             self._moved = time.monotonic()
         return message
 
-    def _next(self, deadline: float | None, silence: Silence) -> Message:
+    def _next(self, deadline: float | None, silence: SilenceTimer) -> Message:
         while True:
             if self._arrived:
                 message = self._arrived.popleft()
@@ -193,7 +193,7 @@ class StreamSession:
             if deadline is not None and not self._arrived and time.monotonic() > deadline:
                 raise TimeoutError  # beats, noise or a frame without an end have come all the time
 
-    def _read(self, deadline: float | None, silence: Silence) -> None:
+    def _read(self, deadline: float | None, silence: SilenceTimer) -> None:
         remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
             data = self._stream.read(silence.wait_s if remaining is None else min(remaining, silence.wait_s))

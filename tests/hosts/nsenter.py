@@ -6,7 +6,7 @@ from dtctl.errors import TransportError
 from dtctl.model import Host
 from dtctl.reach import TRANSPORTS, Other, TransportKind
 from dtctl.transport.child import Child, ChildStream
-from dtctl.transport.means import Means
+from dtctl.transport.means import TransportOptions
 from dtctl.transport.payload import LOADER
 from dtctl.transport.seam import Session
 from dtctl.transport.stream import converse
@@ -15,7 +15,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class NsenterTransport:
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: TransportOptions) -> None:
         self._waiting = means.waiting
 
     def open(self, host: Host) -> Session:

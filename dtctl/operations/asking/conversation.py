@@ -13,7 +13,7 @@ from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.frames import checked_result, untrue
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from dtctl.model import Host

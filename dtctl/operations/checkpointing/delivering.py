@@ -20,7 +20,7 @@ from dtctl.operations.memory.record import RunRecord
 from dtctl.places import open_regular
 from dtctl.transport.frames import untrue
 from dtctl.transport.seam import Message, Session, Transport
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 PART_BYTES = 1 << 20
 _REPORT_EVERY_S = 0.05

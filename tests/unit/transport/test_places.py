@@ -19,13 +19,13 @@ from dtctl.reach import Local, SshSettings
 from dtctl.transport import fanout, stream
 from dtctl.transport.ending import RemoteExit
 from dtctl.transport.fanout import ALONE_S, IDLE_S, fan_out
-from dtctl.transport.silence import Silence
 from dtctl.transport.ssh import connection, transport
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
 from dtctl.transport.stream import StreamSession
+from dtctl.transport.timeouts import SilenceTimer
 from dtctl.transport.wire import encode
-from tests.unit.transport.test_silence import GREETING
+from tests.unit.transport.test_timeouts import GREETING
 from tests.waiting import PATIENCE_S, eventually
 
 BEGIN = 1000.0
@@ -108,7 +108,7 @@ class Held:
         self.reading.release()
         return self.coming.get()
 
-    def write(self, data: bytes, silence: Silence) -> None: ...
+    def write(self, data: bytes, silence: SilenceTimer) -> None: ...
     def close(self) -> None: ...
 
     def ending(self) -> RemoteExit:
