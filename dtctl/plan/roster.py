@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def plan_roster(cluster: Cluster) -> Roster:
     """The first half of every plan, and all that is to be known of a run that somebody else has started."""
     strategy, rule = strategy_of(cluster), success_rule(cluster)
-    return Roster(cluster, tuple(_part(cluster, task, strategy, rule) for task in cluster.tasks()), cluster.lead, rule, strategy)
+    return Roster(
+        cluster, tuple(_part(cluster, task, strategy, rule) for task in cluster.tasks()), cluster.lead, rule, strategy
+    )
 
 
 def _part(cluster: Cluster, task: TaskId, strategy: Strategy, rule: SuccessRule) -> Part:

@@ -52,8 +52,8 @@ def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = Fals
     label, style = ("warning", "bold yellow") if tolerated else ("error", "bold red")
     for one in groups:
         whole = f"{one.summary}{APART}{one.next_step}"
-        in_one_line = len(groups) > 1 and one.says_all and "\n" not in whole and console.fits(f"{label}: {whole}")
-        detail = "" if len(groups) > 1 and one.says_all else one.detail
+        in_one_line = len(groups) > 1 and one.covers_all and "\n" not in whole and console.fits(f"{label}: {whole}")
+        detail = "" if len(groups) > 1 and one.covers_all else one.detail
         _labelled(label, style, whole.rstrip() if in_one_line else one.summary)
         _more(one.first, one.hosts, detail=detail, hint="" if in_one_line else one.hint)
     return None

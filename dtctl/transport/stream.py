@@ -8,20 +8,21 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtctl.agent.records.answers import Greeting, Refused
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire
-from dtctl.transport.ending import RemoteExit, not_started, text_of
 from dtctl.transport.fanout import ALONE_S, idle
-from dtctl.transport.frames import checked_frame, untrue
 from dtctl.transport.timeouts import GREETING_TIMEOUT_S, SILENCE_LIMIT_S, SilenceTimer, Waiting, unobserved
+from dtctl.transport.wire import checked_frame, untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Message
+
 
 log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never their contents."""
@@ -252,3 +253,44 @@ class _Pace:
         self._count += 1
         if self._count > FRAMES_PER_S:
             time.sleep(max(0.0, self._since + 1.0 - now))
+
+
+@dataclass(frozen=True)
+class RemoteExit:
+    """How a remote process ended, as far as it is known."""
+
+    exit_code: int | None = None
+    signal: str = ""
+    stderr: bytes = b""
+    """The end of it."""
+    reason: str = ""
+    """Why the connection ended, when it was not the process that ended."""
+
+    def __str__(self) -> str:
+        if self.signal:
+            return f"it was ended by {self.signal}"
+        if self.exit_code is not None:
+            return f"it ended with exit code {self.exit_code}"
+        return self.reason or "the connection was closed by the other side"
+
+
+def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
+    """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
+    said = "\n".join(filter(None, [text_of(noise), text_of(ending.stderr)]))
+    if ending.exit_code == 127:
+        return TransportError(
+            f"{name} has no python3",
+            detail=said,
+            hint="install Python 3.8 or later there, on the PATH that commands over SSH get",
+        )
+    if ending.exit_code == 126:
+        return TransportError(f"python3 on {name} cannot be run", detail=said)
+    return TransportError(
+        f"the agent does not start on {name}",
+        detail="\n".join(filter(None, [f"the login shell was to run python3: {ending}", said])),
+        hint=f"dtctl ssh {name}    shows what a login prints",
+    )
+
+
+def text_of(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").strip()

@@ -99,10 +99,9 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
     import dataclasses
     import socket
 
-    from dtctl.model import Host
-    from dtctl.reach import SshSettings
+    from dtctl.model import Host, SshSettings
     from dtctl.transport import payload
-    from dtctl.transport.child import ChildStream
+    from dtctl.transport.local import ChildStream
     from dtctl.transport.seam import Session
     from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.stream import StreamSession

@@ -17,8 +17,7 @@ import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport

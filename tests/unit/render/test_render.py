@@ -90,7 +90,9 @@ def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str
 
 
 def of_two_reasons() -> dict[str, DtctlError]:
-    down = {f"gpu-{n}": TransportError(f"gpu-{n} is down", hint="is it up?", shared_summary="no answer") for n in (1, 2)}
+    down = {
+        f"gpu-{n}": TransportError(f"gpu-{n} is down", hint="is it up?", shared_summary="no answer") for n in (1, 2)
+    }
     shut = {
         f"gpu-{n}": TransportError(f"gpu-{n} refuses", hint=f"ssh gpu-{n} true", shared_summary="the login is refused")
         for n in (3, 4)

@@ -7,11 +7,9 @@ import queue
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
-from dtctl.model import Host
-from dtctl.reach import Local
+from dtctl.model import Host, Local
 from dtctl.transport import payload
-from dtctl.transport.ending import RemoteExit
-from dtctl.transport.stream import StreamSession, converse
+from dtctl.transport.stream import RemoteExit, StreamSession, converse
 from dtctl.transport.timeouts import SilenceTimer
 from dtctl.transport.wire import encode
 from tests.unit.transport.test_timeouts import GREETING

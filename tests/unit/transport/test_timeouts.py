@@ -9,15 +9,13 @@ import pytest
 
 from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
-from dtctl.model import Host
+from dtctl.model import Host, Local
 from dtctl.operations.asking import conversation
 from dtctl.operations.asking.conversation import said
 from dtctl.operations.status import status_of_hosts
-from dtctl.reach import Local
 from dtctl.transport import stream, timeouts
-from dtctl.transport.ending import RemoteExit
 from dtctl.transport.seam import Session
-from dtctl.transport.stream import StreamSession
+from dtctl.transport.stream import RemoteExit, StreamSession
 from dtctl.transport.timeouts import SilenceTimer
 from dtctl.transport.wire import encode
 from tests.unit.coordinated import Agents, record
