@@ -56,8 +56,7 @@ class Scope:
     def transport(self) -> Transports:
         from dtctl.render.terminal.moving import still
         from dtctl.render.terminal.safe import one_line
-        from dtctl.transport.connect import Transports
-        from dtctl.transport.ssh.passphrase import terminal_passphrase
+        from dtctl.transport.connect import Transports, terminal_passphrase
 
         passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
@@ -240,7 +239,7 @@ class Scope:
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
         from dtctl.config.names import check_names
-        from dtctl.reach import SshSettings
+        from dtctl.model import SshSettings
 
         own: dict[str, Any] = {
             "user": self.user,

@@ -16,7 +16,7 @@ from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.status import Own, ask_run
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from dtctl.model import Host

@@ -17,7 +17,7 @@ from dtctl.operations.client.tasks import TaskStatus
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import Own, ask_run
 from dtctl.transport.seam import Transport
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 
 @dataclass(frozen=True)

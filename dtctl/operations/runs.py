@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunsResult
 from dtctl.agent.records.reasons import why_of
-from dtctl.config.suggest import did_you_mean
-from dtctl.errors import DtctlError, UsageError
+from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.outcome import Verdict

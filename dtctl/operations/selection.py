@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dtctl.config.ranges import expand
-from dtctl.config.suggest import did_you_mean
-from dtctl.errors import UsageError
+from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
 from dtctl.operations.history.record import RunRecord
 

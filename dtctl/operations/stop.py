@@ -19,7 +19,7 @@ from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import Own, ask_run
 from dtctl.operations.stopping import OnStopping, listener, unseen
 from dtctl.transport.seam import Transport
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 Answers = Iterable[tuple[str, records.StopResult | records.DownResult]]
 """By the names of their hosts."""

@@ -18,9 +18,9 @@ from dtctl.operations.client.conversation import Progress, Report, about, final,
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.places import open_regular
-from dtctl.transport.frames import untrue
 from dtctl.transport.seam import Message, Session, Transport
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
+from dtctl.transport.wire import untrue
 
 PART_BYTES = 1 << 20
 _REPORT_EVERY_S = 0.05

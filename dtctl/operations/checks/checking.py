@@ -21,7 +21,7 @@ from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.networking.dialling import Dialled, dial
 from dtctl.transport.seam import Session, Transport, answering
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 DEEP_S = 900.0
 """For one round of a deep check: imports and multiplications take their time."""

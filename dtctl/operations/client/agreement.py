@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dtctl.transport.frames import untrue
+from dtctl.transport.wire import untrue
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult

@@ -12,8 +12,8 @@ from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
-from dtctl.transport.frames import checked_result, untrue
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
+from dtctl.transport.wire import checked_result, untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
+from dtctl.model import Reach, SshSettings
 from dtctl.places import read_regular
-from dtctl.reach import Reach, SshSettings
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host

@@ -16,7 +16,7 @@ from dtctl.operations.logs import LogLines, LogRequest, LogsRead, check_log, hos
 from dtctl.operations.logs.merging import Merging
 from dtctl.transport.fanout import WIDTH
 from dtctl.transport.seam import Session, Transport
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 MERGED_BYTES = 64 << 20
 """How much is kept in memory of what has come and cannot be shown yet."""

@@ -24,8 +24,8 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import final, request, said
 from dtctl.operations.client.plausible import check_run
 from dtctl.operations.history.record import RunRecord
-from dtctl.transport.frames import untrue
 from dtctl.transport.seam import Message, Transport
+from dtctl.transport.wire import untrue
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -17,7 +17,7 @@ from typing import Any
 
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
-from dtctl.model import Cluster, Host
+from dtctl.model import Cluster, Host, SshSettings
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import request
@@ -31,7 +31,6 @@ from dtctl.plan.directories import output_directories
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec
 from dtctl.plan.values import RunPlan
-from dtctl.reach import SshSettings
 
 Hostname = Callable[[SshSettings], str]
 """The name that SSH would connect to, by its own configuration."""

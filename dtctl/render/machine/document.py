@@ -83,7 +83,7 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "cluster": value.cluster.name,
         "lead": str(value.lead),
         "success": value.success,
-        "strategy": value.way.value,
+        "strategy": value.strategy.value,
         "coordinator": {"host": value.coordinator.host, "address": value.coordinator.address},
         "stages": [
             {

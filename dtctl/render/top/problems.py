@@ -13,7 +13,7 @@ from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.top.columns import note
 from dtctl.render.top.snapshot import WORST_FIRST, Line, Moment, safe
 from dtctl.render.words import count, fold
-from dtctl.transport.alike import rows
+from dtctl.transport.group_errors import rows
 
 _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
 

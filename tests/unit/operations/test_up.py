@@ -13,6 +13,7 @@ import pytest
 
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
+from dtctl.model import Local
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.client.conversation import Progress
@@ -23,7 +24,6 @@ from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
-from dtctl.reach import Local
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 from tests.unit.operations.networking.rounds import listening, reaching

@@ -28,8 +28,7 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
-from dtctl.hooks import Hook
-from dtctl.model import TaskId, TaskState
+from dtctl.model import Hook, TaskId, TaskState
 from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpointing.delivering import Placed
 from dtctl.operations.checkpointing.finding import Found
