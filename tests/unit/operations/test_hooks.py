@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dtctl.operations.telling import hooks as module
+from dtctl.operations import hooks as module
 
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.telling import Happened
