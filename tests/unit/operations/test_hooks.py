@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dtctl.operations import hooks as module
 
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.telling import Happened
 from dtctl.errors import PreflightError
 from dtctl.model import Hook
+from dtctl.operations import hooks as module
 from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
 from dtctl.operations.up.secrets import find_hooks
 from dtctl.plan.spec import digest
