@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dtctl.bundle import Bundle, LeftOut
+    from dtctl.operations.up.local import Exposure
     from dtctl.operations.up.result import UpResult
-    from dtctl.operations.up.secrets import Exposure
 
 _SHOWN = 5
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from dtctl.errors import DtctlError
-from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
 from dtctl.operations.logs import LogLines

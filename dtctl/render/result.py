@@ -11,8 +11,8 @@ from dtctl.agent.records.reasons import fact, sentence
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.client.tasks import how_it_ended
-from dtctl.operations.up.watching import EXPECTED_S, awaited, not_listening, present
+from dtctl.operations.client.snapshot import how_it_ended
+from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
 from dtctl.render.gc import written_line
@@ -24,18 +24,16 @@ from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold, summarize_hosts
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.coordination import Coordination
-    from dtctl.operations.client.tasks import Exit, TaskStatus
-    from dtctl.operations.client.written import Written
+    from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
     from dtctl.operations.events import Story
+    from dtctl.operations.gc import Written
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.status import RunStatus
     from dtctl.operations.stop import StopResult
-    from dtctl.operations.up.result import Unseen, UpResult
-    from dtctl.operations.up.rollback import Left
-    from dtctl.operations.up.watching import FailedStart
+    from dtctl.operations.up.readying import Left
+    from dtctl.operations.up.result import FailedStart, Unseen, UpResult
     from dtctl.plan.values import RunPlan
     from dtctl.render.logs import LogPrinter
 

@@ -39,7 +39,7 @@ def replace(
     from dtctl.operations.replace import check_same, plan_replacement
     from dtctl.operations.status import status
     from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.secrets import exposure
+    from dtctl.operations.up.local import exposure
     from dtctl.render import errors, left_out, result
     from dtctl.render.machine import document, results
 

@@ -16,8 +16,8 @@ from textual.widgets import Input
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId
+from dtctl.operations.client.streams import Feed
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.watching.feed import Feed
 from dtctl.render.top.columns import SORTED_BY
 from dtctl.render.top.keys import TABLE, last_line
 from dtctl.render.top.model import Knowledge

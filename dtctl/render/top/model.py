@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.metrics.reading import Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watching.feed import Feed
-from dtctl.operations.watching.loss import Losses
-from dtctl.operations.watching.run import Over
+from dtctl.operations.watch import Losses, Over
 from dtctl.render.top.history import Courses
 from dtctl.render.top.snapshot import Moment, Problem
 
