@@ -8,11 +8,10 @@ from contextlib import suppress
 from dtctl.config.fields import FIELD, SPACE
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
-from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Findings, Path
-from dtctl.errors import UsageError
+from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import DIRECTORY_NAMES, PLATFORM_NAMES, Dialect, Launch, lead_among
-from dtctl.ways import SCHEDULER
+from dtctl.strategies import SCHEDULER
 
 TASK_FIELDS = (
     *("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "lead_host", "lead_port"),

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from dtctl.config.ranges import count, expand, fold
 from dtctl.config.sections import JobEntry
-from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Findings, Path
-from dtctl.errors import UsageError
+from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 
 FIRST_PORT = 2222

@@ -12,11 +12,10 @@ from dtctl.config.fields import FIELD
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
-from dtctl.config.suggest import closest
 from dtctl.config.yaml.document import Findings, Path
-from dtctl.hooks import VALUE, Hook, tokens_in
-from dtctl.model import LEAD_JOBS, Cluster, lead_among
-from dtctl.ways import EVALUATOR, KVSTORE_JOBS, PS, WORKER, gpus_wanted
+from dtctl.errors import closest
+from dtctl.model import LEAD_JOBS, VALUE, Cluster, Hook, lead_among, tokens_in
+from dtctl.strategies import EVALUATOR, KVSTORE_JOBS, PS, WORKER, gpus_wanted
 
 
 def check_workable(content: ClusterFile, findings: Findings) -> None:
@@ -30,7 +29,7 @@ def check_workable(content: ClusterFile, findings: Findings) -> None:
 
 
 _NEAR = 0.8
-"""Other braces are the user's own: JSON, or words of the trainer."""
+"""OtherTransport braces are the user's own: JSON, or words of the trainer."""
 
 
 def check_placeholders(content: ClusterFile, findings: Findings) -> None:

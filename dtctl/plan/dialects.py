@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.config.fields import FIELD, SPACE
 from dtctl.errors import PreflightError
-from dtctl.ways import EVALUATOR, PS
+from dtctl.strategies import EVALUATOR, PS
 
 if TYPE_CHECKING:
     from dtctl.model import Launch, TaskId, TfConfig

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.marks import HOME
-from dtctl.ways import KVSTORE_JOBS, PS
+from dtctl.strategies import KVSTORE_JOBS, PS
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host

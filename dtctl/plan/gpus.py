@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dtctl.errors import PreflightError
-from dtctl.ways import gpus_wanted
+from dtctl.strategies import gpus_wanted
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host, Job, TaskId

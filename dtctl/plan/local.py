@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.config.placement import FIRST_PORT
 from dtctl.errors import PreflightError
-from dtctl.reach import Local
+from dtctl.model import Local
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.model import Cluster, TaskId
-from dtctl.ways import EVALUATOR, PS, SCHEDULER, SERVER, trainers
+from dtctl.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 
 if TYPE_CHECKING:
     from dtctl.plan.dialects import ClusterSpec

@@ -57,7 +57,7 @@ def host_spec(
         "copied": True,
         "created": created,
         "controller": controller,
-        "strategy": plan.way.value,
+        "strategy": plan.strategy.value,
         "coordinator": {
             "host": plan.coordinator.host,
             "address": plan.coordinator.address,

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dtctl.model import LEAD_JOBS, Cluster, TaskId
-from dtctl.ways import PS, WORKER, Way
+from dtctl.strategies import PS, WORKER, Strategy
 
 if TYPE_CHECKING:
     from dtctl.plan.values import Part, Roster, SuccessRule
@@ -48,10 +48,10 @@ def restoring_hosts(roster: Roster) -> tuple[str, ...]:
     its variable); where all train alike each restores all.
     """
     lead = next(part.host for part in roster.tasks if part.id == roster.lead)
-    return tuple(dict.fromkeys([lead, *(part.host for part in roster.tasks if _restores(part, roster.way))]))
+    return tuple(dict.fromkeys([lead, *(part.host for part in roster.tasks if _restores(part, roster.strategy))]))
 
 
-def _restores(part: Part, way: Way) -> bool:
-    if way.keeps_parameters_on_ps:
+def _restores(part: Part, strategy: Strategy) -> bool:
+    if strategy.keeps_parameters_on_ps:
         return part.role == "ps"
-    return way in (Way.COLLECTIVE, Way.KVSTORE) and part.role == "worker"
+    return strategy in (Strategy.COLLECTIVE, Strategy.KVSTORE) and part.role == "worker"

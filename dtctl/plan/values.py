@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dtctl.model import Cluster, TaskId
     from dtctl.plan.directories import Directories
     from dtctl.plan.run import Stage
-    from dtctl.ways import Role, Scope, Way
+    from dtctl.strategies import Role, Scope, Strategy
 
 
 SuccessRule = Literal["lead", "all-workers"]
@@ -72,7 +72,7 @@ class Roster:
     """In the order of the file."""
     lead: TaskId
     success: SuccessRule
-    way: Way
+    strategy: Strategy
 
     @property
     def hosts(self) -> tuple[str, ...]:

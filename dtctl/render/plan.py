@@ -73,7 +73,7 @@ def order_lines(plan: RunPlan) -> list[str]:
         tasks.setdefault(task.scope, []).append(str(task.id))
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
-        f"trains as {plan.way.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
+        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
         f"starts {_starts(plan)}",
         f"a loss of {'; of '.join(losses)}",
     ]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dtctl.config import values as v
 from dtctl.config.sections.base import Section
-from dtctl.reach import Other
+from dtctl.model import OtherTransport
 
 
 class SshDefaults(Section):
@@ -108,5 +108,5 @@ class HostEntry(Section):
         examples=["{data: /ssd/digits}"],
     )
     transport: v.Transport = Field(
-        default=Other("ssh"), description="`local`: this machine, without SSH", examples=["local"]
+        default=OtherTransport("ssh"), description="`local`: this machine, without SSH", examples=["local"]
     )

@@ -10,9 +10,9 @@ from pydantic_core import ErrorDetails
 from dtctl.config.checks import EXAMPLES
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
 from dtctl.config.sections.base import Section
-from dtctl.config.suggest import did_you_mean
 from dtctl.config.values import ARGS_MAPPING
 from dtctl.config.yaml.document import Document, Findings, Path, Scalar, dotted, in_words
+from dtctl.errors import did_you_mean
 
 _TYPES = {
     "model_type": "a mapping (lines of KEY: VALUE)",

@@ -12,11 +12,11 @@ from typing import Any
 from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said
-from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.landing import Landing, not_written
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
 

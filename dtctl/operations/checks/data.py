@@ -11,7 +11,7 @@ from dtctl.operations.checks.topic import Scene, found, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.directories import brought_along
-from dtctl.ways import KVSTORE_JOBS, PS
+from dtctl.strategies import KVSTORE_JOBS, PS
 
 
 def places(scene: Scene, host: str) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dtctl.bundle import Bundle
-from dtctl.config.suggest import did_you_mean
 from dtctl.config.yaml.document import Findings, Path
+from dtctl.errors import did_you_mean
 from dtctl.model import Cluster
 
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")

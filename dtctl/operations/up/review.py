@@ -18,12 +18,11 @@ from dtctl.config.ranges import expand
 from dtctl.config.yaml.document import Findings, Scalar
 from dtctl.config.yaml.document import Path as Steps
 from dtctl.errors import PreflightError, Problem
-from dtctl.model import Cluster, Host
+from dtctl.model import Cluster, Host, SshSettings
 from dtctl.operations.up.local import scan_code
 from dtctl.operations.up.programs import check_programs
 from dtctl.operations.up.secrets import read_env_file
 from dtctl.plan.directories import on_host
-from dtctl.reach import SshSettings
 
 NEEDS = "requirements.txt"
 _MOST_NAMED = 5

@@ -42,7 +42,7 @@ def test_an_example_is_planned_with_the_trainer_that_it_names(example: Path, tmp
 
 
 def test_the_examples_cover_the_ways_that_the_readme_names(tmp_path: Path) -> None:
-    ways = {example.stem: planned(loaded(example, tmp_path / example.stem)).way.value for example in EXAMPLES}
+    ways = {example.stem: planned(loaded(example, tmp_path / example.stem)).strategy.value for example in EXAMPLES}
     assert ways == {
         "async-ps": "async-ps",
         "sync-ps": "sync-ps",

@@ -26,7 +26,8 @@ def roster(**settings: Any) -> Roster:
 
 def down(*hosts: str) -> dict[str, DtctlError]:
     return {
-        host: TransportError(f"{host} does not answer within 10 s", alike="no answer within 10 s") for host in hosts
+        host: TransportError(f"{host} does not answer within 10 s", shared_summary="no answer within 10 s")
+        for host in hosts
     }
 
 

@@ -9,16 +9,14 @@ import pytest
 
 from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.operations.asking import conversation
-from dtctl.operations.asking.conversation import said
+from dtctl.model import Host, Local
+from dtctl.operations.client import conversation
+from dtctl.operations.client.conversation import said
 from dtctl.operations.status import status_of_hosts
-from dtctl.reach import Local
-from dtctl.transport import silence, stream
-from dtctl.transport.ending import RemoteExit
+from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
-from dtctl.transport.silence import Silence
-from dtctl.transport.stream import StreamSession
+from dtctl.transport.stream import RemoteExit, StreamSession
+from dtctl.transport.timeouts import SilenceTimer
 from dtctl.transport.wire import encode
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import FakeTransport
@@ -56,10 +54,10 @@ CLOCK = Clock()
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """All limits a hundredth of what they are."""
-    monkeypatch.setattr(stream, "SILENCE_S", 0.3)
+    monkeypatch.setattr(stream, "SILENCE_LIMIT_S", 0.3)
     monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 0.6)
-    monkeypatch.setattr(silence, "TOLD_AFTER_S", 0.1)
-    for module in (stream, silence, conversation):
+    monkeypatch.setattr(timeouts, "TOLD_AFTER_S", 0.1)
+    for module in (stream, timeouts, conversation):
         monkeypatch.setattr(module, "time", CLOCK)
 
 
@@ -81,7 +79,7 @@ class Scripted:
         self.read_bytes += len(data)
         return data
 
-    def write(self, data: bytes, silence: Silence) -> None:
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
         while self._deaf:
             CLOCK.sleep(READ_S + min(silence.wait_s, 0.05))
             silence.look()
@@ -272,7 +270,7 @@ def test_one_hung_host_withholds_nobodys_answer() -> None:
 
 
 def test_who_tells_more_than_is_read_waits() -> None:
-    from dtctl.operations.asking.streams import QUEUED_BYTES, Streams
+    from dtctl.operations.client.streams import QUEUED_BYTES, Streams
 
     with Streams(FakeTransport(Agents())) as streams:
         told = 0

@@ -12,7 +12,7 @@ from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Job, Launch, Recovery
 from dtctl.plan.run import Stage, plan_run, stages
 from dtctl.plan.values import RunPlan, TaskPlan
-from dtctl.ways import circle, way_of
+from dtctl.strategies import circle, strategy_of
 from tests.unit.clusters import cluster, job
 
 WITH_PS = ("ps", "chief", "worker", "evaluator")
@@ -64,7 +64,7 @@ def _tasks(stage: Stage) -> str:
     ],
 )
 def test_the_way_of_training_is_declared_or_told_by_the_jobs(value: Cluster, way: str) -> None:
-    assert way_of(value).value == planned(value).way.value == way
+    assert strategy_of(value).value == planned(value).strategy.value == way
 
 
 @pytest.mark.parametrize("strategy", ["async-ps", "sync-ps"])

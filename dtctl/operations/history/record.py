@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host, TaskId
+from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
 from dtctl.plan.values import Roster, SuccessRule
-from dtctl.reach import Local, Other, Reach, SshSettings
 
 RECORD_VERSION = 1
 
@@ -217,7 +216,7 @@ def _reach(transport: str, **settings: Any) -> Reach:
         return Local(**_known(Local, settings))
     if transport == SshSettings.transport:
         return SshSettings(**_known(SshSettings, settings))
-    return Other(transport, **_known(Other, settings))
+    return OtherTransport(transport, **_known(OtherTransport, settings))
 
 
 def _known(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
+from dtctl.model import Reach, SshSettings
 from dtctl.places import read_regular
-from dtctl.reach import Reach, SshSettings
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 _LIMIT_BYTES = 1_000_000
 """As in dtctl/config/load.py."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.transport import silence
+from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import answering
 
@@ -185,7 +185,7 @@ class _Lent:
 
     def close(self) -> None:
         waited_s = time.monotonic() - self._since
-        if self._asked and (self._late or waited_s >= silence.TOLD_AFTER_S):
+        if self._asked and (self._late or waited_s >= timeouts.TOLD_AFTER_S):
             self._keeper.give_up(self._session, self._since)
         elif self._asked or self._broken:
             self._session.close()

@@ -20,7 +20,7 @@ _PLACE = "\0"
 
 
 @dataclass(frozen=True)
-class Alike:
+class ErrorGroup:
     """`hosts` failed in the same way, and `first` is the error of the first of them."""
 
     hosts: tuple[str, ...]
@@ -33,9 +33,9 @@ class Alike:
         return len(self.hosts) == 1
 
     @property
-    def says_all(self) -> bool:
+    def covers_all(self) -> bool:
         """The summary of several hosts, which was written for that."""
-        return not self.alone and isinstance(self.first, TransportError) and bool(self.first.alike)
+        return not self.alone and isinstance(self.first, TransportError) and bool(self.first.shared_summary)
 
     @property
     def summary(self) -> str:
@@ -50,11 +50,11 @@ class Alike:
     @property
     def detail(self) -> str:
         """Of several hosts, that of the first."""
-        if self.says_all and self.first.detail in self.summary:
+        if self.covers_all and self.first.detail in self.summary:
             return ""
         if self.alone or not self.first.detail or self.same_detail:
             return self.first.detail
-        return "" if self.says_all else f"on {self.hosts[0]}:\n{self.first.detail}"
+        return "" if self.covers_all else f"on {self.hosts[0]}:\n{self.first.detail}"
 
     @property
     def hint(self) -> str:
@@ -72,13 +72,13 @@ class Alike:
         return hint if self.same_hint or not hint else f"{hint}    and so for the others"
 
 
-def alike(errors: Mapping[str, DtctlError]) -> tuple[Alike, ...]:
+def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:
     """In the order of the first hosts."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, error in errors.items():
         groups.setdefault((type(error).__name__, _told(error, name)), []).append(name)
     return tuple(
-        Alike(
+        ErrorGroup(
             tuple(names),
             errors[names[0]],
             len({errors[name].hint for name in names}) == 1,
@@ -99,13 +99,13 @@ class Row:
 
 def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
     """One for each reason. Of several hosts beside others, what came back is left out where the reason says all."""
-    groups = alike(errors)
+    groups = group_errors(errors)
     several = len(groups) > 1
     told = [
         Row(
             one.summary,
             next(iter(one.next_step.splitlines()), "") if several else "",
-            () if several and one.says_all else tuple(one.detail.splitlines()),
+            () if several and one.covers_all else tuple(one.detail.splitlines()),
         )
         for one in groups[:MOST_KINDS]
     ]
@@ -124,8 +124,8 @@ def lines(errors: Mapping[str, DtctlError]) -> list[str]:
 
 def _told(error: DtctlError, name: str) -> str:
     """The summary, the same for all hosts that fail so."""
-    if isinstance(error, TransportError) and error.alike:
-        return error.alike
+    if isinstance(error, TransportError) and error.shared_summary:
+        return error.shared_summary
     return _without(_bare(error, name), name)
 
 

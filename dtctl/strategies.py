@@ -1,4 +1,4 @@
-"""The ways of training, and what follows from each: who needs whom, and what a loss restarts. Pure.
+"""The strategies, and what follows from each: who needs whom, and what a loss restarts. Pure.
 
 Why each is as it is: docs/recovery.md.
 """
@@ -24,7 +24,7 @@ Scope = Literal["task", "with-lead", "gang"]
 """What the loss of a task restarts: it alone, it and then the lead, or every task."""
 
 
-class Way(str, Enum):
+class Strategy(str, Enum):
     """How the tasks train together."""
 
     ASYNC_PS = "async-ps"
@@ -38,17 +38,17 @@ class Way(str, Enum):
 
     @property
     def keeps_parameters_on_ps(self) -> bool:
-        return self in (Way.ASYNC_PS, Way.IN_GRAPH, Way.SYNC_PS, Way.PS_STRATEGY)
+        return self in (Strategy.ASYNC_PS, Strategy.IN_GRAPH, Strategy.SYNC_PS, Strategy.PS_STRATEGY)
 
 
-_LOSSES: Mapping[Way, Mapping[Literal["worker", "ps", "lead"], Scope]] = {
-    Way.ASYNC_PS: {"worker": "task", "ps": "task", "lead": "task"},
-    Way.IN_GRAPH: {"worker": "task", "ps": "task", "lead": "task"},
-    Way.SYNC_PS: {"worker": "task", "ps": "gang", "lead": "gang"},
-    Way.PS_STRATEGY: {"worker": "task", "ps": "with-lead", "lead": "task"},
-    Way.COLLECTIVE: {"worker": "gang", "ps": "gang", "lead": "gang"},
-    Way.KVSTORE: {"worker": "gang", "ps": "gang", "lead": "gang"},
-    Way.SINGLE: {"worker": "task", "ps": "task", "lead": "task"},
+_LOSSES: Mapping[Strategy, Mapping[Literal["worker", "ps", "lead"], Scope]] = {
+    Strategy.ASYNC_PS: {"worker": "task", "ps": "task", "lead": "task"},
+    Strategy.IN_GRAPH: {"worker": "task", "ps": "task", "lead": "task"},
+    Strategy.SYNC_PS: {"worker": "task", "ps": "gang", "lead": "gang"},
+    Strategy.PS_STRATEGY: {"worker": "task", "ps": "with-lead", "lead": "task"},
+    Strategy.COLLECTIVE: {"worker": "gang", "ps": "gang", "lead": "gang"},
+    Strategy.KVSTORE: {"worker": "gang", "ps": "gang", "lead": "gang"},
+    Strategy.SINGLE: {"worker": "task", "ps": "task", "lead": "task"},
 }
 
 _SETTLE_S = 30.0
@@ -56,17 +56,17 @@ _SYNC_SETTLE_S = 150.0
 """The chief of SyncReplicasOptimizer closes for 120 s after its last step (stop_grace_period_secs of its session)."""
 
 
-def way_of(cluster: Cluster) -> Way:
+def strategy_of(cluster: Cluster) -> Strategy:
     """The declared one, or what dialect and jobs tell: a `ps` job, several trainers without one, or a lead alone."""
     if cluster.strategy in ("mirrored", "ddp"):
-        return Way.COLLECTIVE
+        return Strategy.COLLECTIVE
     if cluster.strategy != "auto":
-        return Way(cluster.strategy)
+        return Strategy(cluster.strategy)
     if any(job.launch.dialect == "mxnet" for job in cluster.jobs.values()):
-        return Way.KVSTORE
+        return Strategy.KVSTORE
     if PS in cluster.jobs:
-        return Way.ASYNC_PS
-    return Way.COLLECTIVE if len(trainers(cluster)) > 1 else Way.SINGLE
+        return Strategy.ASYNC_PS
+    return Strategy.COLLECTIVE if len(trainers(cluster)) > 1 else Strategy.SINGLE
 
 
 def trainers(cluster: Cluster) -> tuple[TaskId, ...]:
@@ -86,28 +86,28 @@ def role_of(task: TaskId, lead: TaskId) -> Role:
     return "worker" if task.job in (WORKER, *LEAD_JOBS) else "other"
 
 
-def scope_of(role: Role, way: Way, recovery: Recovery) -> Scope:
+def scope_of(role: Role, strategy: Strategy, recovery: Recovery) -> Scope:
     """What the loss of such a task restarts. Nobody trains with an evaluator, so its loss concerns nobody else."""
     if role == "evaluator":
         return "task"
     if recovery.mode in ("task", "gang"):
         return recovery.mode
-    return _LOSSES[way]["worker" if role == "other" else role]
+    return _LOSSES[strategy]["worker" if role == "other" else role]
 
 
-def serves(role: Role, way: Way) -> bool:
+def serves(role: Role, strategy: Strategy) -> bool:
     """Whether others need the task to the last of their steps: a server, which never ends by itself."""
-    return role == "ps" or (role == "worker" and way in (Way.IN_GRAPH, Way.PS_STRATEGY))
+    return role == "ps" or (role == "worker" and strategy in (Strategy.IN_GRAPH, Strategy.PS_STRATEGY))
 
 
-def may_be_absent(role: Role, scope: Scope, way: Way) -> bool:
+def may_be_absent(role: Role, scope: Scope, strategy: Strategy) -> bool:
     """Whether a run can begin, go on and succeed without the task: it holds nothing of others, and nobody waits for it.
 
     That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
     """
     if role == "evaluator":
         return True
-    return way is Way.ASYNC_PS and role in ("worker", "other") and scope == "task"
+    return strategy is Strategy.ASYNC_PS and role in ("worker", "other") and scope == "task"
 
 
 def gpus_wanted(job: Job) -> int | None:
@@ -121,7 +121,7 @@ def settle_s(cluster: Cluster) -> float:
     """How long the others may take to end by themselves after the success."""
     if cluster.settle_s is not None:
         return cluster.settle_s
-    return _SYNC_SETTLE_S if way_of(cluster) is Way.SYNC_PS else _SETTLE_S
+    return _SYNC_SETTLE_S if strategy_of(cluster) is Strategy.SYNC_PS else _SETTLE_S
 
 
 def parties(cluster: Cluster) -> Mapping[str, tuple[TaskId, ...]]:
@@ -132,7 +132,7 @@ def parties(cluster: Cluster) -> Mapping[str, tuple[TaskId, ...]]:
 
 
 def waits(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
-    """The parties that each party waits for: those of the jobs that the file names, else what its way needs."""
+    """The parties that each party waits for: those of the jobs that the file names, else what its strategy needs."""
     members = parties(cluster)
     return {
         name: tuple(other for other in _awaited(tasks[0], cluster) if other in members and other != name)
@@ -143,7 +143,7 @@ def waits(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
 def _awaited(task: TaskId, cluster: Cluster) -> Iterator[str]:
     lead, said = cluster.lead, cluster.jobs[task.job].depends_on
     if said is None:
-        yield from _usually_awaited(role_of(task, lead), way_of(cluster), str(lead))
+        yield from _usually_awaited(role_of(task, lead), strategy_of(cluster), str(lead))
         return
     for job in said:
         if job == lead.job:
@@ -151,12 +151,12 @@ def _awaited(task: TaskId, cluster: Cluster) -> Iterator[str]:
         yield job
 
 
-def _usually_awaited(role: Role, way: Way, lead: str) -> tuple[str, ...]:
+def _usually_awaited(role: Role, strategy: Strategy, lead: str) -> tuple[str, ...]:
     if role == "evaluator":
         return (lead,)
-    if way in (Way.ASYNC_PS, Way.SYNC_PS):
+    if strategy in (Strategy.ASYNC_PS, Strategy.SYNC_PS):
         return {"lead": (PS,), "worker": (PS, lead)}.get(role, ())
-    if way in (Way.IN_GRAPH, Way.PS_STRATEGY) and role == "lead":
+    if strategy in (Strategy.IN_GRAPH, Strategy.PS_STRATEGY) and role == "lead":
         return (PS, WORKER)  # it connects to them, and they wait for it
     return ()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dtctl.errors import TransportError
 
-SILENCE_S = 30.0
+SILENCE_LIMIT_S = 30.0
 """Agents that have nothing to say send a beat every five seconds."""
 
 GREETING_TIMEOUT_S = 60.0
@@ -27,11 +27,11 @@ Waiting = Callable[[str, float, float], None]
 """Told once in each silence: a host's name, how long it has been silent, and the limit."""
 
 
-def untold(host: str, silent_s: float, limit_s: float) -> None:
+def unobserved(host: str, silent_s: float, limit_s: float) -> None:
     """Where nobody watches."""
 
 
-class Silence:
+class SilenceTimer:
     """One wait for one host."""
 
     def __init__(self, host: str, limit_s: float, waiting: Waiting) -> None:

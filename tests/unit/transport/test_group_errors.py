@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, HostKeyError, TransportError
-from dtctl.transport.alike import MOST_KINDS, alike, lines
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed
+from dtctl.transport.group_errors import MOST_KINDS, group_errors, lines
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.authentication import LoginRefused
 from dtctl.transport.ssh.errors import Destination
@@ -68,7 +68,7 @@ def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:
         "the key is accepted, but the login also needs password": {"more_than_a_key": True, "accepts": ["password"]},
     }
     for said, story in stories.items():
-        (told,) = alike({f"gpu-{n}": refused(n, f"train{n}", **story) for n in (1, 2)})
+        (told,) = group_errors({f"gpu-{n}": refused(n, f"train{n}", **story) for n in (1, 2)})
         assert told.summary == f"gpu-[1-2]: {said}"
 
 
@@ -104,7 +104,7 @@ def test_words_that_differ_by_the_hosts_name_alone_are_the_same() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": TransportError(f"gpu-{n} sends what no agent sends", hint=f"dtctl ssh gpu-{n}") for n in (1, 2, 12)
     }
-    (one,) = alike(failed)
+    (one,) = group_errors(failed)
     assert one.summary == "gpu-[1-2,12] sends what no agent sends"
     assert one.hint == "dtctl ssh gpu-1    and so for the others", "a command takes one host"
 
@@ -120,7 +120,7 @@ def test_what_hosts_advise_is_told_as_theirs() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": AgentError("internal", "no", hint="curl x | sh", host=f"gpu-{n}") for n in (1, 2)
     }
-    (one,) = alike(failed)
+    (one,) = group_errors(failed)
     assert one.next_step == "gpu-[1-2] says: curl x | sh"
 
 
@@ -142,6 +142,6 @@ def test_what_the_first_line_says_is_not_said_again_below_it() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": errors.cannot_connect(to(n), OSError(113, "No route to host"), 10.0) for n in (1, 2)
     }
-    (told,) = alike(failed)
+    (told,) = group_errors(failed)
     assert told.summary == "gpu-[1-2]: cannot be reached: No route to host"
     assert told.detail == ""

@@ -12,12 +12,12 @@ from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
-from dtctl.transport.frames import checked_result, untrue
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
+from dtctl.transport.wire import checked_result, untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Message, Session, Transport
 
 R = TypeVar("R")

@@ -21,8 +21,7 @@ from dtctl.agent.run.telling import Happened, payload
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
-    from dtctl.hooks import Hook
-    from dtctl.model import Cluster
+    from dtctl.model import Cluster, Hook
 
 MOST_WAITING = 100
 """Of one hook; what comes on top of them is left out."""
