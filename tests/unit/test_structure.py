@@ -97,7 +97,7 @@ ENTRIES = {
     "coordinate": {"role"},
     "supervise": {"supervisor"},
     "survival": {"guard", "revival", "reboot", "logind"},
-    "logs": {"serving", "tail"},
+    "logs": {"serving", "lines"},
     "dump": {"serving", "spying", "hook"},
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
     "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},

@@ -7,7 +7,7 @@ import re
 import signal
 
 from ..host import machine, paths, ports
-from ..logs.tail import end_of, last_lines
+from ..logs.lines import end_of, last_lines
 from ..records.reasons import fact
 from ..run import exits
 from ..run.cause import cause_of_end

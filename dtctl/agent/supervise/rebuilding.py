@@ -169,7 +169,7 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
         entry["next_start"] = wall
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":
-        from ..logs.tail import end_of, last_lines
+        from ..logs.lines import end_of, last_lines
         from ..run.cause import cause_of_end
 
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
