@@ -48,7 +48,7 @@ def modules() -> list[Path]:
 VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
-    *("dtctl.agent.run.signatures", "dtctl.agent.run.hangs"),
+    *("dtctl.agent.run.cause", "dtctl.agent.run.hangs"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 

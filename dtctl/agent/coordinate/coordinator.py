@@ -18,10 +18,9 @@ from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, start
 from .accounting import Accounting
-from .contacts import Contacts
-from .quorum import Quorum
+from .contacts import Contacts, Quorum
 from .recovery import Failure, Recovery
-from .shutdown import Shutdown
+from .start import Shutdown
 from .told import Told
 from .view import View
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from ..records.spec import Spec
     from ..records.whole_run import Contact, PostedRequest, RunView
     from ..run.outcome import Facts
-    from .services import Services
+    from .recovery import Services
 
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""

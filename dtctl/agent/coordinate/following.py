@@ -8,7 +8,7 @@ from ..link.dialer import Dialer
 from ..link.tls import Identity
 from ..records.reasons import because, fact
 from ..run import intents
-from .report import Report, events_since, hello
+from .role import Report, events_since, hello
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

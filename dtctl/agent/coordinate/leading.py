@@ -14,10 +14,10 @@ from ..records.reasons import because, fact
 from ..records.spec import is_alone
 from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
-from .answering import AWAY_S, Answering
+from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
-from .report import events_since, hello, news
-from .services import Services
+from .recovery import Services
+from .role import events_since, hello, news
 from .story import Story
 from .view import first_view, is_of
 
@@ -145,7 +145,7 @@ class Leading:
             return
         from ..link.hub import Hub
         from ..link.tls import Identity
-        from .superseded import last_words, superseded_identities
+        from .contacts import last_words, superseded_identities
 
         where = self.coordinator.view.coordinator
         try:

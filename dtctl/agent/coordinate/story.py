@@ -7,7 +7,7 @@ import json
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import because, fact
 from ..records.whole_run import StoryLine
-from ..run.event_log import EventLog
+from ..run.runfiles import EventLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

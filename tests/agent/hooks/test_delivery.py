@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dtctl.agent.hooks.delivery import Delivery
+from dtctl.agent.hooks.posting import Delivery
 from dtctl.agent.host import programs
 from dtctl.agent.records.hooks import MOST_BYTES, Post, Sent
 from dtctl.agent.records.kinds import made

@@ -16,7 +16,7 @@ from dtctl.agent.host.secrets import Masks
 from dtctl.agent.logs.tail import end_of
 from dtctl.agent.logs.times import Times, offset_at
 from dtctl.agent.records.words import Variables
-from dtctl.agent.run.event_log import EventLog
+from dtctl.agent.run.runfiles import EventLog
 from dtctl.agent.supervise.attempt import Samples
 from dtctl.agent.supervise.progress import LogProgress
 from tests import impostors

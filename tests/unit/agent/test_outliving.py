@@ -10,7 +10,7 @@ from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Start
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import Surroundings
 from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
 from tests.unit.agent.supervise import supervised
 

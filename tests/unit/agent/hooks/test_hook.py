@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from dtctl.agent.hooks import hook as module
-from dtctl.agent.hooks.hook import MOST_WAITING, Hook
+from dtctl.agent.hooks import posting as module
+from dtctl.agent.hooks.posting import MOST_WAITING, Hook
 from dtctl.agent.records.hooks import Post, Sent, Told
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, sentence

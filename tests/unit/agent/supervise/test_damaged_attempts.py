@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import Surroundings
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 from tests.unit.privileges import public_directory, without_privileges

@@ -10,7 +10,7 @@ from dtctl.agent.host import paths
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Intent, Start
 from dtctl.agent.supervise import keeper
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import Surroundings
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 

@@ -26,7 +26,7 @@ from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import policy
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import Surroundings
 from dtctl.agent.supervise.task import Task
 from tests.fuzz import cases
 from tests.unit.agent.supervise import supervised
