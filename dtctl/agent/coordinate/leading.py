@@ -16,9 +16,9 @@ from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
+from .history import Story
 from .recovery import Services
 from .role import events_since, hello, news
-from .story import Story
 from .view import first_view, is_of
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..records.whole_run import PostedRequest
-    from ..run.intents import Followed
+    from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
 
     Heard = Union[Hello, News, Progress, Events]
@@ -106,7 +106,7 @@ class Leading:
         """The run's end is told to its hooks, or to whom it cannot be told is known."""
         return self._over and (self._posting is None or self._posting.settled)
 
-    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self._listen(now, wall)
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
@@ -196,7 +196,7 @@ class Leading:
             why = str(damage)
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
 
-    def _hear_own(self, now: float, wall: float, state: State, intent: Followed) -> None:
+    def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
         begin = self._story.received(self._host)
         while begin < self._files.events.count:
             self._story.add_events(self._host, begin, events_since(self._files.events, begin), now, wall)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
-from ..run import policy, telling
+from ..run import policy, run_events
 from . import incidents
 from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
 
@@ -284,7 +284,7 @@ class Recovery:
             self._begin(one, wall)
         elif one["begun"] is not None and incidents.trains_again(self._view, one):
             one["recovered"] = wall
-            self._tell("decision", telling.recovery(one), task=one["task"])
+            self._tell("decision", run_events.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Everybody is there again, and still nobody trains."""

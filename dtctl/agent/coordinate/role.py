@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
-    from ..run.intents import Followed
+    from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
 
     class Role(Protocol):
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         def mending(self) -> bool:
             """A task or a host was lost and is not back yet: who waits for it does not hang."""
 
-        def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]: ...
+        def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]: ...
 
         def register(self) -> Tuple[List[int], List[int]]: ...
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ..records.messages import Hello, News, Progress, Told
     from ..records.run_state import Entry, State
     from ..records.spec import Spec
-    from ..run.intents import Followed
+    from ..run.intents import IntentFollower
     from ..run.runfiles import EventLog
 
 
@@ -79,7 +79,7 @@ class Report:
         self._state: Optional[State] = None
         """As it was told, where a part of it may follow."""
 
-    def news(self, state: State, intent: Followed) -> Union[News, Progress, None]:
+    def news(self, state: State, intent: IntentFollower) -> Union[News, Progress, None]:
         """None when nothing has changed since the last time; what this returns counts as told."""
         value = intent.value
         told = (value["serial"], value["session"] is None, intent.lost_session)
@@ -124,7 +124,7 @@ def _changed(before: Entry, entry: Entry) -> Dict[str, Any]:
     return {name: value for name, value in entry.items() if value != was[name]}
 
 
-def hello(spec: Spec, state: State, intent: Followed, events: int) -> Hello:
+def hello(spec: Spec, state: State, intent: IntentFollower, events: int) -> Hello:
     """The first message of an agent. `events`: how many lines its events.jsonl has."""
     assert state["agent"] is not None, "a supervisor has written its own name into its state"
     return {
@@ -138,12 +138,12 @@ def hello(spec: Spec, state: State, intent: Followed, events: int) -> Hello:
     }
 
 
-def news(state: State, intent: Followed) -> News:
+def news(state: State, intent: IntentFollower) -> News:
     """Whatever has changed."""
     return {"type": "state", **_told(state, intent)}
 
 
-def _told(state: State, intent: Followed) -> Told:
+def _told(state: State, intent: IntentFollower) -> Told:
     value = intent.value
     return {
         "state": state,

@@ -15,7 +15,7 @@ from ..records import json_text
 from ..records.hooks import MOST_TOLD, HookFile, Sent, Told, ToldBook
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import fact
-from ..run import environment, telling
+from ..run import environment, run_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..records.hooks import Post, Sent
     from ..records.reasons import Fact
     from ..records.whole_run import RunView
+    from ..run.run_events import RunEvent
     from ..run.runfiles import RunFiles
-    from ..run.telling import Happened
 
     Tell = Callable[[List[Fact]], None]
 
@@ -56,8 +56,8 @@ class Hook:
         self._cluster = cluster
         self._inherited = inherited
         self._tell = tell
-        self._waiting: List[Happened] = []
-        self._current: Optional[Happened] = None
+        self._waiting: List[RunEvent] = []
+        self._current: Optional[RunEvent] = None
         """What is being told."""
         self._delivery: Optional[Delivery] = None
         self._try_at = 0.0
@@ -67,7 +67,7 @@ class Hook:
     def settled(self) -> bool:
         return not self._waiting
 
-    def step(self, found: List[Happened], now: float) -> bool:
+    def step(self, found: List[RunEvent], now: float) -> bool:
         """Listens, and chooses what to tell next; whether `told` has changed."""
         before = (len(self._passed), self.told["tries"])
         sent = self._delivery.look(now) if self._delivery is not None else None
@@ -84,7 +84,7 @@ class Hook:
     def begin(self, now: float) -> None:
         if self._current is None or self._delivery is not None:
             return
-        body = telling.payload(self._current, self._cluster, rfc3339(self._current.time))
+        body = run_events.payload(self._current, self._cluster, rfc3339(self._current.time))
         try:
             self._delivery = Delivery(self._post, body, self._inherited, now)
         except OSError as error:  # too many processes, or no memory
@@ -112,7 +112,7 @@ class Hook:
             self._delivery.end()
         self._delivery = self._current = None
 
-    def _take_up(self, found: List[Happened]) -> None:
+    def _take_up(self, found: List[RunEvent]) -> None:
         wanted = self._post["on"]
         self._waiting = [
             one for one in found if one.id not in self._passed and any(kind in wanted for kind in one.kinds)
@@ -143,7 +143,7 @@ class Hook:
             self._tell([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
         self.told["broken"] = True
 
-    def _pass(self, done: List[Happened]) -> None:
+    def _pass(self, done: List[RunEvent]) -> None:
         """It is not told of these any more."""
         ids = [one.id for one in done]
         self._passed.update(ids)
@@ -268,7 +268,7 @@ class Posting:
         """`over`: nothing more happens to the run."""
         if over and self._give_up_at is None:
             self._give_up_at = now + LAST_WORDS_S
-        found = telling.happened(view)
+        found = run_events.events_of(view)
         changes = [hook.step(found, now) for hook in self._hooks]
         if self._give_up_at is not None and now >= self._give_up_at:
             changes += [hook.give_up() for hook in self._hooks]

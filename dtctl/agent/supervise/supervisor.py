@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 
-class Surroundings:
+class TaskContext:
     """`changed` is told of each transition: (task, from, to, attempt, why).
 
     `touched` is told of other changes of an entry in state.json: True for one that others wait for.
@@ -146,12 +146,12 @@ class Supervisor:
         now, wall = time.monotonic(), time.time()
         damage: List[str] = []
         self.state = rebuilding.state(files, self._spec, wall, damage.append)
-        self._intent = intents.Followed(files, rebuilding.intents(self.state), damage.append)
+        self._intent = intents.IntentFollower(files, rebuilding.intents(self.state), damage.append)
         self._was_finished = self.state["finished"]
         me, before = processes.myself(), self.state["agent"]
         rebooted = before is not None and before["boot_id"] != me["boot_id"]
         self.state.update({"agent": {**me, "since": wall}, "finished": False})
-        self._around = Surroundings(
+        self._around = TaskContext(
             files.directory,
             self._spec,
             files.inherited(),

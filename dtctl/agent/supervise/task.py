@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..records.words import TaskState
     from .autopsy import StackDump
     from .observation import Observation
-    from .supervisor import Surroundings
+    from .supervisor import TaskContext
 
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
@@ -54,7 +54,7 @@ EARLY_S = 5.0
 class Task:
     """`entry` is the task's part of state.json."""
 
-    def __init__(self, spec: TaskSpec, entry: Entry, around: Surroundings, now: float, wall: float) -> None:
+    def __init__(self, spec: TaskSpec, entry: Entry, around: TaskContext, now: float, wall: float) -> None:
         self.id = spec["id"]
         self.entry = entry
         self._spec = spec

@@ -50,7 +50,7 @@ def make_run(
 
 def step(part: Leading | Following, files: RunFiles, now: float) -> None:
     """As the supervisor of that host has it done."""
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     state = files.state()
     state["agent"] = {"pid": 1, "start_time": 1, "boot_id": "b", "since": 0.0}
