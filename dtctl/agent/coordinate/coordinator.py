@@ -20,7 +20,7 @@ from . import incidents, lifecycle
 from .accounting import Accounting
 from .contacts import Contacts, Quorum
 from .lifecycle import Shutdown
-from .orders import Told
+from .orders import OrderBook
 from .recovery import Failure, Recovery
 from .view import View
 
@@ -62,7 +62,7 @@ class Coordinator:
         self._now = self._began = self._came = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
-        self._told = Told(self.view)
+        self._told = OrderBook(self.view)
         self._contacts = Contacts(self.view, self._tell)
         self._quorum = Quorum(self.view)
         self._accounting = Accounting(self.view)

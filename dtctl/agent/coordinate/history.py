@@ -55,7 +55,7 @@ class Quota:
         return told
 
 
-class Story:
+class History:
     """Also knows which events of each host it has, by their indexes in that host's events.jsonl."""
 
     def __init__(self, path: str) -> None:

@@ -16,7 +16,7 @@ from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
-from .history import Story
+from .history import History
 from .recovery import Services
 from .role import events_since, hello, news
 from .view import first_view, is_of
@@ -69,7 +69,7 @@ class Leading:
         self._spec = spec
         self._host = spec["host"]
         self._path = files.path("cluster.json")
-        self._story = Story(files.path("history.jsonl"))
+        self._story = History(files.path("history.jsonl"))
         wall = time.time()
         before, damage = self._read_view()
         services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random, self._lost_checkpoint)

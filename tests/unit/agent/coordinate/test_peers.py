@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import orders
-from dtctl.agent.coordinate.orders import Told
+from dtctl.agent.coordinate.orders import OrderBook
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Past
@@ -121,8 +121,8 @@ def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: p
         return entry(self, task)
 
     monkeypatch.setattr(View, "entry", looked_at)
-    told = Told(view)
+    book = OrderBook(view)
     for host in view.hosts:
-        orders.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
-    assert orders.news(mending=False, may_go=lambda host: False, may_start=True) == []
+        book.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
+    assert book.news(mending=False, may_go=lambda host: False, may_start=True) == []
     assert len(looks) < 10 * workers
