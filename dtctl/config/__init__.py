@@ -37,7 +37,7 @@ def check_cluster(file: Path, *, overrides: Sequence[str] = ()) -> Checked:
 
 def cluster_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of cluster.yaml, for editors."""
-    from dtctl.config.schema import json_schema
+    from dtctl.config.reference import json_schema
 
     return json_schema()
 

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dtctl.config.checks import EXAMPLES
-from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
-from dtctl.config.sections.base import Section
+from dtctl.config.sections import SECTIONS, ClusterFile, Section, sections_with
 from dtctl.config.values import ARGS_MAPPING
 from dtctl.config.yaml.document import Document, Findings, Path, Scalar, dotted, in_words
 from dtctl.errors import did_you_mean
