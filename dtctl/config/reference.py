@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from dtctl.config.document import Scalar
 from dtctl.config.kinds import Kind, OrText
 from dtctl.config.launching import TASK_FIELDS
 from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, Section, SshDefaults
-from dtctl.config.yaml.document import Scalar
-from dtctl.config.yaml.yaml12 import parse
+from dtctl.config.yaml12 import parse
 from dtctl.durations import duration_text
 from dtctl.model import DIRECTORY_NAMES
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dtctl.config import values as v
-from dtctl.config.yaml.document import Scalar
+from dtctl.config.document import Scalar
 from dtctl.model import OtherTransport
 
 
