@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
-    from dtctl.operations.asking.written import Written
     from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+    from dtctl.operations.client.written import Written
     from dtctl.operations.events import Happening
     from dtctl.operations.gc import GcResult
     from dtctl.operations.runs import KnownRun, KnownRuns

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import places
-from dtctl.agent.checkpoints.places import Run, saved, values
+from dtctl.agent.checkpoints import directories
+from dtctl.agent.checkpoints.directories import Run, saved, values
 from tests.agent.checkpoints.test_checkpoints import DATA
 
 NOW = 1_700_000_000.0
@@ -89,10 +89,10 @@ def test_a_link_to_the_same_directory_is_the_same(tree: Path, tmp_path: Path) ->
 
 def test_without_a_setting_only_directories_with_a_checkpoint_are_told(tree: Path, tmp_path: Path) -> None:
     run = run_of(tree, f"--out={tmp_path}/out", "--out=here")
-    assert places.report(run) == []
+    assert directories.report(run) == []
     save(tmp_path / "out")
     save(tree / "here")
-    assert [(one["dir"], one["guessed"]) for one in places.report(run)] == [
+    assert [(one["dir"], one["guessed"]) for one in directories.report(run)] == [
         (str(tree), True),
         (str(tmp_path / "out"), True),
     ]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.agent.records.spec import Inventory
     from dtctl.errors import DtctlError
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 
 def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:

@@ -18,7 +18,7 @@ from dtctl.places import read_regular
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 _LIMIT_BYTES = 1_000_000
 """As in dtctl/config/load.py."""

@@ -10,8 +10,8 @@ from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
-    from dtctl.operations.asking.conversation import Request
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.client.conversation import Request
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.status import RunStatus
 
 Answer = StatusResult | StopResult | RestartResult

@@ -13,17 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.memory.files import (
-    DamagedRecord,
-    OtherVersion,
-    UnreadRecord,
-    read_record,
-    write_record,
-)
+from dtctl.operations.history.files import DamagedRecord, OtherVersion, UnreadRecord, read_record, write_record
 from dtctl.places import Folder, check_private, make_private, read_regular, replace_file, state_directory
 
 if TYPE_CHECKING:
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
 """The form of the names that hosts give to runs' directories (dtctl/agent/host/paths.py)."""

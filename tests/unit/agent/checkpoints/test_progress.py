@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints.evidence import CheckpointSigns
+from dtctl.agent.checkpoints.progress import CheckpointSigns
 from dtctl.agent.host import processes
 from dtctl.agent.host.secrets import Masks
 from dtctl.agent.records.kinds import made

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.checkpoints import reading
-from dtctl.agent.checkpoints.losing import loss
-from dtctl.agent.checkpoints.mending import mend
+from dtctl.agent.checkpoints.repair import loss, repair_directory
 from tests.agent.checkpoints.test_checkpoints import DATA, complete
 
 
@@ -32,14 +31,14 @@ def names(directory: Path) -> list[str]:
 
 def test_the_damaged_one_is_moved_and_nothing_is_lost(directory: Path) -> None:
     before = len(names(directory))
-    [text] = mend(str(directory))
+    [text] = repair_directory(str(directory))
     assert "model.ckpt-200 is damaged" in text
     assert names(directory) == ["damaged", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
     assert len(names(directory / "damaged")) == before - 2
     [found] = reading.report([str(directory)])
     assert complete(found)["step"] == 100
     assert found["incomplete"] == []
-    assert mend(str(directory)) == []
+    assert repair_directory(str(directory)) == []
 
 
 @pytest.mark.parametrize("place", ["", "/data/output/"])
@@ -53,7 +52,7 @@ def test_the_state_file_names_the_newest_complete_one_in_the_same_way(directory:
         "all_model_checkpoint_timestamps: 2.5\n"
         "last_preserved_timestamp: 0.5\n"
     )
-    assert len(mend(str(directory))) == 1
+    assert len(repair_directory(str(directory))) == 1
     assert sorted(state.read_text().splitlines()) == [
         f'all_model_checkpoint_paths: "{place}model.ckpt-100"',
         "all_model_checkpoint_timestamps: 1.5",
@@ -67,19 +66,19 @@ def test_each_directory_is_mended_by_what_is_complete_in_it(directory: Path) -> 
     below.mkdir()
     for path in list(directory.glob("model.ckpt-200*")):
         path.rename(below / path.name)
-    assert mend(str(directory)) == []
+    assert repair_directory(str(directory)) == []
     assert len(names(below)) == 2
 
 
 def test_without_a_complete_checkpoint_nothing_is_touched(directory: Path) -> None:
     os.truncate(directory / "model.ckpt-100.data-00000-of-00001", 10)
     before = names(directory)
-    assert mend(str(directory)) == []
+    assert repair_directory(str(directory)) == []
     assert names(directory) == before
 
 
 def test_a_directory_that_does_not_exist_needs_no_mending(tmp_path: Path) -> None:
-    assert mend(str(tmp_path / "output")) == []
+    assert repair_directory(str(tmp_path / "output")) == []
 
 
 def flip(path: Path) -> None:
@@ -104,8 +103,8 @@ def flipped(tmp_path: Path) -> Path:
 
 
 def test_bytes_that_differ_are_found_where_a_trainer_could_not_restore_them(flipped: Path) -> None:
-    assert mend(str(flipped)) == []
-    [text] = mend(str(flipped), distrust=True)
+    assert repair_directory(str(flipped)) == []
+    [text] = repair_directory(str(flipped), distrust=True)
     assert text.startswith("checkpoint model.ckpt-200 is damaged (a part of embedding does not match its checksum)")
     assert (flipped / "checkpoint").read_text() == 'model_checkpoint_path: "model.ckpt-100"\n'
 
@@ -143,8 +142,8 @@ def test_without_any_checkpoint_nothing_is_lost(tmp_path: Path) -> None:
 def test_only_who_may_start_over_has_the_only_one_set_aside(flipped: Path) -> None:
     for path in flipped.glob("model.ckpt-100*"):
         path.unlink()
-    assert mend(str(flipped), distrust=True) == []
-    [text] = mend(str(flipped), distrust=True, scratch=True)
+    assert repair_directory(str(flipped), distrust=True) == []
+    [text] = repair_directory(str(flipped), distrust=True, scratch=True)
     assert "set aside" in text
     assert names(flipped) == ["damaged"]
     assert "checkpoint" in names(flipped / "damaged"), "or TensorFlow would look for what it names"
@@ -152,5 +151,5 @@ def test_only_who_may_start_over_has_the_only_one_set_aside(flipped: Path) -> No
 
 def test_what_keras_wrote_is_never_set_aside(flipped: Path) -> None:
     (flipped / "model.weights.h5").write_bytes(b"cut")
-    assert len(mend(str(flipped), distrust=True)) == 1
+    assert len(repair_directory(str(flipped), distrust=True)) == 1
     assert "model.weights.h5" in names(flipped)

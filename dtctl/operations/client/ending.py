@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dtctl.operations.asking.coordinator import CoordinatorAway, First, why_alone
+from dtctl.operations.client.coordinator import CoordinatorAway, First, why_alone
 from dtctl.operations.status import request_of_status, told_by_coordinator
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Session
 
 

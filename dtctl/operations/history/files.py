@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dtctl.errors import DtctlError
-from dtctl.operations.memory.record import RECORD_VERSION, RunRecord
+from dtctl.operations.history.record import RECORD_VERSION, RunRecord
 from dtctl.places import read_regular, replace_file
 
 _LIMIT_BYTES = 1 << 26

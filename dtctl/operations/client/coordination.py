@@ -11,8 +11,8 @@ from dtctl.agent.records import whole_run as records
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.run.telling import Happened, happened
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.outcome import Verdict
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.client.outcome import Verdict
+from dtctl.operations.client.tasks import TaskStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.goodput import Account

@@ -17,7 +17,7 @@ from dtctl.transport.wire import checked_result, untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Message, Session, Transport
 
 R = TypeVar("R")
