@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
-    from ..checkpoints.losing import Loss
+    from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..checkpoints.evidence import CheckpointSigns
+from ..checkpoints.progress import CheckpointSigns
 from ..dump.hook import SITE
 from ..host.secrets import Masks
 from ..run import environment
