@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.operations.asking.ending import Ending
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.client.ending import Ending
+    from dtctl.operations.history.record import RunRecord
 
 
 class Announced:

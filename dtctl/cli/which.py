@@ -13,7 +13,7 @@ from dtctl.cli.effects import EFFECTS
 from dtctl.errors import ConfigError, DtctlError, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 _SHOWN = 8
 

@@ -51,7 +51,7 @@ def import_all(factor: float) -> None:
         if not module.name.startswith(("dtctl.agent.", "dtctl.trainer", "dtctl.__main__", "dtctl.templates")):
             importlib.import_module(module.name)
     from dtctl.operations import dump, gc
-    from dtctl.operations.asking import streams
+    from dtctl.operations.client import streams
     from dtctl.operations.up import rollback
     from dtctl.transport import payload
 

@@ -24,7 +24,7 @@ ENOUGH = 0.95
 MODULES = (
     *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "lifecycle", "orders", "recovery", "view")),
     *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
-    *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
+    "agent/checkpoints/tensor_bundle",
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     *(f"agent/supervise/{name}" for name in ("step_reader", "watchdog")),
     *(f"config/{name}" for name in ("placement", "ranges")),

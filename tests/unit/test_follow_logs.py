@@ -13,11 +13,11 @@ from dtctl.agent.records.reasons import fact
 from dtctl.cli import watching
 from dtctl.cli.options import Scope
 from dtctl.model import TaskId
-from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs import onward as onwards
 from dtctl.operations.logs.onward import Onward
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus
 from tests.unit.coordinated import record
 

@@ -54,8 +54,8 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.tensor_table", "dtctl.agent.checkpoints.keras_files"),
-    "dtctl.agent.checkpoints.state_file",
+    *("dtctl.agent.checkpoints.tensor_bundle", "dtctl.agent.checkpoints.formats"),
+    "dtctl.agent.checkpoints.formats",
 )
 """What reads checkpoints on hosts reads those of this machine, too, so that both are judged alike; for operations."""
 
@@ -100,7 +100,7 @@ ENTRIES = {
     "logs": {"serving", "tail"},
     "dump": {"serving", "spying", "hook"},
     "bundles": {"store", "incoming", "manifest", "tree", "working"},
-    "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving", "storing"},
+    "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
     "metrics": {"reading", "copying", "finding"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},

@@ -17,9 +17,9 @@ from dtctl.cli.effects import EFFECTS, Effect
 from dtctl.cli.scope import Scope
 from dtctl.errors import ConfigError, ExitCode, UsageError
 from dtctl.model import SshSettings, TaskId
-from dtctl.operations.asking.ending import Ending
-from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.memory.store import Memory
+from dtctl.operations.client.ending import Ending
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.history.store import Memory
 from dtctl.operations.up.local import make_local
 from dtctl.plan.roster import plan_roster
 

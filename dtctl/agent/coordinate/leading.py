@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Set, Tuple, Union
 
-    from ..checkpoints.losing import Loss
+    from ..checkpoints.repair import Loss
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.messages import FromHub
@@ -345,17 +345,19 @@ class Leading:
         return reading.newest(self._checkpoint_directories())
 
     def _mend_checkpoints(self, distrust: bool) -> List[str]:
-        from ..checkpoints import mending
+        from ..checkpoints import repair
 
         scratch = distrust and self._spec["recovery"]["allow_scratch"]
-        return [text for path in self._checkpoint_directories() for text in mending.mend(path, distrust, scratch)]
+        return [
+            text for path in self._checkpoint_directories() for text in repair.repair_directory(path, distrust, scratch)
+        ]
 
     def _lost_checkpoint(self) -> Optional[Loss]:
-        from ..checkpoints import losing
+        from ..checkpoints import repair
 
         directories = self._checkpoint_directories()
         others = outputs.of_cluster(self._files.root, self._spec["cluster"])
-        return losing.loss(directories, [path for path in others if path not in directories])
+        return repair.loss(directories, [path for path in others if path not in directories])
 
     def _checkpoint_directories(self) -> List[str]:
         return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])

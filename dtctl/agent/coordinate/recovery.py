@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
 
-    from ..checkpoints.losing import Loss
+    from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
     from ..records.reasons import Fact
     from ..records.run_state import Past

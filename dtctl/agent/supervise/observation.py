@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..checkpoints.evidence import CheckpointSigns
+from ..checkpoints.progress import CheckpointSigns
 from ..host import ports, processes
 from ..vitals.usage import Usage
 from .progress import LogProgress, Rate, complaint_after

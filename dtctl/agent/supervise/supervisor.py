@@ -8,7 +8,7 @@ import select
 import time
 from contextlib import suppress
 
-from ..checkpoints.evidence import CheckpointSigns
+from ..checkpoints.progress import CheckpointSigns
 from ..coordinate.role import take_role
 from ..dump.hook import SITE
 from ..host import claims, fifo, log, paths, processes

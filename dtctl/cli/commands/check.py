@@ -47,7 +47,7 @@ def check(
     """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.scene import scene_of
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local
     from dtctl.render import checks, errors

@@ -19,7 +19,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.operations.checkpointing.finding import Found
     from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
 """What only makes sense with this action."""

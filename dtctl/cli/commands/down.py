@@ -14,7 +14,7 @@ from dtctl.errors import DtctlError, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 
 @on_run
@@ -27,7 +27,7 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
-    from dtctl.operations.asking.ending import Ending
+    from dtctl.operations.client.ending import Ending
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.up.launch import controller_name

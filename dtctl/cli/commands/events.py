@@ -11,8 +11,8 @@ from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
-    from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.telling.attempts import Folding
+    from dtctl.operations.attempts import Folding
+    from dtctl.operations.history.record import RunRecord
 
 
 @on_run
@@ -23,8 +23,8 @@ def events(
     output: OutputOption = "text",
 ) -> None:
     """Tell the run's story: each attempt of a task, who did what, each decision and its reason; -v: every state."""
+    from dtctl.operations.attempts import folded
     from dtctl.operations.events import read_events
-    from dtctl.operations.telling.attempts import folded
     from dtctl.render import errors, result
     from dtctl.render.events import story_line
     from dtctl.render.machine import document
@@ -49,9 +49,9 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.asking.streams import Away
+    from dtctl.operations.attempts import Folding
+    from dtctl.operations.client.streams import Away
     from dtctl.operations.events import Happening, follow_events
-    from dtctl.operations.telling.attempts import Folding
     from dtctl.render import errors
     from dtctl.render.events import story_line
     from dtctl.render.machine import document

@@ -14,7 +14,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.gc import GcResult
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 
 @on_cluster

@@ -10,7 +10,7 @@ from dtctl.cli.options import Scope, on_run
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.watching.feed import Feed
 
 LOG_LINES = 500

@@ -34,7 +34,7 @@ def trust(
     output: OutputOption = "text",
 ) -> None:
     """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.selection import select_hosts
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.tasks import TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
 from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.top.columns import note

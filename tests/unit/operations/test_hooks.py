@@ -13,8 +13,8 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.run_events import RunEvent
 from dtctl.errors import PreflightError
 from dtctl.model import Hook
-from dtctl.operations.telling import hooks as module
-from dtctl.operations.telling.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
+from dtctl.operations import hooks as module
+from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
 from dtctl.operations.up.secrets import find_hooks
 from dtctl.plan.spec import digest
 from tests.unit.clusters import cluster

@@ -14,10 +14,10 @@ import pytest
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
-from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
-from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.client.conversation import Progress
+from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.credentials import Authority
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport

@@ -12,7 +12,7 @@ import pytest
 
 from dtctl.errors import TransportError
 from dtctl.model import Host, Local
-from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.client.conversation import Progress
 from dtctl.render import awaiting
 from dtctl.render.awaiting import Awaiting, awaiting_line, dialling, dialling_line
 from dtctl.render.terminal import console, last_line

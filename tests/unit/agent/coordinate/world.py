@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from dtctl.agent.checkpoints.losing import Loss
+from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.coordinate.coordinator import Coordinator
 from dtctl.agent.coordinate.recovery import Services
 from dtctl.agent.coordinate.role import Report
