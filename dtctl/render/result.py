@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.operations.up.result import Unseen, UpResult
     from dtctl.operations.up.rollback import Left
     from dtctl.operations.up.watching import FailedStart
-    from dtctl.plan.values import RunPlan
+    from dtctl.plan.roster import RunPlan
     from dtctl.render.logs import LogPrinter
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import Any, cast
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
-from dtctl.plan.values import Roster, SuccessRule
+from dtctl.plan.roster import Roster, SuccessRule
 
 RECORD_VERSION = 1
 

@@ -27,10 +27,10 @@ from dtctl.operations.up.credentials import Authority
 from dtctl.operations.up.local import local_python, make_local, scan_code
 from dtctl.operations.up.needs import check_needs
 from dtctl.operations.up.secrets import find_hooks, find_secrets
-from dtctl.plan.directories import output_directories
+from dtctl.plan.hosts import output_directories
+from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec
-from dtctl.plan.values import RunPlan
 
 Hostname = Callable[[SshSettings], str]
 """The name that SSH would connect to, by its own configuration."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.model import SshSettings
-from dtctl.plan.local import on_this_machine
+from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle

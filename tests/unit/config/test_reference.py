@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dtctl.config import cluster_schema, load_cluster, reference_markdown
+from dtctl.config.document import Scalar
 from dtctl.config.sections import SECTIONS
-from dtctl.config.yaml.document import Scalar
-from dtctl.config.yaml.yaml12 import parse
+from dtctl.config.yaml12 import parse
 from dtctl.errors import closest, did_you_mean
 from tests.unit.config.json_schema import accepts
 from tests.unit.config.mistakes import GOOD, KEYS, KINDS, swap, top, trainer

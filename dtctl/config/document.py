@@ -8,7 +8,7 @@ from typing import Any
 
 from dtctl.errors import ConfigError, Place, Problem
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Keys and list indexes from the top of a document to one of its values."""
 
 
@@ -37,10 +37,10 @@ class Document:
     """`data` consists of dicts with text keys, lists, Scalars and None; `problems` say what was left out of it."""
 
     data: Any
-    marks: dict[Path, Marks]
+    marks: dict[KeyPath, Marks]
     problems: list[Problem]
 
-    def find(self, loc: Path) -> Path:
+    def find(self, loc: KeyPath) -> KeyPath:
         """`loc` without the steps that are not in the data: pydantic has names for its own inner steps."""
         path: list[str | int] = []
         data = self.data
@@ -51,22 +51,22 @@ class Document:
                 path.append(step)
         return tuple(path)
 
-    def key_place(self, path: Path) -> Place:
+    def key_place(self, path: KeyPath) -> Place:
         return self.marks[self.find(path)].key
 
-    def value_place(self, path: Path) -> Place:
+    def value_place(self, path: KeyPath) -> Place:
         """Where the value begins; for what is not in the file, the place of what should hold it."""
         found = self.find(path)
         marks = self.marks[found]
         return marks.value if found == path or isinstance(self.at(found), Scalar) else marks.key
 
-    def at(self, path: Path) -> Any:
+    def at(self, path: KeyPath) -> Any:
         data = self.data
         for step in path:
             data = data[step]
         return data
 
-    def graft(self, path: Path, part: Document) -> None:
+    def graft(self, path: KeyPath, part: Document) -> None:
         """Puts `part` in place of the value at `path`; missing mappings on the way are made."""
         here = self.data
         top = part.marks[()]
@@ -89,20 +89,20 @@ class Findings:
         self._problems = list(document.problems)
         self._lacks: list[Problem] = []
         self._doubts: list[Problem] = []
-        self._spoiled: set[Path] = set()
+        self._spoiled: set[KeyPath] = set()
 
-    def add(self, path: Path, summary: str, hint: str = "", *, at_key: bool = False) -> None:
+    def add(self, path: KeyPath, summary: str, hint: str = "", *, at_key: bool = False) -> None:
         self._problems.append(Problem(self._place(path, at_key), summary, hint))
         self._spoiled.add(path)
         if len(self._problems) >= MOST_PROBLEMS:
             self.or_raise()
 
-    def lack(self, path: Path, summary: str, hint: str = "") -> None:
+    def lack(self, path: KeyPath, summary: str, hint: str = "") -> None:
         """A file that this machine does not have. Without it the cluster can be built, and the rest looked at."""
         self._lacks.append(Problem(self._place(path, False), summary, hint))
         self._spoiled.add(path)
 
-    def doubt(self, path: Path, summary: str, hint: str = "", *, at_key: bool = False) -> None:
+    def doubt(self, path: KeyPath, summary: str, hint: str = "", *, at_key: bool = False) -> None:
         """Something that can be meant as it stands, but is more likely a slip."""
         self._doubts.append(Problem(self._place(path, at_key), summary, hint))
 
@@ -110,14 +110,14 @@ class Findings:
     def doubts(self) -> tuple[Problem, ...]:
         return tuple(sorted(set(self._doubts)))[:MOST_PROBLEMS]
 
-    def _place(self, path: Path, at_key: bool) -> Place:
+    def _place(self, path: KeyPath, at_key: bool) -> Place:
         return self.document.key_place(path) if at_key else self.document.value_place(path)
 
     def has(self, *path: str | int) -> bool:
         """Something at `path` or inside it is wrong already, so that later checks would blame it unjustly."""
         return any(spoiled[: len(path)] == path for spoiled in self._spoiled)
 
-    def __contains__(self, path: Path) -> bool:
+    def __contains__(self, path: KeyPath) -> bool:
         """The value at `path`, as a whole, is wrong already."""
         return path in self._spoiled
 
@@ -158,7 +158,7 @@ def in_words(data: Any) -> str:
     return shown if isinstance(data, Scalar) and not isinstance(data.value, str) else repr(shown)
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """`path` as messages write it: jobs.ps.hosts[2]."""
     text = ""
     for step in path:
