@@ -7,7 +7,7 @@ import re
 import signal
 from contextlib import suppress
 
-from ..dump import spying
+from ..dump.stacks import find_py_spy, py_spy_command
 from ..host import files, machine, paths, ports, processes
 from ..logs.lines import end_of, last_lines
 from ..records.reasons import fact
@@ -148,12 +148,12 @@ class StackDump:
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
-        program = spying.find(processes.words(self._trainer["pid"]), self._environment)
+        program = find_py_spy(processes.words(self._trainer["pid"]), self._environment)
         if program is None:
             return None
         import subprocess
 
-        line = spying.command(program, self._trainer["pid"])
+        line = py_spy_command(program, self._trainer["pid"])
         try:
             with open(self._path, "ab", opener=files.private) as file:
                 return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file, stderr=file)

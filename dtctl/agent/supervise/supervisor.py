@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from ..checkpoints.progress import CheckpointSigns
 from ..coordinate.role import take_role
-from ..dump.hook import SITE
+from ..dump.threads import SITE
 from ..host import claims, fifo, log, paths, processes
 from ..host.secrets import Masks
 from ..records.reasons import because, fact, said
