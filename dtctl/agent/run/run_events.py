@@ -51,7 +51,7 @@ _MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _MENTION = re.compile(r"@(?=here|channel|all|everyone)")
 
 
-class Happened:
+class RunEvent:
     """Something to tell. `kinds`: all that it is, the most telling first; `time` in epoch seconds."""
 
     __slots__ = ("attempt", "condition", "host", "id", "kinds", "run", "task", "time", "why")
@@ -83,9 +83,9 @@ class Happened:
         return self.kinds[0] in ENDED.values()
 
 
-def happened(view: RunView) -> List[Happened]:
+def events_of(view: RunView) -> List[RunEvent]:
     """All that cluster.json still knows of, in the order of its time."""
-    found: List[Happened] = []
+    found: List[RunEvent] = []
     for one in view["incidents"]:
         found.append(_loss(view, one))
         if one["recovered"] is not None:
@@ -96,11 +96,11 @@ def happened(view: RunView) -> List[Happened]:
     return found
 
 
-def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: float) -> Happened:
+def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: float) -> RunEvent:
     """The end of a run, where no coordinator tells of it."""
     kind = ENDED[condition]
     hung = ("stalled",) if kind == "failed" and any(one["kind"] in HANGS for one in why) else ()
-    return Happened(run, kind, (kind, *hung), time, condition, why, task, None, None)
+    return RunEvent(run, kind, (kind, *hung), time, condition, why, task, None, None)
 
 
 def recovery(one: Incident) -> List[Fact]:
@@ -113,7 +113,7 @@ def recovery(one: Incident) -> List[Fact]:
     return [fact("back_to_step", step=one["back_to"]), *lost, fact("and"), again]
 
 
-def payload(one: Happened, cluster: str, time: str) -> Dict[str, Any]:
+def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
     """What is posted, and what a command reads from its stdin; docs/notifications.md. `time` in RFC 3339."""
     kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
     cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
@@ -139,23 +139,23 @@ def payload(one: Happened, cluster: str, time: str) -> Dict[str, Any]:
     }
 
 
-def _loss(view: RunView, one: Incident) -> Happened:
+def _loss(view: RunView, one: Incident) -> RunEvent:
     why = why_of(one)
     kinds = ("stalled", "restarting") if headline(why) in HANGS else ("restarting",)
     name = "%s/%d/%s" % (one["task"], one["attempt"], headline(why) or kinds[0])
-    return Happened(
+    return RunEvent(
         view["run"], name, kinds, one["noticed"], "Restarting", why, one["task"], one["host"], one["attempt"]
     )
 
 
-def _recovery(view: RunView, one: Incident, at: float) -> Happened:
+def _recovery(view: RunView, one: Incident, at: float) -> RunEvent:
     name = "%s/%d/%s/recovered" % (one["task"], one["attempt"], headline(why_of(one)) or "")
-    return Happened(
+    return RunEvent(
         view["run"], name, ("recovered",), at, "Running", recovery(one), one["task"], one["host"], one["attempt"]
     )
 
 
-def _end(view: RunView, condition: Condition) -> Happened:
+def _end(view: RunView, condition: Condition) -> RunEvent:
     found = ended(view["run"], condition["type"], why_of(condition), condition["cause"], condition["since"])
     for host, contact in view["hosts"].items():
         entry = contact["state"]["tasks"].get(found.task or "") if contact["state"] else None

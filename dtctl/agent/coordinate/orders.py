@@ -80,7 +80,7 @@ class _Job:
         return max((took_s for other, took_s in self._took.items() if other != task), default=None)
 
 
-class Told:
+class OrderBook:
     """By this coordinator, since each host's last hello."""
 
     def __init__(self, view: View) -> None:

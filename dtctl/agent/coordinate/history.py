@@ -7,7 +7,7 @@ import json
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import because, fact
 from ..records.whole_run import StoryLine
-from ..run.event_log import EventLog
+from ..run.runfiles import EventLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Quota:
         return told
 
 
-class Story:
+class History:
     """Also knows which events of each host it has, by their indexes in that host's events.jsonl."""
 
     def __init__(self, path: str) -> None:

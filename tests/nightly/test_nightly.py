@@ -1,4 +1,4 @@
-"""The page of the nightly, and what its parts make of pyproject.toml and of a ledger."""
+"""The page of the nightly, and what its parts make of pyproject.toml and of a report."""
 
 from __future__ import annotations
 
@@ -11,43 +11,40 @@ from typing import Any
 
 import pytest
 
-from tests.ci.ledger import FAILED, PASSED, SKIPPED, Ledger, Test
 from tests.faults import report
 from tests.nightly import __main__ as nightly
-from tests.nightly import page, running, until
-from tests.nightly.page import Row
-from tests.nightly.parts import PARTS
-from tests.nightly.pythons import CONTROLLER, dependencies, lower_bounds
-from tests.nightly.running import ROOT, Seen, judged
+from tests.nightly import running, until
+from tests.nightly.parts import CONTROLLER, PARTS, dependencies, lower_bounds
+from tests.nightly.running import ROOT, Row, Seen, judged
 from tests.tables import read_table
 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
     file = tmp_path / "nightly.md"
-    file.write_text(f"# The nightly\n\n{page.BEGIN}\n\n{page.END}\n\nThe end.\n")
+    file.write_text(f"# The nightly\n\n{running.BEGIN}\n\n{running.END}\n\nThe end.\n")
     return file
 
 
 def test_a_part_keeps_its_last_result_while_others_run(empty: Path) -> None:
     first = Row("wheel", "passed", "2026-01-02 03:04", "abc", "1.0 min", "a | b\nc")
-    page.write(["wheel", "fuzz"], {"wheel": first}, empty)
-    page.write(["wheel", "fuzz"], {"fuzz": Row("fuzz", "**failed**", "now", "def", "2 min", "")}, empty)
-    rows = page.rows(empty)
+    running.write(["wheel", "fuzz"], {"wheel": first}, empty)
+    running.write(["wheel", "fuzz"], {"fuzz": Row("fuzz", "**failed**", "now", "def", "2 min", "")}, empty)
+    rows = running.rows(empty)
     assert rows["wheel"] == Row("wheel", "passed", "2026-01-02 03:04", "abc", "1.0 min", "a / b c")
     assert rows["fuzz"].result == "**failed**"
     assert empty.read_text().endswith("\n\nThe end.\n")
 
 
 def test_a_part_that_never_ran_says_so(empty: Path) -> None:
-    page.write(["wheel", "fuzz"], {}, empty)
-    assert page.rows(empty) == {"wheel": Row("wheel"), "fuzz": Row("fuzz")}
+    running.write(["wheel", "fuzz"], {}, empty)
+    assert running.rows(empty) == {"wheel": Row("wheel"), "fuzz": Row("fuzz")}
     assert Row("wheel").result == "not run"
 
 
 def test_the_page_describes_and_has_a_row_for_every_part() -> None:
-    text = page.PAGE.read_text()
-    assert list(page.rows()) == list(PARTS)
+    text = running.PAGE.read_text()
+    assert list(running.rows()) == list(PARTS)
     assert [name for name in PARTS if f"| `{name}` | " not in text] == []
 
 
@@ -57,10 +54,10 @@ def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: py
 
     parts = {"first": breaks, "second": lambda: Seen(False, "1 failed"), "third": lambda: Seen(True, "2 passed")}
     monkeypatch.setattr(nightly, "PARTS", parts)
-    monkeypatch.setattr(page, "PAGE", empty)
+    monkeypatch.setattr(running, "PAGE", empty)
     monkeypatch.setattr("sys.argv", ["nightly"])
     assert nightly.main() == 1
-    rows = page.rows(empty)
+    rows = running.rows(empty)
     assert [row.result for row in rows.values()] == ["**failed**", "**failed**", "passed"]
     assert rows["first"].seen == "broke: RuntimeError: no wheel"
 
@@ -74,23 +71,36 @@ def test_a_commit_tells_whether_files_differ_from_it(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("1")
     git("add", "code.py")
     git("commit", "-m", "first")
-    name = page.commit(tmp_path)
+    name = running.commit(tmp_path)
     assert name.isalnum()
     (tmp_path / "code.py").write_text("2")
-    assert page.commit(tmp_path) == f"{name} and changes"
+    assert running.commit(tmp_path) == f"{name} and changes"
 
 
 def test_nothing_at_all_is_no_success() -> None:
     assert not Seen.of_all({}).passed
     assert not Seen.of_all({"3.8": Seen(True, "ok"), "3.9": Seen(False, "no")}).passed
-    assert not judged(Ledger()).passed
 
 
-def test_a_ledger_is_judged_by_what_failed_and_what_never_ran() -> None:
-    good = Ledger(["a", "b"], {"a": Test(PASSED), "b": Test(PASSED)})
-    assert judged(good) == Seen(True, "2 passed")
-    assert judged(Ledger(["a", "b"], {"a": Test(PASSED), "b": Test(FAILED)}, exit_code=1)).text.endswith("failed: b")
-    assert not judged(Ledger(["a", "b", "c"], good.tests)).passed
+@pytest.mark.parametrize(
+    ("cases", "code", "seen"),
+    [
+        ("<testcase/><testcase/>", 0, Seen(True, "2 passed")),
+        ('<testcase classname="a" name="b"><failure/></testcase>', 1, Seen(False, "1 failed; failed: a.b")),
+        (
+            '<testcase classname="a" name="b"><error/></testcase>',
+            2,
+            Seen(False, "1 failed; failed: a.b; pytest ended with 2"),
+        ),
+        ("<testcase/>", 1, Seen(False, "1 passed; pytest ended with 1")),
+        ("", 0, Seen(False, "nothing has run; no test has run")),
+    ],
+)
+def test_a_report_is_judged_by_what_failed_and_by_the_exit_code(
+    tmp_path: Path, cases: str, code: int, seen: Seen
+) -> None:
+    (tmp_path / "report.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    assert judged(tmp_path / "report.xml", code) == seen
 
 
 THREE = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n): assert True\n"
@@ -110,13 +120,12 @@ def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
 
 
 def test_a_part_that_was_cut_short_says_so() -> None:
-    late = Ledger(["a", "b"], {"a": Test(PASSED), "b": Test(SKIPPED, reason=until.NO_TIME)})
-    seen = Seen.of_all({"one": judged(late), "other": Seen(True, "1 passed")})
-    assert (seen.result, Seen(True, "").result, Seen(False, "", whole=False).result) == (
+    seen = Seen.of_all({"one": Seen(True, "1 passed", whole=False), "other": Seen(True, "1 passed")})
+    assert [seen.result, Seen(True, "").result, Seen(False, "", whole=False).result] == [
         "passed in part",
         "passed",
         "**failed**",
-    )
+    ]
 
 
 def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
