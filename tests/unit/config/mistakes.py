@@ -53,7 +53,7 @@ def _mistakes() -> Iterator[Mistake]:
             group = block.removeprefix("## ")
             continue
         lines: dict[str, list[str]] = {"# ": [], "- ": [], "+ ": [], "= ": []}
-        messages = []
+        messages: list[str] = []
         for line in block.rstrip("\n").split("\n"):
             lines.get(line[:2].ljust(2), messages).append(line)
         old, new, whole = ("".join(f"{line[2:]}\n" for line in lines[mark]) for mark in ("- ", "+ ", "= "))
