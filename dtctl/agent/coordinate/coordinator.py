@@ -17,8 +17,8 @@ from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, 
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
-from .accounting import Accounting
 from .contacts import Contacts, Quorum
+from .history import Accounting
 from .lifecycle import Shutdown
 from .orders import OrderBook
 from .recovery import Failure, Recovery
