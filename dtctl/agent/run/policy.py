@@ -154,8 +154,9 @@ def after_exit(
         restarts = 0
     if not own:
         return Decision("backoff", what, restarts)  # running -> backoff: until the coordinator decides
-    if restarts >= recovery["max_restarts"]:
-        return Decision("failed", _past_budget(what, restarts), restarts)  # running -> failed
+    spent = over_budget(what, recovery, restarts=restarts)
+    if spent is not None:
+        return Decision("failed", spent, restarts)  # running -> failed
     restarts += 1
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter, what))  # running -> backoff
 
@@ -212,8 +213,18 @@ def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:
     return what if ending["error"] else [*what, fact("permanent")]
 
 
-def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:
-    return [*what, fact("after_restarts", count=restarts)] if restarts else what
+def over_budget(
+    why: List[Fact], recovery: RecoverySpec, *, restarts: Optional[int] = None, run_restarts: Optional[int] = None
+) -> Optional[List[Fact]]:
+    """Why a task that was lost is not restarted once more; None while the run's budget and its own allow it.
+
+    For the agent that restarts its own task, and for the coordinator: each passes what it counts.
+    """
+    run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
+    for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
+        if spent is not None and spent >= most:
+            return [*why, *([fact(kind, count=spent)] if spent else [])]
+    return None
 
 
 SHORTAGE_MIN_S = 5.0
