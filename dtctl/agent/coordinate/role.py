@@ -6,7 +6,7 @@ import random
 
 from ..records.kinds import Wrong, checked, fields_of
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
-from ..records.reasons import because, fact
+from ..records.reasons import fact
 from ..records.run_state import Advance
 from ..records.spec import coordinates
 from ..records.whole_run import Event
@@ -201,7 +201,8 @@ class Following:
         if self.connected:
             self._tell(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
-            wanted.update(_given_up(intent.value["tasks"], self._limit_s))
+            why = fact("isolated", seconds=self._limit_s)
+            wanted.update(intents.stopped(intent.value["tasks"], by="host_timeout", why=why))
         return wanted or None
 
     def register(self) -> Tuple[List[int], List[int]]:
@@ -244,11 +245,3 @@ class Following:
         news = self._report.news(state, intent)
         if news is not None:
             self._dialer.send(news)
-
-
-def _given_up(held: Intents, limit_s: float) -> Intents:
-    why = because([fact("isolated", seconds=limit_s)])
-    wanted = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
-    for intent in wanted.values():
-        intents.change(intent, want="stop", by="host_timeout", **why)
-    return wanted
