@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -83,14 +85,14 @@ class ConfigError(DtctlError):
 class TransportError(DtctlError):
     """A host could not be reached, refused us, or cannot run the agent.
 
-    `alike` is the summary without what only this host has, such as its address: by it hosts are told as one.
+    `shared_summary` is the summary without what only this host has, such as its address: by it hosts are told as one.
     """
 
     exit_code = ExitCode.UNREACHABLE
 
-    def __init__(self, summary: str, *, detail: str = "", hint: str = "", alike: str = "") -> None:
+    def __init__(self, summary: str, *, detail: str = "", hint: str = "", shared_summary: str = "") -> None:
         super().__init__(summary, detail=detail, hint=hint)
-        self.alike = alike
+        self.shared_summary = shared_summary
 
 
 class HostKeyError(TransportError):
@@ -137,3 +139,24 @@ class PreflightError(DtctlError):
     """Something that the run needs is missing; nothing has been started."""
 
     exit_code = ExitCode.PREFLIGHT
+
+
+MOST_CHOICES = 256
+"""Each comparison takes some of the reader's time; of thousands of hosts the right one is hardly a typing slip away."""
+
+
+def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The choice that `word` was most likely meant to be; None when none is as near as `cutoff`, from 0 to 1."""
+    names = list(itertools.islice(choices, MOST_CHOICES))
+    by_lower = {choice.lower(): choice for choice in names}
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    if not matches:
+        return None
+    # Of two that differ in their capitals alone, the one that is written as the word is.
+    return matches[0] if word.islower() and matches[0] in names else by_lower[matches[0]]
+
+
+def did_you_mean(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """A hint for an error; empty when nothing is near."""
+    match = closest(word, choices, cutoff)
+    return f"did you mean '{match}'?" if match is not None else ""

@@ -2,18 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
+from dtctl.agent.host.secrets import hide_text
+from dtctl.agent.records import hooks as records
 from dtctl.agent.run.policy import FINAL
 from dtctl.errors import UsageError
-from dtctl.reach import Local, Reach
 
-if TYPE_CHECKING:
-    from dtctl.hooks import Hook
+
+@dataclass(frozen=True)
+class TransportKind:
+    """A transport by the place of its code, which is imported when the first host needs it."""
+
+    opener: str
+    """MODULE:NAME of what makes a `Transport` from a `dtctl.transport.seam.TransportOptions`."""
+    settings: tuple[str, ...] = ()
+    """What a cluster file has to say of each host: `transport: {NAME: {SETTING: ...}}`."""
+
+
+TRANSPORTS: dict[str, TransportKind] = {
+    "ssh": TransportKind("dtctl.transport.ssh.transport:SshTransport.of"),
+    "local": TransportKind("dtctl.transport.local:LocalTransport.of"),
+}
+"""By the names in a cluster file. The settings of `ssh` are a section of their own."""
+
+
+@dataclass(frozen=True)
+class SshSettings:
+    """None leaves the choice to ~/.ssh/config and then to the defaults of SSH."""
+
+    transport: ClassVar[str] = "ssh"
+
+    target: str
+    """A name or address, or an alias of ~/.ssh/config."""
+    user: str | None = None
+    port: int | None = None
+    identity_file: str | None = None
+    jump: str | None = None
+    """[USER@]HOST[:PORT], as for ssh -J."""
+    host_keys: Literal["strict", "accept-new"] = "strict"
+    known_hosts: str | None = None
+    project: str | None = None
+    """The directory of the cluster file: new keys are written to `known_hosts` only here and in ~/.ssh."""
+    connect_timeout_s: float = 15.0
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        return self.transport, self.target, str(self.port or 22), self.jump or ""
+
+
+@dataclass(frozen=True)
+class Local:
+    """This machine."""
+
+    transport: ClassVar[str] = "local"
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        return (self.transport,)
+
+
+@dataclass(frozen=True)
+class OtherTransport:
+    """Any other transport of TRANSPORTS, with the settings that it asks for."""
+
+    transport: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        return self.transport, *self.settings.values()
+
+
+Reach = SshSettings | Local | OtherTransport
+"""`machine` is the same for two hosts of an inventory that are one machine, as far as their settings tell."""
+
 
 CHOSEN_PORT = 0
 """In place of a port that its host is still to choose."""
@@ -21,8 +89,8 @@ CHOSEN_PORT = 0
 LEAD_JOBS = ("chief", "master")
 """Jobs whose task 0 leads the run; without one of them `worker:0` leads."""
 
-Strategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
-"""What a cluster file says of the way of training; what it means is decided in `dtctl.ways`."""
+DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
+"""What a cluster file says of the strategy; what it means is decided in `dtctl.strategies`."""
 
 DIRECTORY_NAMES = ("data", "output", "work", "log")
 
@@ -95,6 +163,11 @@ class Host:
         return isinstance(self.reach, Local)
 
 
+FIELD = re.compile(r"\{(\w+)(?:\s*\|\s*(\w+)\s*)?\}")
+"""A field of a template, {task_index} or {ps_hosts|space}: its name, and what joins addresses in place of commas."""
+
+SPACE = "space"
+
 Dialect = Literal["tensorflow", "flags", "tf_config", "template", "pytorch", "jax", "mxnet", "cluster_spec", "none"]
 """How a trainer learns its place."""
 
@@ -126,7 +199,7 @@ class Job:
     gpus_per_task: int | None = None
     """None: the GPUs of a host are shared evenly among its GPU tasks. ps and evaluator default to 0."""
     depends_on: tuple[str, ...] | None = None
-    """Jobs that it waits for; None: as its way of training needs."""
+    """Jobs that it waits for; None: as its strategy needs."""
     own_port: bool = False
     """The file says where its first task listens."""
 
@@ -136,7 +209,7 @@ class Recovery:
     """When, how often and with whom a lost task is started again."""
 
     mode: Literal["auto", "task", "gang", "never"] = "auto"
-    """What the loss of a task restarts: what its way of training needs, it alone, everything, or nothing."""
+    """What the loss of a task restarts: what its strategy needs, it alone, everything, or nothing."""
     max_restarts: int = 10
     """Of one task."""
     max_run_restarts: int = 100
@@ -214,7 +287,7 @@ class Cluster:
     checkpoint_dir: str | None = None
     """None: the output directory."""
     tf_config: TfConfig = TfConfig()
-    strategy: Strategy = "auto"
+    strategy: DeclaredStrategy = "auto"
     recovery: Recovery = Recovery()
     success: Literal["auto", "lead", "all-workers"] = "auto"
     fail_fast: bool = True
@@ -223,7 +296,7 @@ class Cluster:
     active_deadline_s: float | None = None
     """How long the run may take as a whole; None: as long as it needs."""
     settle_s: float | None = None
-    """How long the others may take to end by themselves after the success; None: as the way of training needs."""
+    """How long the others may take to end by themselves after the success; None: as the strategy needs."""
     grace_s: float = 30.0
     """Between SIGTERM and SIGKILL when a task is stopped."""
     ttl_s: float | None = None
@@ -262,3 +335,77 @@ class Cluster:
 
     def host_of(self, task: TaskId) -> Host:
         return self.hosts[self.jobs[task.job].hosts[task.index]]
+
+
+EVENTS = records.EVENTS
+"""What may be told."""
+
+VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""${NAME}: the value of a variable, which may be a secret."""
+
+_MADE = re.compile(r"[A-Za-z0-9_-]{32}")
+"""In an address: what looks made by a machine."""
+
+_SECRET_HEADER = re.compile(r"(?i)^(?:authorization|cookie)$|token|key|secret")
+
+
+@dataclass(frozen=True)
+class Hook:
+    """Either `post` or `run` says how it is told."""
+
+    name: str
+    on: tuple[str, ...]
+    """Of EVENTS."""
+    post: str | None = None
+    """An address, with ${NAME} in it."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The same of the values."""
+    run: tuple[str, ...] = ()
+    """The words of a command."""
+    timeout_s: float = 10.0
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of those whose values it needs."""
+        texts = [self.post or "", *self.headers.values()]
+        return tuple(dict.fromkeys(name for text in texts for name in VALUE.findall(text)))
+
+    def filled(self, values: Mapping[str, str]) -> records.Post:
+        """As its coordinator gets it."""
+
+        def fill(text: str) -> str:
+            return VALUE.sub(lambda found: values[found.group(1)], text)
+
+        return {
+            "name": self.name,
+            "on": list(self.on),  # type: ignore[arg-type]  # the file has been checked
+            "url": fill(self.post or ""),
+            "headers": {name: fill(value) for name, value in self.headers.items()},
+            "timeout_s": self.timeout_s,
+        }
+
+
+def problem_of_url(url: str) -> str:
+    """What was expected in place of an address, whose variables may have no values yet; empty where it will do."""
+    known = VALUE.sub("x", url)
+    return "" if VALUE.match(url) else records.problem_of_url(known)
+
+
+def problem_of_post(post: records.Post) -> str:
+    """The same of one with its values, in words that show none of them."""
+    from dtctl.agent.records.kinds import Wrong, checked
+
+    try:
+        checked(records.Post, dict(post))
+    except Wrong as wrong:
+        return wrong.expected
+    return ""
+
+
+def tokens_in(hook: Hook) -> Iterator[str]:
+    """Keys of the hook whose texts look as if they held a secret."""
+    if hook.post and not VALUE.search(hook.post) and (hide_text(hook.post) != hook.post or _MADE.search(hook.post)):
+        yield "post"
+    for name, value in hook.headers.items():
+        if _SECRET_HEADER.search(name) and not VALUE.search(value):
+            yield name

@@ -16,7 +16,7 @@ from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
     from dtctl.cli.options import Scope
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 
 T = TypeVar("T")

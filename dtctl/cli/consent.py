@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from dtctl.errors import DtctlError, PreflightError
 
 if TYPE_CHECKING:
-    from dtctl.hooks import Hook
-    from dtctl.model import Cluster, Host
+    from dtctl.model import Cluster, Hook, Host
     from dtctl.operations.consent import Program
 
 

@@ -251,8 +251,7 @@ OPTIONS = {
 
 def no_command(words: Sequence[str], commands: Collection[str]) -> UsageError:
     """`words`: what was typed behind `dtctl`."""
-    from dtctl.config.suggest import did_you_mean
-    from dtctl.errors import UsageError
+    from dtctl.errors import UsageError, did_you_mean
 
     word, *others = words
     summary = f"there is no command {word!r}"
@@ -280,7 +279,7 @@ def meant_for(group: Any, option: str, words: Sequence[str]) -> str:
 
 def other_option(name: str, own: Collection[str]) -> str:
     """A hint; empty where nothing is near."""
-    from dtctl.config.suggest import did_you_mean
+    from dtctl.errors import did_you_mean
 
     habit = OPTIONS.get(name)
     if habit in own:

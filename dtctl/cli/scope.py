@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dtctl.cli.ending import Announced
     from dtctl.config.load import Checked
     from dtctl.model import Cluster, Host
-    from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.memory.store import Memory
+    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.history.store import Memory
     from dtctl.operations.status import RunStatus
     from dtctl.transport.connect import Transports
 
@@ -43,7 +43,7 @@ class Scope:
 
     @functools.cached_property
     def memory(self) -> Memory:
-        from dtctl.operations.memory.store import Memory
+        from dtctl.operations.history.store import Memory
 
         def report(line: str) -> None:
             from dtctl.render.errors import note
@@ -56,8 +56,7 @@ class Scope:
     def transport(self) -> Transports:
         from dtctl.render.terminal.moving import still
         from dtctl.render.terminal.safe import one_line
-        from dtctl.transport.connect import Transports
-        from dtctl.transport.ssh.passphrase import terminal_passphrase
+        from dtctl.transport.connect import Transports, terminal_passphrase
 
         passphrase = terminal_passphrase(one_line, still)
         return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
@@ -116,7 +115,7 @@ class Scope:
         Commands that only look fall back to the run that was started last, and say so; see commands/__init__.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
-        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.history.record import record_of
         from dtctl.plan.roster import plan_roster
 
         if self.run is not None:
@@ -162,7 +161,7 @@ class Scope:
 
     def _run_of_others(self, run: str) -> RunRecord:
         """One that this machine has not started: the cluster file says which hosts may know it."""
-        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.history.record import record_of
         from dtctl.operations.runs import check_known, unknown
         from dtctl.plan.roster import plan_roster
 
@@ -220,7 +219,7 @@ class Scope:
     def _followed(self, record: RunRecord) -> RunRecord:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
         from dtctl.config import load_cluster
-        from dtctl.operations.memory.following import follow_file
+        from dtctl.operations.history.following import follow_file
 
         followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         now = followed.record
@@ -240,7 +239,7 @@ class Scope:
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""
         from dtctl.config.names import check_names
-        from dtctl.reach import SshSettings
+        from dtctl.model import SshSettings
 
         own: dict[str, Any] = {
             "user": self.user,

@@ -35,12 +35,12 @@ from dtctl.render.terminal.moving import moving
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
     from dtctl.model import Recovery, TaskId
-    from dtctl.operations.asking.conversation import Progress
-    from dtctl.operations.asking.coordination import Coordination
-    from dtctl.operations.asking.ending import Ending
-    from dtctl.operations.asking.tasks import TaskStatus
     from dtctl.operations.checks.checking import Checked
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.client.conversation import Progress
+    from dtctl.operations.client.coordination import Coordination
+    from dtctl.operations.client.ending import Ending
+    from dtctl.operations.client.tasks import TaskStatus
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.stopping import Stopping
     from dtctl.operations.up.watching import FailedStart
     from dtctl.transport.seam import Transport

@@ -13,7 +13,7 @@ from dtctl.cli.commands import COMMANDS
 from dtctl.errors import ConfigError, DtctlError, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 _SHOWN = 8
 
@@ -38,7 +38,7 @@ def of_name(records: Sequence[RunRecord], name: str, here: Path | None) -> RunRe
     if here:
         wanted = [one for one in wanted if one.file and same_file(one.file, here)] or wanted
     if not wanted:
-        from dtctl.config.suggest import did_you_mean
+        from dtctl.errors import did_you_mean
 
         known = list(dict.fromkeys(record.cluster for record in records))
         hint = did_you_mean(name, known) or (f"remembered: {', '.join(known)}" if known else "dtctl up    starts one")

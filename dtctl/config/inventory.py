@@ -8,14 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.config.known_hosts import why_not_written
-from dtctl.config.names import check_host, check_names, split_place
+from dtctl.config.document import Findings
+from dtctl.config.names import check_host, check_names, split_place, why_not_written
 from dtctl.config.ranges import count, expand, expand_value, fold
 from dtctl.config.sections import ClusterFile, HostEntry, HostSsh, SshDefaults
-from dtctl.config.yaml.document import Findings
 from dtctl.errors import UsageError
-from dtctl.model import Host
-from dtctl.reach import Local, Other, Reach, SshSettings
+from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 MOST_HOSTS = 10_000
@@ -135,7 +133,8 @@ def _entry_reaches(
     path = ("hosts", key, "transport", chosen.transport)
     rows = {name: _over(names, text, (*path, name), findings) for name, text in chosen.settings.items()}
     return [
-        Other(chosen.transport, {name: row[index] or "" for name, row in rows.items()}) for index in range(len(names))
+        OtherTransport(chosen.transport, {name: row[index] or "" for name, row in rows.items()})
+        for index in range(len(names))
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Tag
 
 from dtctl import durations, model
-from dtctl.config.fields import split_template
+from dtctl.config.document import Scalar
 from dtctl.config.kinds import (
     SIZE_SCHEMA,
     Kind,
@@ -26,10 +26,8 @@ from dtctl.config.kinds import (
     written,
 )
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, USER_WORDS
-from dtctl.config.suggest import did_you_mean
-from dtctl.config.yaml.document import Scalar
-from dtctl.hooks import EVENTS, problem_of_url
-from dtctl.reach import TRANSPORTS, Other
+from dtctl.errors import did_you_mean
+from dtctl.model import EVENTS, FIELD, TRANSPORTS, OtherTransport, problem_of_url
 
 _SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -53,6 +51,11 @@ def _read_connect_timeout(raw: Any) -> float:
     if timeout > 86400:
         raise Unfit("a duration of at most 1d")
     return timeout
+
+
+def _split_template(text: str) -> list[str]:
+    """Splits like a shell, except at blanks within a field."""
+    return shlex.split(FIELD.sub(lambda found: "{" + "|".join(filter(None, found.groups())) + "}", text))
 
 
 def _read_word(raw: Any) -> str:
@@ -113,18 +116,18 @@ _TRANSPORT_FORMS = [*_BARE_TRANSPORTS, *map(_full_form, _FULL_TRANSPORTS)]
 _TRANSPORT_WORDS = f"{', '.join(_TRANSPORT_FORMS[:-1])} or {_TRANSPORT_FORMS[-1]}"
 
 
-def _read_transport(raw: Any) -> Other:
+def _read_transport(raw: Any) -> OtherTransport:
     if isinstance(raw, dict) and len(raw) == 1 and next(iter(raw)) in _FULL_TRANSPORTS:
         (name, said), *_ = raw.items()
         if not isinstance(said, dict) or set(said) != set(_FULL_TRANSPORTS[name]):
             raise Unfit(_full_form(name))
-        return Other(name, {setting: written(said[setting]) for setting in _FULL_TRANSPORTS[name]})
+        return OtherTransport(name, {setting: written(said[setting]) for setting in _FULL_TRANSPORTS[name]})
     name = written(raw)
     if name in _FULL_TRANSPORTS:
         raise Unfit(_full_form(name))
     if name not in _BARE_TRANSPORTS:
         raise Unfit(hint=did_you_mean(name, [*_BARE_TRANSPORTS, *_FULL_TRANSPORTS]))
-    return Other(name)
+    return OtherTransport(name)
 
 
 def _transport_schema() -> dict[str, Any]:
@@ -214,10 +217,15 @@ Backoff = Annotated[
 ]
 HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
 Transport = Annotated[
-    Other,
-    Kind(_TRANSPORT_WORDS, _read_transport, _transport_schema(), {name: Other(name) for name in _BARE_TRANSPORTS}),
+    OtherTransport,
+    Kind(
+        _TRANSPORT_WORDS,
+        _read_transport,
+        _transport_schema(),
+        {name: OtherTransport(name) for name in _BARE_TRANSPORTS},
+    ),
 ]
-"""The settings of `ssh` stand elsewhere: it is an Other until they are known."""
+"""The settings of `ssh` stand elsewhere: it is an OtherTransport until they are known."""
 Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
 Strategy = Annotated[
     Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"],
@@ -233,7 +241,7 @@ Words = Annotated[
     list[Word], OrText(shlex.split, "one or more words: a list, or text that is split as a shell would split it")
 ]
 Template = Annotated[
-    list[Word], OrText(split_template, "one or more words: a list, or text that is split as a shell would split it")
+    list[Word], OrText(_split_template, "one or more words: a list, or text that is split as a shell would split it")
 ]
 Platform = Annotated[
     list[

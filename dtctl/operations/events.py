@@ -10,17 +10,17 @@ from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.asking.conversation import ANSWER_BYTES, about, final, request, said
-from dtctl.operations.asking.coordinator import CoordinatorAway
-from dtctl.operations.asking.plausible import check_run, wrong
-from dtctl.operations.asking.streams import Away, Back, Streams
+from dtctl.operations.client.conversation import ANSWER_BYTES, about, final, request, said
+from dtctl.operations.client.coordinator import CoordinatorAway
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.status import Own, ask_run
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.silence import PATIENCE_S
+from dtctl.transport.timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.25

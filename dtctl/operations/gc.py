@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.plausible import check_run, wrong
-from dtctl.operations.asking.written import Written, told_once
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.written import Written, told_once
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
 
 _QUIET_S = 120.0

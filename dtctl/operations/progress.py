@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
-    from dtctl.operations.asking.tasks import TaskStatus
+    from dtctl.operations.client.tasks import TaskStatus
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import AgentError, DtctlError
-from dtctl.model import Host, TaskId, TaskState
-from dtctl.operations.asking.agreement import agreed, dissenters
-from dtctl.operations.asking.conversation import Request, ask, knows_no_run
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import CoordinatorAway, ask_coordinator, coordinator_away
-from dtctl.operations.asking.outcome import Outcome, Verdict, judge
-from dtctl.operations.asking.plausible import check_status
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.model import Host, SshSettings, TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
+from dtctl.operations.client.agreement import agreed, dissenters
+from dtctl.operations.client.conversation import Request, ask, knows_no_run
+from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator, coordinator_away
+from dtctl.operations.client.outcome import Outcome, Verdict, judge
+from dtctl.operations.client.plausible import check_status
+from dtctl.operations.client.tasks import TaskStatus
 from dtctl.operations.progress import Progress, progress_of
-from dtctl.reach import SshSettings
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Machine
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Transport
 
 A = TypeVar("A")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from dtctl.agent.records import answers as records
 from dtctl.model import Host, TaskId
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message
 
 Way = Literal["waits", "saving", "killed", "ended", "away"]

@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.marks import PATH
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
-from dtctl.plan.dialects import ClusterSpec, TfConfigs, fill, placement_env, placement_words
-from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
-from dtctl.plan.gpus import visible_gpus
-from dtctl.plan.local import LOOPBACK
-from dtctl.plan.neighbours import VARIABLES, RankLayout
-from dtctl.plan.roster import plan_roster
-from dtctl.plan.success import known_target_step
-from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
-from dtctl.ways import EVALUATOR, PS, Role, Way, circle, parties, settle_s, waits
+from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_env, placement_words
+from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
+from dtctl.plan.roster import Coordinator, Roster, RosterEntry, RunPlan, Stage, TaskPlan, known_target_step, plan_roster
+from dtctl.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, TaskId
@@ -55,10 +50,10 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         tasks=tasks,
         lead=roster.lead,
         success=roster.success,
-        way=roster.way,
+        strategy=roster.strategy,
         stages=stages(cluster),
         coordinator=Coordinator(leading, _join(addresses[leading], cluster.coordinator_port), cluster.coordinator_port),
-        needs_checkpoint=roster.way.keeps_parameters_on_ps
+        needs_checkpoint=roster.strategy.keeps_parameters_on_ps
         and PS in cluster.jobs
         and bool(checkpoint_dirs[leading])
         and not cluster.recovery.allow_scratch,
@@ -101,7 +96,7 @@ class _Shared:
 
 def _plan_task(
     roster: Roster,
-    part: Part,
+    part: RosterEntry,
     shared: _Shared,
     gpus: tuple[int, ...] | None,
     dirs: Directories,
@@ -141,17 +136,17 @@ def _plan_task(
         env=_environment(shared, host, task, launch, gpus, fields),
         secrets=cluster.trainer.secrets,
         keep_proxy=cluster.trainer.keep_proxy,
-        ready="listening" if _listens(part.role, roster.way, launch, cluster) else "started",
+        ready="listening" if _listens(part.role, roster.strategy, launch, cluster) else "started",
     )
 
 
-def _listens(role: Role, way: Way, launch: Launch, cluster: Cluster) -> bool:
+def _listens(role: Role, strategy: Strategy, launch: Launch, cluster: Cluster) -> bool:
     """Whether the task is known to open a server of TensorFlow's on its port."""
     if launch.dialect not in ("tensorflow", "flags", "tf_config") or cluster.strategy in ("ddp", "kvstore"):
         return False
     if role == "lead":
         # The lead of these connects to the servers of the others, and has none itself, or has nobody to serve.
-        return way not in (Way.IN_GRAPH, Way.PS_STRATEGY, Way.SINGLE)
+        return strategy not in (Strategy.IN_GRAPH, Strategy.PS_STRATEGY, Strategy.SINGLE)
     return role != "evaluator"
 
 
@@ -230,17 +225,6 @@ def platform_env(launch: Launch, fields: Mapping[str, str]) -> Mapping[str, str]
 
 def _value(name: str, fields: Mapping[str, str]) -> str:
     return fields["num_gpus" if name == "num_gpu" else name]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Tasks that need every task of the stages at the indexes `after` to be ready."""
-
-    name: str
-    tasks: tuple[TaskId, ...]
-    after: tuple[int, ...] = ()
-    held: bool = False
-    """They start when those are ready; else at once, and wait by themselves."""
 
 
 def stages(cluster: Cluster) -> tuple[Stage, ...]:

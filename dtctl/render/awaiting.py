@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.client.conversation import Progress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 from dtctl.render.terminal.safe import one_line

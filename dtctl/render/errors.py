@@ -9,8 +9,8 @@ from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
-from dtctl.transport.alike import APART, alike, rows
 from dtctl.transport.fanout import SomeHostsFailed
+from dtctl.transport.group_errors import APART, group_errors, rows
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
@@ -48,12 +48,12 @@ def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = Fals
         from dtctl.render.machine import speech
 
         return speech.host_errors(errors)
-    groups = alike(errors)
+    groups = group_errors(errors)
     label, style = ("warning", "bold yellow") if tolerated else ("error", "bold red")
     for one in groups:
         whole = f"{one.summary}{APART}{one.next_step}"
-        in_one_line = len(groups) > 1 and one.says_all and "\n" not in whole and console.fits(f"{label}: {whole}")
-        detail = "" if len(groups) > 1 and one.says_all else one.detail
+        in_one_line = len(groups) > 1 and one.covers_all and "\n" not in whole and console.fits(f"{label}: {whole}")
+        detail = "" if len(groups) > 1 and one.covers_all else one.detail
         _labelled(label, style, whole.rstrip() if in_one_line else one.summary)
         _more(one.first, one.hosts, detail=detail, hint="" if in_one_line else one.hint)
     return None

@@ -10,7 +10,7 @@ from dtctl.render.terminal.safe import one_line
 from dtctl.render.words import count, fold, size
 
 if TYPE_CHECKING:
-    from dtctl.operations.asking.written import Written
+    from dtctl.operations.client.written import Written
     from dtctl.operations.gc import GcResult, Remains
 
 _SHOWN_COMMAND = 60

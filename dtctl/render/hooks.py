@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, sentence
-from dtctl.hooks import Hook
+from dtctl.model import Hook
 from dtctl.render.errors import note
 from dtctl.render.terminal import console
 from dtctl.render.words import fold

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.onward import PATIENCE_S, Onward, made_room

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.model import Host, TaskId
-from dtctl.plan.run import Stage
-from dtctl.plan.values import RunPlan, TaskPlan, shown
+from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
 from dtctl.render.hooks import hook_line
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
@@ -73,7 +72,7 @@ def order_lines(plan: RunPlan) -> list[str]:
         tasks.setdefault(task.scope, []).append(str(task.id))
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
-        f"trains as {plan.way.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
+        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
         f"starts {_starts(plan)}",
         f"a loss of {'; of '.join(losses)}",
     ]

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.client.conversation import Progress
 from dtctl.operations.stopping import Stopping
 from dtctl.render.awaiting import waiting_for
 from dtctl.render.stopping import StopProgress

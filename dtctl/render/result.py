@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.errors import DtctlError, ExitCode
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import how_it_ended
+from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.tasks import how_it_ended
 from dtctl.operations.up.watching import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
@@ -24,11 +24,11 @@ from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import count, fold, summarize_hosts
 
 if TYPE_CHECKING:
-    from dtctl.operations.asking.coordination import Coordination
-    from dtctl.operations.asking.tasks import Exit, TaskStatus
-    from dtctl.operations.asking.written import Written
+    from dtctl.operations.client.coordination import Coordination
+    from dtctl.operations.client.tasks import Exit, TaskStatus
+    from dtctl.operations.client.written import Written
     from dtctl.operations.events import Story
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.status import RunStatus
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.operations.up.result import Unseen, UpResult
     from dtctl.operations.up.rollback import Left
     from dtctl.operations.up.watching import FailedStart
-    from dtctl.plan.values import RunPlan
+    from dtctl.plan.roster import RunPlan
     from dtctl.render.logs import LogPrinter
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.events import incident_lines

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import getpass
+import os
 import pkgutil
+import termios
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
-from dtctl.reach import TRANSPORTS, SshSettings
-from dtctl.transport.means import Means
-from dtctl.transport.silence import Waiting, untold
+from dtctl.model import TRANSPORTS, SshSettings
+from dtctl.transport.seam import TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.timeouts import Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 class Transports:
     """Opens conversations with hosts of every kind. `ssh_config`: in place of ~/.ssh/config and /etc/ssh/ssh_config,
-    as ssh -F; the others are those of Means."""
+    as ssh -F; the others are those of TransportOptions."""
 
     def __init__(
         self,
@@ -32,9 +38,9 @@ class Transports:
         local_root: Path | None = None,
         ssh_config: Path | None = None,
         passphrase: Callable[[str], str | None] | None = None,
-        waiting: Waiting = untold,
+        waiting: Waiting = unobserved,
     ) -> None:
-        self._means = Means(local_root, ConfigFiles(ssh_config), passphrase, waiting)
+        self._means = TransportOptions(local_root, ConfigFiles(ssh_config), passphrase, waiting)
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
         self.reached = False
@@ -79,6 +85,42 @@ class Transports:
     def _transport(self, name: str) -> Transport:
         with self._lock:
             if name not in self._made:
-                make: Callable[[Means], Transport] = pkgutil.resolve_name(TRANSPORTS[name].opener)
+                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(TRANSPORTS[name].opener)
                 self._made[name] = make(self._means)
             return self._made[name]
+
+
+def terminal_passphrase(
+    shown: Callable[[str], str] = str, still: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Callable[[str], str | None] | None:
+    """For `Transports`: asks on the terminal, wherever input and output lead; None where there is no terminal.
+
+    `shown` makes the key's path, which a cluster file may name, safe for it; nothing moves on the screen while `still`.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return None
+
+    def ask(path: str) -> str | None:
+        with still():
+            return _ask(shown(path))
+
+    return ask
+
+
+def _ask(path: str) -> str | None:
+    _restore_terminal_at_exit()
+    try:
+        return getpass.getpass(f"Passphrase for {path}: ")
+    except EOFError:
+        return None
+
+
+@functools.cache
+def _restore_terminal_at_exit() -> None:
+    """Connections are made by threads, so Ctrl-C ends the program while one still reads with the echo off."""
+    with suppress(OSError, termios.error):
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        before = termios.tcgetattr(terminal)
+        atexit.register(termios.tcsetattr, terminal, termios.TCSANOW, before)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.transport.alike import alike, lines
+from dtctl.transport.group_errors import group_errors, lines
 
 MOST_THREADS = 256
 """With those that only wait for a host that may be down."""
@@ -49,7 +49,7 @@ class SomeHostsFailed(DtctlError):
         self.unawaited = tuple(host for host in errors if host not in self.errors)
         first = next(iter(self.errors.values()))
         self.exit_code = first.exit_code
-        groups = alike(self.errors)
+        groups = group_errors(self.errors)
         super().__init__(
             f"cannot {doing} on {len(self.errors)} of {total} hosts",
             detail="\n".join(lines(self.errors)),

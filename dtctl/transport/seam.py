@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
 
 from dtctl.agent.records.answers import FRAMES
+from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.timeouts import Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
+
 
 R = TypeVar("R")
 
@@ -89,3 +93,14 @@ def answering(transport: Transport, host: Host) -> Session:
         session.close()
         raise
     return session
+
+
+@dataclass(frozen=True)
+class TransportOptions:
+    local_root: Path | None = None
+    """Where agents of this machine keep their files, in place of ~/.dtctl."""
+    ssh_files: ConfigFiles = field(default_factory=ConfigFiles)
+    passphrase: Callable[[str], str | None] | None = None
+    """Asked for a key file's passphrase, once per key; None where nobody can be asked."""
+    waiting: Waiting = unobserved
+    """Told of hosts that are silent, before they are given up."""

@@ -8,20 +8,21 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtctl.agent.records.answers import Greeting, Refused
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.transport import payload as program
 from dtctl.transport import wire
-from dtctl.transport.ending import RemoteExit, not_started, text_of
 from dtctl.transport.fanout import ALONE_S, idle
-from dtctl.transport.frames import checked_frame, untrue
-from dtctl.transport.silence import GREETING_TIMEOUT_S, SILENCE_S, Silence, Waiting, untold
+from dtctl.transport.timeouts import GREETING_TIMEOUT_S, SILENCE_LIMIT_S, SilenceTimer, Waiting, unobserved
+from dtctl.transport.wire import checked_frame, untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Message
+
 
 log = logging.getLogger(__name__)
 """For `dtctl -v`: the kinds of frames, never their contents."""
@@ -39,7 +40,7 @@ class Stream(Protocol):
         """What has arrived; b"" at the end. Raises TimeoutError."""
         ...
 
-    def write(self, data: bytes, silence: Silence) -> None:
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
         """All of `data`. Raises OSError when nobody reads it any more, and what `silence` raises of who does not."""
         ...
 
@@ -53,7 +54,7 @@ class Stream(Protocol):
 class StreamSession:
     """A `Session` (see seam.py) over a stream."""
 
-    def __init__(self, host: Host, stream: Stream, waiting: Waiting = untold) -> None:
+    def __init__(self, host: Host, stream: Stream, waiting: Waiting = unobserved) -> None:
         self._host = host
         self._stream = stream
         self._waiting = waiting
@@ -99,7 +100,7 @@ class StreamSession:
             if self._early is not None:
                 self._early.append(frame)
             try:
-                self._stream.write(frame, self._silence(SILENCE_S))
+                self._stream.write(frame, self._silence(SILENCE_LIMIT_S))
             except OSError as error:
                 if self._early is None or self._closed:
                     raise self._lost(str(error)) from error
@@ -112,7 +113,7 @@ class StreamSession:
             raise TimeoutError
         try:
             self._greeting(deadline)
-            message = self._receive(deadline, self._silence(SILENCE_S))
+            message = self._receive(deadline, self._silence(SILENCE_LIMIT_S))
         finally:
             self._receiving.release()
         if message.type in ("prepared", "started", "result", "error"):
@@ -168,10 +169,10 @@ class StreamSession:
                 raise
             raise not_started(self._host.name, self._stream.ending(), self._decoder.noise) from None
 
-    def _silence(self, limit_s: float) -> Silence:
-        return Silence(self._host.name, limit_s, self._waiting)
+    def _silence(self, limit_s: float) -> SilenceTimer:
+        return SilenceTimer(self._host.name, limit_s, self._waiting)
 
-    def _receive(self, deadline: float | None, silence: Silence) -> Message:
+    def _receive(self, deadline: float | None, silence: SilenceTimer) -> Message:
         """The next frame that is no beat, checked."""
         with idle(self._moved + ALONE_S):
             message = self._next(deadline, silence)
@@ -179,7 +180,7 @@ class StreamSession:
             self._moved = time.monotonic()
         return message
 
-    def _next(self, deadline: float | None, silence: Silence) -> Message:
+    def _next(self, deadline: float | None, silence: SilenceTimer) -> Message:
         while True:
             if self._arrived:
                 message = self._arrived.popleft()
@@ -193,7 +194,7 @@ class StreamSession:
             if deadline is not None and not self._arrived and time.monotonic() > deadline:
                 raise TimeoutError  # beats, noise or a frame without an end have come all the time
 
-    def _read(self, deadline: float | None, silence: Silence) -> None:
+    def _read(self, deadline: float | None, silence: SilenceTimer) -> None:
         remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
             data = self._stream.read(silence.wait_s if remaining is None else min(remaining, silence.wait_s))
@@ -252,3 +253,44 @@ class _Pace:
         self._count += 1
         if self._count > FRAMES_PER_S:
             time.sleep(max(0.0, self._since + 1.0 - now))
+
+
+@dataclass(frozen=True)
+class RemoteExit:
+    """How a remote process ended, as far as it is known."""
+
+    exit_code: int | None = None
+    signal: str = ""
+    stderr: bytes = b""
+    """The end of it."""
+    reason: str = ""
+    """Why the connection ended, when it was not the process that ended."""
+
+    def __str__(self) -> str:
+        if self.signal:
+            return f"it was ended by {self.signal}"
+        if self.exit_code is not None:
+            return f"it ended with exit code {self.exit_code}"
+        return self.reason or "the connection was closed by the other side"
+
+
+def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
+    """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
+    said = "\n".join(filter(None, [text_of(noise), text_of(ending.stderr)]))
+    if ending.exit_code == 127:
+        return TransportError(
+            f"{name} has no python3",
+            detail=said,
+            hint="install Python 3.8 or later there, on the PATH that commands over SSH get",
+        )
+    if ending.exit_code == 126:
+        return TransportError(f"python3 on {name} cannot be run", detail=said)
+    return TransportError(
+        f"the agent does not start on {name}",
+        detail="\n".join(filter(None, [f"the login shell was to run python3: {ending}", said])),
+        hint=f"dtctl ssh {name}    shows what a login prints",
+    )
+
+
+def text_of(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").strip()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.json_text import parse
-from dtctl.agent.records.requests import START
+from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.requests import PROTOCOL, START
+from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
 
 NOISE_BYTES = 4096
@@ -102,3 +105,38 @@ def _payload_size(fields: dict[str, Any]) -> int:
     if type(size) is not int or not 0 <= size <= limit:
         raise WireError(f"a frame of {fields['type'][:40]!r} with {str(size)[:40]} bytes")
     return size
+
+
+R = TypeVar("R")
+
+
+def checked_frame(host: str, message: Message) -> Message:
+    """The frame with the fields of its record and no others. Raises TransportError."""
+    if message.type == "result":  # checked by whoever knows what it answers
+        return message
+    if message.type == "greeting" and message.fields.get("protocol") != PROTOCOL:
+        raise TransportError(f"the agent on {host} speaks another protocol", detail=str(message.fields)[:1000])
+    record = FRAMES.get(message.type)
+    if record is None:
+        raise untrue(host, f"sends a frame `{message.type[:40]}`, which no agent sends")
+    try:
+        fields: dict[str, Any] = checked(record, message.fields)
+    except Wrong as wrong:
+        raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong.with_traceback(None)
+    return Message({**fields, "type": message.type}, message.payload, message.size)
+
+
+def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R:
+    """The answer to a request of this kind. Raises TransportError."""
+    try:
+        return checked(record, message.fields)
+    except Wrong as wrong:
+        raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong.with_traceback(None)
+
+
+def untrue(host: str, what: str) -> TransportError:
+    """A host has said what no agent of dtctl says; nothing is done with it."""
+    return TransportError(
+        f"{host} {what}",
+        hint=f"nothing of it was used: is dtctl's agent on {host} damaged, or has somebody tampered with it?",
+    )

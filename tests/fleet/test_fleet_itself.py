@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import ConnectionLost, HostKeyError, TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.connect import Transports
 from dtctl.transport.seam import answering

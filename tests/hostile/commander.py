@@ -33,12 +33,12 @@ WAY = ("target", "user", "port", "identity_file", "jump", "host_keys", "known_ho
 
 def hurry(factor: float) -> None:
     """All limits of time, before anything has taken them over."""
-    from dtctl.transport import silence
+    from dtctl.transport import timeouts
 
-    silence.SILENCE_S *= factor
-    silence.GREETING_TIMEOUT_S *= factor
-    silence.TOLD_AFTER_S *= factor
-    silence.PATIENCE_S *= factor
+    timeouts.SILENCE_LIMIT_S *= factor
+    timeouts.GREETING_TIMEOUT_S *= factor
+    timeouts.TOLD_AFTER_S *= factor
+    timeouts.PATIENCE_S *= factor
 
 
 def import_all(factor: float) -> None:
@@ -51,7 +51,7 @@ def import_all(factor: float) -> None:
         if not module.name.startswith(("dtctl.agent.", "dtctl.trainer", "dtctl.__main__", "dtctl.templates")):
             importlib.import_module(module.name)
     from dtctl.operations import dump, gc
-    from dtctl.operations.asking import streams
+    from dtctl.operations.client import streams
     from dtctl.operations.up import rollback
     from dtctl.transport import payload
 
@@ -99,10 +99,9 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
     import dataclasses
     import socket
 
-    from dtctl.model import Host
-    from dtctl.reach import SshSettings
+    from dtctl.model import Host, SshSettings
     from dtctl.transport import payload
-    from dtctl.transport.child import ChildStream
+    from dtctl.transport.local import ChildStream
     from dtctl.transport.seam import Session
     from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.stream import StreamSession

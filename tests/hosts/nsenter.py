@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.reach import TRANSPORTS, Other, TransportKind
-from dtctl.transport.child import Child, ChildStream
-from dtctl.transport.means import Means
+from dtctl.model import TRANSPORTS, Host, OtherTransport, TransportKind
+from dtctl.transport.local import Child, ChildStream
 from dtctl.transport.payload import LOADER
-from dtctl.transport.seam import Session
+from dtctl.transport.seam import Session, TransportOptions
 from dtctl.transport.stream import converse
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class NsenterTransport:
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: TransportOptions) -> None:
         self._waiting = means.waiting
 
     def open(self, host: Host) -> Session:
-        assert isinstance(host.reach, Other)
+        assert isinstance(host.reach, OtherTransport)
         pid, uid, home = (host.reach.settings[name] for name in ("pid", "uid", "home"))
         become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         place = ["env", "--ignore-environment", f"--chdir={home}", f"HOME={home}", f"PATH={PATH}"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.reasons import Fact, sentence
-from dtctl.hooks import Hook
-from dtctl.operations.telling.hooks import run_command
+from dtctl.model import Hook
+from dtctl.operations.hooks import run_command
 from tests.desk import CLUSTER, Desk
 from tests.receiver import Server, receiver
 from tests.waiting import eventually

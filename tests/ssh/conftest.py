@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport

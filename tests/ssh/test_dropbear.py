@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import ExitCode, TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport import payload, stream
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import HostKeyError, TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport.connect import Transports
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import answering

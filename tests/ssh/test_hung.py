@@ -17,13 +17,12 @@ import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
-from dtctl.transport import silence, stream
+from dtctl.model import Host, SshSettings
+from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import make_key
-from tests.unit.transport.test_silence import GREETING
+from tests.unit.transport.test_timeouts import GREETING
 from tests.waiting import eventually
 
 HANGS_S = 60.0
@@ -127,8 +126,8 @@ def hung(at: str) -> Iterator[Host]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SILENCE_S", 1.0)
-    monkeypatch.setattr(silence, "TOLD_AFTER_S", 0.3)
+    monkeypatch.setattr(stream, "SILENCE_LIMIT_S", 1.0)
+    monkeypatch.setattr(timeouts, "TOLD_AFTER_S", 0.3)
 
 
 @pytest.mark.parametrize(

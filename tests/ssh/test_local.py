@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
-from dtctl.model import Host
-from dtctl.reach import Local
+from dtctl.model import Host, Local
 from dtctl.transport.connect import Transports
 from dtctl.transport.local import LocalTransport
 from dtctl.transport.seam import answering
@@ -36,7 +35,7 @@ def test_the_real_agent_lives_below_its_root(tmp_path: Path) -> None:
 
 def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from dtctl.model import Host; from dtctl.reach import Local\n"
+        "import sys; from pathlib import Path; from dtctl.model import Host; from dtctl.model import Local\n"
         "from dtctl.transport.connect import Transports\n"
         "Transports(local_root=Path(sys.argv[1])).open(Host('here', Local())).close()\n"
         "sys.exit(bool({'fabric', 'paramiko', 'invoke'} & set(sys.modules)))"

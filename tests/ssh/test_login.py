@@ -10,8 +10,7 @@ import pytest
 
 from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.config import ConfigFiles

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from tests.waiting import PATIENCE_S, eventually
 
 ASK = (
-    "import sys, threading; from dtctl.transport.ssh.passphrase import terminal_passphrase\n"
+    "import sys, threading; from dtctl.transport.connect import terminal_passphrase\n"
     "ask = terminal_passphrase()\n"
     "thread = threading.Thread(target=lambda: print('got', ask('~/.ssh/k'), flush=True), daemon=True)\n"
     "try: thread.start(); thread.join()\n"
@@ -67,6 +67,6 @@ def test_an_interrupt_gives_the_terminal_back_its_echo() -> None:
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
-    script = "from dtctl.transport.ssh.passphrase import terminal_passphrase as t; print(t())"
+    script = "from dtctl.transport.connect import terminal_passphrase as t; print(t())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, start_new_session=True)
     assert done.stdout.strip() == "None"

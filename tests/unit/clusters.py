@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtctl.model import Cluster, Host, Job, Launch, Trainer
-from dtctl.reach import SshSettings
+from dtctl.model import Cluster, Host, Job, Launch, SshSettings, Trainer
 
 COMMAND = ("python", "train.py")
 

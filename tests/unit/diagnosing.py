@@ -11,12 +11,12 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.run.cause import cause_of_end
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.coordination import Condition, Contact, Coordination
-from dtctl.operations.asking.outcome import Outcome, Verdict
-from dtctl.operations.asking.tasks import Exit, TaskStatus
+from dtctl.operations.client.coordination import Condition, Contact, Coordination
+from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.tasks import Exit, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import RunStatus
 
 NOW = 1000.0

@@ -9,8 +9,8 @@ from typing import Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError
 from dtctl.model import Host
-from dtctl.transport.frames import checked_frame
 from dtctl.transport.seam import Message, Session
+from dtctl.transport.wire import checked_frame
 
 Answer = Callable[["FakeSession", Mapping[str, Any]], list[dict[str, Any] | DtctlError]]
 """What an agent says to a frame: messages, and errors that end the conversation."""

@@ -13,37 +13,19 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
-    "cli": {
-        "cli",
-        "render",
-        "operations",
-        "plan",
-        "bundle",
-        "transport",
-        "config",
-        "model",
-        "hooks",
-        "reach",
-        "durations",
-        "errors",
-    },
-    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "hooks", "reach", "errors"},
-    "operations": {
-        *("operations", "plan", "bundle", "transport", "config"),
-        *("ways", "places", "model", "hooks", "reach", "errors"),
-    },
-    "plan": {"plan", "config", "ways", "model", "reach", "errors"},
-    "bundle": {"bundle", "transport", "config", "secret_files", "places", "model", "reach", "errors"},
-    "transport": {"transport", "config", "places", "model", "reach", "errors"},
-    "config": {"config", "secret_files", "ways", "places", "model", "hooks", "reach", "durations", "errors"},
+    "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
+    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
+    "operations": {"operations", "plan", "bundle", "transport", "config", "strategies", "places", "model", "errors"},
+    "plan": {"plan", "config", "strategies", "model", "errors"},
+    "bundle": {"bundle", "transport", "config", "secret_files", "places", "model", "errors"},
+    "transport": {"transport", "config", "places", "model", "errors"},
+    "config": {"config", "secret_files", "strategies", "places", "model", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
-    "ways": {"model"},
+    "strategies": {"model"},
     "places": {"errors"},
-    "model": {"hooks", "reach", "errors"},
-    "hooks": set(),
+    "model": {"errors"},
     "secret_files": set(),
-    "reach": set(),
     "durations": set(),
     "errors": set(),
     "__main__": {"cli"},
@@ -65,15 +47,15 @@ def modules() -> list[Path]:
 
 VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets"),
-    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
-    *("dtctl.agent.run.signatures", "dtctl.agent.run.hangs"),
+    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
+    *("dtctl.agent.run.cause", "dtctl.agent.run.hangs"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.tensor_table", "dtctl.agent.checkpoints.keras_files"),
-    "dtctl.agent.checkpoints.state_file",
+    *("dtctl.agent.checkpoints.tensor_bundle", "dtctl.agent.checkpoints.formats"),
+    "dtctl.agent.checkpoints.formats",
 )
 """What reads checkpoints on hosts reads those of this machine, too, so that both are judged alike; for operations."""
 
@@ -82,7 +64,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "hooks", "secret_files", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "secret_files", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
@@ -114,12 +96,12 @@ ROOMS = {
 ENTRIES = {
     "coordinate": {"role"},
     "supervise": {"supervisor"},
-    "survival": {"guard", "revival", "reboot", "logind"},
-    "logs": {"serving", "tail"},
-    "dump": {"serving", "spying", "hook"},
-    "bundles": {"store", "incoming", "manifest", "tree", "working"},
-    "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving", "storing"},
-    "metrics": {"reading", "copying", "finding"},
+    "survival": {"guard", "revival", "reboot", "systemd"},
+    "logs": {"serving", "lines"},
+    "dump": {"serving", "stacks", "threads"},
+    "bundles": {"store", "tree", "working"},
+    "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
+    "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},

@@ -15,13 +15,12 @@ from dtctl.cli.completion import complete_clusters
 from dtctl.cli.ending import Announced
 from dtctl.cli.scope import Scope
 from dtctl.errors import ConfigError, ExitCode, UsageError
-from dtctl.model import TaskId
-from dtctl.operations.asking.ending import Ending
-from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.memory.store import Memory
+from dtctl.model import SshSettings, TaskId
+from dtctl.operations.client.ending import Ending
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.history.store import Memory
 from dtctl.operations.up.local import make_local
 from dtctl.plan.roster import plan_roster
-from dtctl.reach import SshSettings
 
 TEXT = """
 name: {name}

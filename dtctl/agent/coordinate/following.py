@@ -8,7 +8,7 @@ from ..link.dialer import Dialer
 from ..link.tls import Identity
 from ..records.reasons import because, fact
 from ..run import intents
-from .report import Report, events_since, hello
+from .role import Report, events_since, hello
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..link.messages import FromDialer
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
-    from ..run.intents import Followed
+    from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
 
 
@@ -44,7 +44,7 @@ class Following:
         """Also while nobody can tell: the lead is on the host that is out of touch."""
         return self._mending or not self.connected
 
-    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         wanted: Intents = {}
         for message in self._dialer.step(now):
             self._hear(message, now, state, intent, wanted)
@@ -64,7 +64,7 @@ class Following:
         """The last messages still arrive."""
         self._dialer.close()
 
-    def _hear(self, message: FromDialer, now: float, state: State, intent: Followed, wanted: Intents) -> None:
+    def _hear(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
         if message["type"] == "connected":
             self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
         elif message["type"] == "welcome":
@@ -84,7 +84,7 @@ class Following:
                 self._heard = message["heard"]
             self.connected = False
 
-    def _tell(self, state: State, intent: Followed) -> None:
+    def _tell(self, state: State, intent: IntentFollower) -> None:
         """Events come before the state that they led to: who has heard the last state has the whole story."""
         assert self._events is not None
         while self._events < self._files.events.count:

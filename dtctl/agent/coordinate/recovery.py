@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
-from ..run import policy, telling
-from . import incidents, silence
-from .silence import KIND, Beginning, whom_to_restart
+from ..run import policy, run_events
+from . import incidents
+from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
 
+    from ..checkpoints.repair import Loss
+    from ..records.answers import Checkpoint
     from ..records.reasons import Fact
     from ..records.run_state import Past
     from ..records.whole_run import Incident
-    from .services import Services
     from .view import View
 
-    Loss = Union[Past, Incident, incidents.Loss]
+    Lost = Union[Past, Incident, incidents.Loss]
     """What was lost: an attempt, or what an incident has restarted in vain."""
+
+
+class Services:
+    """`newest_checkpoint`: the newest complete one on the lead's host, as status tells it, None if there is none; one
+    without a step when nobody can tell. Neither of the two takes longer than a few seconds.
+
+    `mend_checkpoints`: sets damaged ones aside that are newer, and says in words what it did; only while the lead does
+    not run. True: a trainer could not restore one, so those that look complete are read, too. `lost_checkpoint`: the
+    newest one on the lead's host when it cannot be restored, and none beside it. `random`: between 0 and 1.
+    """
+
+    def __init__(
+        self,
+        newest_checkpoint: Callable[[], Optional[Checkpoint]],
+        mend_checkpoints: Callable[[bool], List[str]],
+        random: Callable[[], float],
+        lost_checkpoint: Callable[[], Optional[Loss]] = lambda: None,
+    ) -> None:
+        self.newest_checkpoint = newest_checkpoint
+        self.mend_checkpoints = mend_checkpoints
+        self.random = random
+        self.lost_checkpoint = lost_checkpoint
+
 
 GANG_GRACE_S = 1.0
 """A task that is restarted with a lost peer has nothing left to save: usually it hangs on that peer."""
@@ -103,8 +127,8 @@ class Recovery:
             return None
         lead = self._view.lead
         saved = self._services.newest_checkpoint() is not None
-        loss: Loss = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
-        why = [fact(KIND, seconds=idle_s)]
+        loss: Lost = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
+        why = [fact(NEVER_BEGAN, seconds=idle_s)]
         return self._restart(lead, loss, why, whom_to_restart(self._view, saved=saved), now, wall)
 
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
@@ -166,7 +190,7 @@ class Recovery:
         return over
 
     def _restart(
-        self, task: str, ending: Loss, why: List[Fact], tasks: List[str], now: float, wall: float
+        self, task: str, ending: Lost, why: List[Fact], tasks: List[str], now: float, wall: float
     ) -> Optional[Failure]:
         restarts = self._view.entry(task)["restarts"]  # its agent begins anew after a long healthy life
         failure = (
@@ -260,16 +284,16 @@ class Recovery:
             self._begin(one, wall)
         elif one["begun"] is not None and incidents.trains_again(self._view, one):
             one["recovered"] = wall
-            self._tell("decision", telling.recovery(one), task=one["task"])
+            self._tell("decision", run_events.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Everybody is there again, and still nobody trains."""
-        limit_s = silence.limit(self._view, one)
-        if limit_s is None or not incidents.is_back(self._view, one) or not silence.all_are_there(self._view):
+        limit_s = incidents.silence_limit(self._view, one)
+        if limit_s is None or not incidents.is_back(self._view, one) or not incidents.all_are_there(self._view):
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)
-        return now - since >= limit_s and (silence.after_a_hang(one) or not self._would_start_over(one, wall))
+        return now - since >= limit_s and (incidents.after_a_hang(one) or not self._would_start_over(one, wall))
 
     def _would_start_over(self, one: Incident, wall: float) -> bool:
         return self._state_lost(one["task"], self._gang(one["task"]), [], wall) is not None

@@ -40,7 +40,7 @@ def _is_other(mine: Intent, theirs: Intent) -> bool:
     return same and (mine["want"], mine["generation"]) != (theirs["want"], theirs["generation"])
 
 
-class Followed:
+class IntentFollower:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
     An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is

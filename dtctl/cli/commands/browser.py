@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.tensorboard.choosing import Looked, Place
     from dtctl.operations.tensorboard.proxy import Upstream
 
@@ -205,7 +205,7 @@ def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None
 
 
 def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place], begin: Begin) -> None:
-    from dtctl.operations.asking.streams import Away, Back
+    from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.tensorboard import local
     from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
     from dtctl.render import errors

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtctl.cli.options import Scope
     from dtctl.operations.checkpointing.finding import Found
     from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
@@ -239,7 +239,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
     from dtctl.operations.checkpointing import pushing
     from dtctl.operations.checkpointing.own import find, read
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import controller_name, make_plan
     from dtctl.operations.up.local import make_local
     from dtctl.render import checkpoints as shown

@@ -103,7 +103,7 @@ def show_plan(
     every: bool,
     output: OutputOption,
 ) -> None:
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local, scan_code

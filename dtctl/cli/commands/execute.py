@@ -15,7 +15,7 @@ from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.execute import Target
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
 
 
 @on_run

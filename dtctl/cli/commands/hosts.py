@@ -66,7 +66,7 @@ def trust(
     output: OutputOption = "text",
 ) -> None:
     """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.selection import select_hosts
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
@@ -156,7 +156,7 @@ def check(
     """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.scene import scene_of
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local
     from dtctl.render import checks, errors

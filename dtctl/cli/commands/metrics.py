@@ -13,7 +13,7 @@ from dtctl.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.metrics.reading import Point, Series
     from dtctl.operations.status import RunStatus
     from dtctl.transport.seam import Transport
@@ -67,7 +67,7 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
-    from dtctl.operations.asking.kept import for_one_look
+    from dtctl.operations.client.kept import for_one_look
     from dtctl.operations.metrics.reading import read_metrics
     from dtctl.render import errors
     from dtctl.render.machine import document
@@ -131,7 +131,7 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
-    from dtctl.operations.asking.streams import Away, Back
+    from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.metrics.following import follow_metrics
     from dtctl.render import errors
     from dtctl.render.metrics import shown

@@ -14,7 +14,7 @@ from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.status import RunStatus
     from dtctl.operations.watching.feed import Feed
 

@@ -17,7 +17,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
     from dtctl.operations.gc import GcResult
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.render.stopping import StopProgress
 
 
@@ -77,7 +77,7 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
-    from dtctl.operations.asking.ending import Ending
+    from dtctl.operations.client.ending import Ending
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.up.launch import controller_name

@@ -163,7 +163,7 @@ def push(
     output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""
-    from dtctl.operations.memory.record import record_of
+    from dtctl.operations.history.record import record_of
     from dtctl.operations.push import push as bring
     from dtctl.operations.up.local import make_local, scan_code
     from dtctl.plan.roster import plan_roster

@@ -1,4 +1,4 @@
-"""Whether the checkpoint directory lies as the way of training needs it."""
+"""Whether the checkpoint directory lies as the strategy needs it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Said, Scene, found, shown
 from dtctl.operations.diagnosis.signature import Finding, Signature
-from dtctl.plan.values import RunPlan
-from dtctl.ways import Way
+from dtctl.plan.roster import RunPlan
+from dtctl.strategies import Strategy
 
 
 def savers(plan: RunPlan) -> frozenset[str]:
     """Hosts that may write parts of a checkpoint: the lead's, and those of its ps, or of all that train in step."""
     roles = {"lead"}
-    if plan.way.keeps_parameters_on_ps:
+    if plan.strategy.keeps_parameters_on_ps:
         roles.add("ps")
-    elif plan.way is Way.COLLECTIVE:
+    elif plan.strategy is Strategy.COLLECTIVE:
         roles.add("worker")
     return frozenset(task.host for task in plan.tasks if task.role in roles)
 
@@ -55,11 +55,11 @@ def _rows(scene: Scene) -> Iterator[tuple[Signature, tuple[str, ...]]]:
     """What it means, and for tasks of which roles."""
     plan = scene.plan
     yield rows.NOT_SEEN, ("evaluator",)
-    if plan.way.keeps_parameters_on_ps:
+    if plan.strategy.keeps_parameters_on_ps:
         uses = scene.needs.get(plan.lead.job, Needs()).uses
         if "saves_alone" not in uses:
             yield (rows.NOT_SHARED if "saves_sharded" in uses else rows.PERHAPS_NOT_SHARED), ("ps",)
-    elif plan.way is Way.COLLECTIVE:
+    elif plan.strategy is Strategy.COLLECTIVE:
         yield rows.RESTARTS_APART, ("worker",)
 
 

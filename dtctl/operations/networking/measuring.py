@@ -13,7 +13,7 @@ from dtctl.operations.networking import exchange
 from dtctl.operations.networking.exchange import SLOW, UNMEASURED, Behind
 from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
 from dtctl.operations.networking.view import Place
-from dtctl.ways import PS
+from dtctl.strategies import PS
 
 Facts = NetworkFacts
 

@@ -29,7 +29,7 @@ from dtctl.operations.networking.view import (
     open_places,
     places_of,
 )
-from dtctl.ways import PS
+from dtctl.strategies import PS
 
 Facts = NetworkFacts
 

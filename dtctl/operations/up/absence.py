@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from dtctl.config.ranges import fold
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
-from dtctl.plan.values import Part, Roster
+from dtctl.plan.roster import Roster, RosterEntry
+from dtctl.strategies import Strategy, may_be_absent
 from dtctl.transport.fanout import SomeHostsFailed, failures
-from dtctl.ways import Way, may_be_absent
 
 _OF_THE_HOST = frozenset(
     {
@@ -31,9 +31,9 @@ def check_may_go_without(roster: Roster) -> None:
     if any(is_dispensable(roster, host) for host in roster.hosts):
         return
     why = {
-        Way.ASYNC_PS: f"each host has a task that the others need: a ps, or the lead {roster.lead}",
-        Way.SINGLE: f"{roster.lead} trains alone",
-    }.get(roster.way, f"with {roster.way.value} every task waits for the others")
+        Strategy.ASYNC_PS: f"each host has a task that the others need: a ps, or the lead {roster.lead}",
+        Strategy.SINGLE: f"{roster.lead} trains alone",
+    }.get(roster.strategy, f"with {roster.strategy.value} every task waits for the others")
     raise UsageError(
         f"--allow-missing cannot help here: {why}",
         hint="strategy: async-ps can do without workers, where recovery.mode is auto or task; dtctl explain strategy",
@@ -45,7 +45,7 @@ def is_dispensable(roster: Roster, host: str) -> bool:
     return all(_may_be_absent(roster, task) for task in tasks_on(roster, host))
 
 
-def tasks_on(roster: Roster, host: str) -> Sequence[Part]:
+def tasks_on(roster: Roster, host: str) -> Sequence[RosterEntry]:
     return [task for task in roster.tasks if task.host == host]
 
 
@@ -104,5 +104,5 @@ def explained(error: DtctlError, hint: str) -> DtctlError:
     return error
 
 
-def _may_be_absent(roster: Roster, task: Part) -> bool:
-    return may_be_absent(task.role, task.scope, roster.way)
+def _may_be_absent(roster: Roster, task: RosterEntry) -> bool:
+    return may_be_absent(task.role, task.scope, roster.strategy)

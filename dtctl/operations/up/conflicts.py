@@ -23,8 +23,8 @@ from dtctl.agent.records.answers import OutputMark, PortsResult, Prepared
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import CHOSEN_PORT, Cluster, Host, TaskId
-from dtctl.operations.asking.conversation import Request
-from dtctl.operations.asking.plausible import check_tasks, wrong
+from dtctl.operations.client.conversation import Request
+from dtctl.operations.client.plausible import check_tasks, wrong
 
 _MOST_PORTS = 10
 _MOST_OUTPUTS = 5

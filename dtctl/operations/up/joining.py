@@ -10,8 +10,8 @@ from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
 from dtctl.errors import PreflightError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, about, telling
-from dtctl.operations.asking.plausible import check_inventory
+from dtctl.operations.client.conversation import Progress, Report, about, telling
+from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.up import readying
 from dtctl.operations.up.conflicts import refuse_taken_ports
 from dtctl.operations.up.launch import Start, up_request

@@ -17,21 +17,20 @@ from typing import Any
 
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
-from dtctl.model import Cluster, Host
-from dtctl.operations.asking.conversation import request
+from dtctl.model import Cluster, Host, SshSettings
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.checks.topic import Scene
-from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.client.conversation import request
+from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.absence import check_may_go_without
 from dtctl.operations.up.credentials import Authority
 from dtctl.operations.up.local import local_python, make_local, scan_code
 from dtctl.operations.up.needs import check_needs
 from dtctl.operations.up.secrets import find_hooks, find_secrets
-from dtctl.plan.directories import output_directories
+from dtctl.plan.hosts import output_directories
+from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec
-from dtctl.plan.values import RunPlan
-from dtctl.reach import SshSettings
 
 Hostname = Callable[[SshSettings], str]
 """The name that SSH would connect to, by its own configuration."""

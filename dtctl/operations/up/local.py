@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.plan.local import on_this_machine
-from dtctl.reach import SshSettings
+from dtctl.model import SshSettings
+from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle

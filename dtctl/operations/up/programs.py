@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dtctl.bundle import Bundle
-from dtctl.config.suggest import did_you_mean
-from dtctl.config.yaml.document import Findings, Path
+from dtctl.config.document import Findings, KeyPath
+from dtctl.errors import did_you_mean
 from dtctl.model import Cluster
 
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
@@ -54,12 +54,12 @@ def _of_python(command: Sequence[str]) -> Program | None:
 
 def check_programs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
     code = _Code(bundle)
-    told: set[tuple[Path, str]] = set()
+    told: set[tuple[KeyPath, str]] = set()
     for name, job in cluster.jobs.items():
         program = program_of(job.launch.command)
         if program is None or program.name.startswith("/") or _FILLED_IN.search(program.name):
             continue
-        own: Path = ("jobs", name, "command")
+        own: KeyPath = ("jobs", name, "command")
         path = own if findings.document.find(own) == own else ("trainer", "command")
         if (path, program.name) in told:
             continue
@@ -90,7 +90,7 @@ class _Code:
         return (self.root / path).exists()
 
 
-def _check_file(name: str, at: Path, code: _Code, findings: Findings, *, may_be_made: bool) -> None:
+def _check_file(name: str, at: KeyPath, code: _Code, findings: Findings, *, may_be_made: bool) -> None:
     path = posixpath.normpath(name)
     if path.startswith("../"):
         summary = f"{findings.name(*at)}: {name} lies outside of the code directory {code.root}"
@@ -115,7 +115,7 @@ def _check_file(name: str, at: Path, code: _Code, findings: Findings, *, may_be_
             findings.add(at, summary, hint)
 
 
-def _check_module(name: str, at: Path, code: _Code, findings: Findings) -> None:
+def _check_module(name: str, at: KeyPath, code: _Code, findings: Findings) -> None:
     """What is not in the code may be installed: only a module of a package that is there has to be in it."""
     path = name.replace(".", "/")
     if code.has(f"{path}.py") or code.has(path):

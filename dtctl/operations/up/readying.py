@@ -8,11 +8,11 @@ from typing import Any
 
 from dtctl.agent.records import answers
 from dtctl.bundle import Sender
-from dtctl.operations.asking.conversation import Progress, Report, about, final
-from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
-from dtctl.operations.memory.record import RunRecord
-from dtctl.transport.frames import untrue
+from dtctl.operations.client.conversation import Progress, Report, about, final
+from dtctl.operations.client.plausible import check_run, check_tasks, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message, Session
+from dtctl.transport.wire import untrue
 
 MOST_NEEDS = 1000
 SETUP_TEXT_BYTES = 4 << 20

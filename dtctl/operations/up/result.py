@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.answers import Prepared
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.asking.conversation import Progress
-from dtctl.operations.asking.ending import Ending
-from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, newest_of_run, read_checkpoint, read_checkpoints
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client.ending import Ending
+from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.stop import StopResult
 from dtctl.operations.stopping import Stopping
 from dtctl.operations.up.watching import FailedStart

@@ -12,18 +12,16 @@ from pathlib import Path
 
 from dtctl.agent.records.marks import HOME
 from dtctl.bundle import Bundle
-from dtctl.config.known_hosts import why_not_written
+from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked
+from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
-from dtctl.config.yaml.document import Findings, Scalar
-from dtctl.config.yaml.document import Path as Steps
 from dtctl.errors import PreflightError, Problem
-from dtctl.model import Cluster, Host
+from dtctl.model import Cluster, Host, SshSettings
 from dtctl.operations.up.local import scan_code
 from dtctl.operations.up.programs import check_programs
 from dtctl.operations.up.secrets import read_env_file
-from dtctl.plan.directories import on_host
-from dtctl.reach import SshSettings
+from dtctl.plan.hosts import on_host
 
 NEEDS = "requirements.txt"
 _MOST_NAMED = 5
@@ -140,7 +138,7 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
             )
 
 
-def _check_interpreter(path: Steps, python: str, cluster: Cluster, findings: Findings) -> None:
+def _check_interpreter(path: KeyPath, python: str, cluster: Cluster, findings: Findings) -> None:
     found = _here(python, cluster).exists() if "/" in python else shutil.which(python)
     if not found and not cluster.trainer.setup:
         hint = "leave it out to use the Python of dtctl; or name one that is here"
@@ -153,7 +151,7 @@ def _here(path: str, cluster: Cluster) -> Path:
 
 def _check_keys(cluster: Cluster, findings: Findings) -> None:
     """A key may be in an agent as well, and known hosts may be pinned yet: both are asked about, no more."""
-    seen: set[tuple[Steps, str]] = set()
+    seen: set[tuple[KeyPath, str]] = set()
     for host in _with_tasks(cluster):
         if not isinstance(host.reach, SshSettings):
             continue
@@ -176,9 +174,9 @@ def _who_writes(known_hosts: str | None, cluster: Cluster) -> str:
     return "dtctl trust    shows the hosts' keys and writes it"
 
 
-def _ssh_path(host: str, key: str, findings: Findings) -> Steps | None:
+def _ssh_path(host: str, key: str, findings: Findings) -> KeyPath | None:
     """Where the file says it; None where the command line does."""
-    own: Steps = ("hosts", _entry_of(host, findings), "ssh", key)
+    own: KeyPath = ("hosts", _entry_of(host, findings), "ssh", key)
     return next((path for path in (own, ("ssh", key)) if findings.document.find(path) == path), None)
 
 

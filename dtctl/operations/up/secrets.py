@@ -9,8 +9,7 @@ from pathlib import Path
 
 from dtctl.agent.records.hooks import Post
 from dtctl.errors import PreflightError
-from dtctl.hooks import problem_of_post
-from dtctl.model import Cluster
+from dtctl.model import Cluster, problem_of_post
 from dtctl.places import read_regular
 
 _LIMIT_BYTES = 1 << 20

@@ -10,10 +10,10 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Cluster, Host, TaskId
-from dtctl.operations.asking.conversation import Progress, about, final, request, telling
-from dtctl.operations.asking.tasks import TaskStatus
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.client.conversation import Progress, about, final, request, telling
+from dtctl.operations.client.tasks import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.absence import explained, is_dispensable, left_out

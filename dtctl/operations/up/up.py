@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.absence import explained
 from dtctl.operations.up.conflicts import holders, refuse_outputs_of_others, refuse_taken_ports

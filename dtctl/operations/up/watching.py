@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import Recovery, TaskId, TaskState
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import Exit, TaskStatus
+from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.tasks import Exit, TaskStatus
 
 EXPECTED_S = 30.0
 """Most programs are ready by then."""

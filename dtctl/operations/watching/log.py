@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from dtctl.model import TaskId
-from dtctl.operations.asking.streams import Away, Back, Streams
+from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.stream import LogStream
-from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Transport
 
 TICK_S = 0.1

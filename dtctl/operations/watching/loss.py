@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator
 
-from dtctl.operations.asking.streams import Away
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.streams import Away
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics.following import follow_metrics
 from dtctl.operations.metrics.reading import Point, Series
 from dtctl.transport.seam import Transport

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import about, final, request, said
-from dtctl.operations.asking.coordinator import CoordinatorAway, coordinator_away, why_alone
-from dtctl.operations.asking.plausible import check_run, check_state, check_view, wrong
-from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import about, final, request, said
+from dtctl.operations.client.coordinator import CoordinatorAway, coordinator_away, why_alone
+from dtctl.operations.client.plausible import check_run, check_state, check_view, wrong
+from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, status_of_hosts, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 

@@ -26,7 +26,7 @@ from dtctl.render.report.style import STYLE as OF_REPORT
 from dtctl.render.report.tables import Column, scrolled
 from dtctl.render.status import SEPARATOR, in_short
 from dtctl.render.words import count, duration
-from dtctl.transport.alike import rows
+from dtctl.transport.group_errors import rows
 
 MOST_PROBLEMS = 3
 MOST_ROWS = 60

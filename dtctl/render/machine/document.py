@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.plan.values import shown
+from dtctl.plan.roster import shown
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
-    from dtctl.operations.asking.written import Written
     from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+    from dtctl.operations.client.written import Written
     from dtctl.operations.events import Happening
     from dtctl.operations.gc import GcResult
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import Unseen, UpResult
-    from dtctl.plan.values import RunPlan
+    from dtctl.plan.roster import RunPlan
 
 API_VERSION = "dtctl/v1"
 
@@ -83,7 +83,7 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "cluster": value.cluster.name,
         "lead": str(value.lead),
         "success": value.success,
-        "strategy": value.way.value,
+        "strategy": value.strategy.value,
         "coordinator": {"host": value.coordinator.host, "address": value.coordinator.address},
         "stages": [
             {

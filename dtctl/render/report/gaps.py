@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dtctl.operations.report.tree import Report
 from dtctl.render.errors import note
 from dtctl.render.words import fold
-from dtctl.transport.alike import rows
+from dtctl.transport.group_errors import rows
 
 
 def gaps(report: Report) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dtctl.render.health.findings import problem_lines
 from dtctl.render.status import more_lines, show_status, status_table, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
-from dtctl.transport.alike import rows
+from dtctl.transport.group_errors import rows
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.watching.feed import Feed
 from dtctl.render.top.columns import SORTED_BY
 from dtctl.render.top.keys import TABLE, last_line

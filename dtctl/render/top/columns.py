@@ -8,7 +8,7 @@ from typing import Literal
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskState
-from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.operations.client.tasks import TaskStatus, how_it_ended
 from dtctl.render.metrics.plot import sparkline
 from dtctl.render.top.history import Courses, latest, number
 from dtctl.render.top.snapshot import WORST_FIRST, Moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.metrics.reading import Point
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.columns import curve

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.metrics.reading import Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.feed import Feed

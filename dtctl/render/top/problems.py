@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.tasks import TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
 from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.top.columns import note
 from dtctl.render.top.snapshot import WORST_FIRST, Line, Moment, safe
 from dtctl.render.words import count, fold
-from dtctl.transport.alike import rows
+from dtctl.transport.group_errors import rows
 
 _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dtctl.errors import ExitCode, PreflightError, UsageError
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.feed import Feed
 from dtctl.render.terminal import console

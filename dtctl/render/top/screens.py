@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.logs import LogLines
 from dtctl.operations.watching.feed import Feed
 from dtctl.render.terminal.safe import log_lines

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.streams import Away
+from dtctl.operations.client.streams import Away
 from dtctl.operations.status import RunStatus
 from dtctl.render.health.findings import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line

@@ -24,7 +24,7 @@ from dtctl.places import read_regular
 if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict
 
-    from dtctl.reach import SshSettings
+    from dtctl.model import SshSettings
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 INCLUDE_DEPTH = 16

@@ -21,9 +21,9 @@ from fabric import Config, Connection
 from paramiko.client import MissingHostKeyPolicy
 
 from dtctl.errors import TransportError
-from dtctl.transport.child import Child
 from dtctl.transport.fanout import ALONE_S, Still, idle
-from dtctl.transport.ssh import errors, known_hosts_file
+from dtctl.transport.local import Child
+from dtctl.transport.ssh import errors, known_hosts
 from dtctl.transport.ssh.hostkeys import HostKey, Pinned
 from dtctl.transport.ssh.protocol import DEAD_AFTER_S, SshProtocol
 
@@ -59,7 +59,7 @@ class HostKeys:
             if file == Path(os.devnull):
                 continue
             if file == self.said:
-                known_hosts_file.check_place(file, self.project)
+                known_hosts.check_place(file, self.project)
             return file
         raise TransportError(
             f"there is no file to keep the host key of {self.destination.name} in",

@@ -42,26 +42,26 @@ def cannot_connect(to: Destination, error: OSError, timeout_s: float) -> Transpo
             f"cannot find {to.name}: the name {to.address!r} does not resolve",
             detail=error.strerror or "",
             hint=f"check `ssh:` of {to.name} in the cluster file, or HostName in ~/.ssh/config",
-            alike="the name does not resolve",
+            shared_summary="the name does not resolve",
         )
     if isinstance(error, ConnectionRefusedError):
         return TransportError(
             f"{to} refuses connections",
             hint=f"does sshd run there, and is {to.port} its port? (`ssh: {{port: N}}`)",
-            alike="connections are refused",
+            shared_summary="connections are refused",
         )
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return TransportError(
             f"{to} does not answer within {timeout_s:g} s",
             hint=_example(to) or "is it up, is the address right, and does no firewall stand between?",
-            alike=f"no answer within {timeout_s:g} s",
+            shared_summary=f"no answer within {timeout_s:g} s",
         )
     why = error.strerror or str(error)
     return TransportError(
         f"cannot reach {to}",
         detail=why,
         hint=_example(to) or "is the address right?",
-        alike=f"cannot be reached: {why}",
+        shared_summary=f"cannot be reached: {why}",
     )
 
 
@@ -77,7 +77,7 @@ def no_banner(to: Destination, tries: int) -> TransportError:
         f"{to} closes the connection before it greets",
         detail=f"tried {tries} times; an sshd with too many unfinished logins does so (MaxStartups)",
         hint="if nothing else logs in there, is this really the port of an SSH server?",
-        alike="the connection is closed before any greeting",
+        shared_summary="the connection is closed before any greeting",
     )
 
 
@@ -85,7 +85,7 @@ def silent(to: Destination, timeout_s: float) -> TransportError:
     return TransportError(
         f"{to} accepts connections, but does not greet as SSH servers do within {timeout_s:g} s",
         hint="is this really the port of an SSH server?",
-        alike=f"no greeting of an SSH server within {timeout_s:g} s",
+        shared_summary=f"no greeting of an SSH server within {timeout_s:g} s",
     )
 
 
@@ -93,7 +93,7 @@ def no_handshake(to: Destination, error: BaseException) -> TransportError:
     return TransportError(
         f"cannot agree with {to} on how to encrypt",
         detail=str(error) or type(error).__name__,
-        alike="no agreement on how to encrypt",
+        shared_summary="no agreement on how to encrypt",
     )
 
 
@@ -101,31 +101,31 @@ def login_timed_out(to: Destination, timeout_s: float) -> TransportError:
     return TransportError(
         f"{to} does not complete the login within {timeout_s:g} s",
         hint="the host may be very busy; try again",
-        alike=f"the login is not complete within {timeout_s:g} s",
+        shared_summary=f"the login is not complete within {timeout_s:g} s",
     )
 
 
 def cannot_log_in(to: Destination, story: LoginRefused) -> TransportError:
     """`alike` has no user in it: hosts differ in theirs, and are refused for the same reason all the same."""
-    summary, alike, hint = f"cannot log in to {to} as {story.user}", "the login is refused", to.try_command(story.user)
+    summary, shared, hint = f"cannot log in to {to} as {story.user}", "the login is refused", to.try_command(story.user)
     accepts = f"the host accepts {', '.join(story.accepts)}" if story.accepts else ""
     offered = f"offered {', '.join(story.offered)}" if story.offered else "no key to offer"
     locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in story.locked]
     if story.more_than_a_key:
         wanted = " or ".join(story.accepts)
         accepts = f"the key was accepted, but the host also wants {wanted}"
-        alike = f"the key is accepted, but the login also needs {wanted}"
+        shared = f"the key is accepted, but the login also needs {wanted}"
     elif story.ended:
         accepts = f"the host ended the connection: {story.ended}"
     detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *story.unusable])
     if story.locked:
-        alike, hint = f"the login is refused, and {story.locked[0]} is locked", f"ssh-add {story.locked[0]}"
+        shared, hint = f"the login is refused, and {story.locked[0]} is locked", f"ssh-add {story.locked[0]}"
     elif story.ended and len(story.offered) > 1:
-        alike = "the login is refused after several keys"
+        shared = "the login is refused after several keys"
         hint = "name the one right key: `ssh: {identity_file: PATH}`, dtctl -i PATH, or IdentitiesOnly in ~/.ssh/config"
     elif not story.offered:
-        alike = "the login is refused without a key"
-    return TransportError(summary, detail=detail, hint=hint, alike=alike)
+        shared = "the login is refused without a key"
+    return TransportError(summary, detail=detail, hint=hint, shared_summary=shared)
 
 
 def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]) -> HostKeyError:
@@ -133,7 +133,7 @@ def unknown_key(to: Destination, key: HostKey, files: Sequence[os.PathLike[str]]
         f"the host key of {to} is not known",
         detail=f"it shows {key.type} {key.fingerprint}; looked in {', '.join(str(file) for file in files)}",
         hint="dtctl trust",
-        alike="the host key is not known",
+        shared_summary="the host key is not known",
     )
 
 
@@ -145,7 +145,7 @@ def changed_key(to: Destination, name: str, key: HostKey, pinned: Pinned) -> Hos
         f"pinned is  {pinned.key.type} {pinned.key.fingerprint} ({pinned})\n"
         "somebody may be listening in, or the host was reinstalled",
         hint=f"if you know why: ssh-keygen -f {pinned.file} -R '{name}'; then dtctl trust {to.trust}".rstrip(),
-        alike=f"the host key {what}: reinstalled, or somebody listens in",
+        shared_summary=f"the host key {what}: reinstalled, or somebody listens in",
     )
 
 
@@ -153,7 +153,7 @@ def revoked_key(to: Destination, key: HostKey, pinned: Pinned) -> HostKeyError:
     return HostKeyError(
         f"the host key of {to} is revoked",
         detail=f"{key.type} {key.fingerprint} is marked @revoked in {pinned}",
-        alike="the host key is revoked",
+        shared_summary="the host key is revoked",
     )
 
 
@@ -162,7 +162,7 @@ def gateway_refuses(to: Destination, gateway: str, reason: str) -> TransportErro
         f"cannot reach {to} through {gateway}",
         detail=f"{gateway} answers: {reason}",
         hint=f"is {to.address}:{to.port} right as seen from {gateway}, and does its sshd allow forwarding?",
-        alike=f"cannot be reached through {gateway}",
+        shared_summary=f"cannot be reached through {gateway}",
     )
 
 
@@ -172,7 +172,7 @@ def through_gateway(to: Destination, error: TransportError) -> TransportError:
         f"cannot reach {to.name} through its gateway: {error.summary}",
         detail=error.detail,
         hint=error.hint,
-        alike=f"cannot be reached through the gateway: {error.summary}",
+        shared_summary=f"cannot be reached through the gateway: {error.summary}",
     )
 
 
@@ -181,7 +181,7 @@ def proxy_command_failed(to: Destination, command: str, exit_code: int | None, s
     return TransportError(
         f"the ProxyCommand of {to.name} fails",
         detail="\n".join(filter(None, [f"{command}\n{ended}", stderr.strip()])),
-        alike="the ProxyCommand fails",
+        shared_summary="the ProxyCommand fails",
     )
 
 
@@ -190,5 +190,5 @@ def no_session(to: Destination, reason: str) -> TransportError:
         f"{to} lets us log in, but opens no session",
         detail=reason,
         hint="MaxSessions or the account forbids it",
-        alike="the login works, but no session is opened",
+        shared_summary="the login works, but no session is opened",
     )

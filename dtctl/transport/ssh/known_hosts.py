@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import shlex
+import stat
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dtctl.transport.ssh import known_hosts_file
-from dtctl.transport.ssh.hostkeys import HostKey, KnownFile, Pinned, parse_known_hosts
+from dtctl.config.names import is_named_so, is_of_ssh, why_not_written
+from dtctl.errors import ExitCode, TransportError
+from dtctl.places import PRIVATE, folder_of, read_regular
+from dtctl.transport.ssh.hostkeys import HostKey, KnownFile, Pinned, is_known_hosts_line, parse_known_hosts
 
 
 class KnownHosts:
@@ -24,14 +33,14 @@ class KnownHosts:
 
     def _read(self, file: Path) -> KnownFile:
         if file not in self._files:
-            self._files[file] = KnownFile(parse_known_hosts(known_hosts_file.read(file), file))
+            self._files[file] = KnownFile(parse_known_hosts(read(file), file))
         return self._files[file]
 
     def pin(self, name: str, keys: Iterable[HostKey], file: Path) -> None:
         """Adds lines for a host to a file, which is made if it is missing (0600); lines that it has are not doubled."""
-        with self._lock, known_hosts_file.locked(file) as descriptor:
+        with self._lock, locked(file) as descriptor:
             there = {pinned.key for pinned in self._again(file).of(name) if not pinned.revoked}
-            known_hosts_file.append(descriptor, [f"{name} {key.type} {key.base64}" for key in keys if key not in there])
+            append(descriptor, [f"{name} {key.type} {key.base64}" for key in keys if key not in there])
             self._again(file)
 
     def learn(self, name: str, key: HostKey, file: Path) -> list[Pinned]:
@@ -39,13 +48,149 @@ class KnownHosts:
 
         If another thread or program was faster nothing is added; the lines that it wrote are given back, to be checked.
         """
-        with self._lock, known_hosts_file.locked(file) as descriptor:
+        with self._lock, locked(file) as descriptor:
             pinned = [line for line in self._again(file).of(name) if not line.revoked or line.key == key]
             if not pinned:
-                known_hosts_file.append(descriptor, [f"{name} {key.type} {key.base64}"])
+                append(descriptor, [f"{name} {key.type} {key.base64}"])
                 self._again(file)
             return pinned
 
     def _again(self, file: Path) -> KnownFile:
         self._files.pop(file, None)
         return self._read(file)
+
+
+MOST_BYTES = 16_000_000
+LOCK_PATIENCE_S = 10.0
+"""Another user who may read the file can lock it, too."""
+
+
+def check_place(file: Path, project: Path | None) -> None:
+    """Raises TransportError for a file that a cluster file in `project` may not choose for new keys."""
+    if reason := why_not_written(file, project):
+        raise _unwritable(
+            file, reason, hint="known_hosts: known_hosts    names a file beside the cluster file; or leave it out"
+        )
+    try:
+        with suppress(FileNotFoundError), folder_of(file, project):
+            pass
+    except OSError as error:
+        raise _not_added_to(file, error) from error
+    if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
+        raise _unwritable(file, "it holds no host key, so nothing says what it is for")
+
+
+def check_content(file: Path) -> None:
+    """Raises TransportError for a file that holds anything but lines of known host keys."""
+    _check_lines(read(file), file)
+
+
+def read(file: Path) -> str:
+    """Its text; a file that is missing is empty, and so is /dev/null. Raises TransportError."""
+    try:
+        return "" if os.path.realpath(file) == os.devnull else read_regular(file, MOST_BYTES).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        raise TransportError(f"cannot read {file}: {_reason(error)}") from error
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[int]:
+    """The file, made if it is missing (0600), open to be added to by this process alone.
+
+    Raises TransportError, also for a file that holds anything but lines of known host keys: what is added to it may
+    mean something else to those who read it.
+    """
+    try:
+        with folder_of(file, make=PRIVATE) as (folder, name), folder.append(name) as opened:
+            descriptor = os.dup(opened.fileno())
+    except OSError as error:
+        raise _not_added_to(file, error) from error
+    try:
+        _check_ownership(descriptor, file)
+        _lock(descriptor, file)
+        _check_lines(os.pread(descriptor, MOST_BYTES, 0).decode("utf-8", "replace"), file)
+        yield descriptor
+    except OSError as error:
+        raise _not_added_to(file, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def append(descriptor: int, lines: Sequence[str]) -> None:
+    """All lines or none, in one write, so that nobody ever reads half a line. Raises OSError, and TransportError for
+    a host whose name makes the line mean something else to others: `no-pty ssh-ed25519 ...` lets a key log in.
+
+    In place and not by a new file of the same name: ssh itself adds to the file at any time, and has no lock.
+    """
+    for line in lines:
+        if not is_known_hosts_line(line):
+            raise TransportError(
+                f"the key of a host that is called {line.split()[0]!r} is not kept",
+                hint="the word has a meaning of its own in authorized_keys; reach the host by another name",
+            )
+    size = os.fstat(descriptor).st_size
+    unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    data = (("\n" if unfinished else "") + "".join(f"{line}\n" for line in lines)).encode()
+    try:
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)  # some file systems tell only now that there is no room, or no quota
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def _check_ownership(descriptor: int, file: Path) -> None:
+    """A group may write to it, as files of people with the umask 002 are; everybody may not."""
+    state = os.fstat(descriptor)
+    if state.st_uid != os.geteuid():
+        raise _unwritable(file, "it belongs to another user")
+    if state.st_mode & stat.S_IWOTH:
+        raise _unwritable(file, "every user may write to it", hint=f"chmod o-w {file}")
+
+
+def _lock(descriptor: int, file: Path) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise _unwritable(file, f"another program has locked it for {LOCK_PATIENCE_S:g} s") from None
+            time.sleep(0.01)
+
+
+def _check_lines(text: str, file: Path) -> None:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not is_known_hosts_line(line):
+            raise _unwritable(
+                file,
+                f"line {number} is not a line of known host keys",
+                hint="if it really is a known_hosts file, remove the line",
+            )
+
+
+def _unwritable(file: Path, reason: str, *, hint: str = "") -> TransportError:
+    return TransportError(f"cannot write {file}: {reason}", hint=hint)
+
+
+def _not_added_to(file: Path, error: OSError) -> TransportError:
+    """The file is as it was; what was to be pinned is not."""
+    told = _unwritable(file, _reason(error))
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        told = TransportError(
+            f"host keys cannot be kept: the disk of {file} is full",
+            detail=f"{_reason(error)}; what is pinned in it already is as it was",
+            hint=f"df {shlex.quote(str(file.parent))}    shows it; free some space, then try again",
+        )
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
+        told.hint = "known_hosts: FILE    under ssh: in the cluster file names another one"
+    told.exit_code = ExitCode.PREFLIGHT
+    return told
+
+
+def _reason(error: Exception) -> str:
+    text: str = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]

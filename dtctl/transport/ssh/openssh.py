@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import UsageError
-from dtctl.reach import SshSettings
-from dtctl.transport.ssh import known_hosts_file
+from dtctl.model import SshSettings
+from dtctl.transport.ssh import known_hosts
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def _known_hosts(settings: SshSettings, files: ConfigFiles) -> list[str]:
     if said is None:
         return []
     if settings.host_keys == "accept-new" and said != Path(os.devnull):
-        known_hosts_file.check_place(said, Path(settings.project) if settings.project else None)
-        known_hosts_file.check_content(said)
+        known_hosts.check_place(said, Path(settings.project) if settings.project else None)
+        known_hosts.check_content(said)
     paths = [path for path in known_hosts_files(settings, files.lookup(settings)) if path.parts[:2] != ("/", "etc")]
     words = " ".join(_quoted(path) for path in paths)
     return ["-o", f"UserKnownHostsFile={words}", "-o", "UpdateHostKeys=no"]

@@ -12,23 +12,21 @@ from typing import TYPE_CHECKING, Any
 from paramiko.channel import Channel
 from paramiko.ssh_exception import ChannelException, SSHException
 
-from dtctl.reach import SshSettings
+from dtctl.model import SshSettings
 from dtctl.transport import payload
-from dtctl.transport.child import STDERR_BYTES
-from dtctl.transport.ending import RemoteExit
 from dtctl.transport.fanout import ALONE_S, idle
-from dtctl.transport.silence import Silence, Waiting, untold
+from dtctl.transport.local import STDERR_BYTES
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.login import Logins
-from dtctl.transport.stream import converse
+from dtctl.transport.stream import RemoteExit, converse
+from dtctl.transport.timeouts import SilenceTimer, Waiting, unobserved
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.transport.means import Means
-    from dtctl.transport.seam import Session
-    from dtctl.transport.ssh.gateways import Login
+    from dtctl.transport.seam import Session, TransportOptions
     from dtctl.transport.ssh.keyring import Passphrase
+    from dtctl.transport.ssh.login import Login
 
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 32 * 1024 - 64
@@ -41,13 +39,13 @@ class SshTransport:
     """`passphrase` asks a person for that of a key file, once for each key; None where nobody can be asked."""
 
     def __init__(
-        self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = untold
+        self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = unobserved
     ) -> None:
         self.logins = Logins(files or ConfigFiles(), passphrase)
         self._waiting = waiting
 
     @classmethod
-    def of(cls, means: Means) -> SshTransport:
+    def of(cls, means: TransportOptions) -> SshTransport:
         return cls(means.ssh_files, means.passphrase, means.waiting)
 
     def open(self, host: Host) -> Session:
@@ -106,11 +104,11 @@ class ChannelStream:
         while self._channel.recv_stderr_ready():
             self._stderr = (self._stderr + self._channel.recv_stderr(READ_BYTES))[-STDERR_BYTES:]
 
-    def write(self, data: bytes, silence: Silence) -> None:
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
         for start in range(0, len(data), WRITE_BYTES):
             self._send(data[start : start + WRITE_BYTES], silence)
 
-    def _send(self, piece: bytes, silence: Silence) -> None:
+    def _send(self, piece: bytes, silence: SilenceTimer) -> None:
         while piece:
             self._channel.settimeout(silence.wait_s)
             try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import TransportError
-from dtctl.reach import SshSettings
+from dtctl.model import SshSettings
 from dtctl.transport.ssh.connection import HostKeys
 
 if TYPE_CHECKING:

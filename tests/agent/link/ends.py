@@ -15,8 +15,7 @@ from typing import Any
 from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.requests import START
 from dtctl.errors import AgentError, ConnectionLost
-from dtctl.model import Host
-from dtctl.reach import Local
+from dtctl.model import Host, Local
 from dtctl.transport import wire
 from dtctl.transport.seam import Message
 from tests.waiting import PATIENCE_S

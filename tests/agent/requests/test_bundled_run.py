@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from dtctl.bundle import Bundle, Sender, scan
-from dtctl.model import Host
-from dtctl.reach import Local
+from dtctl.model import Host, Local
 from dtctl.transport.seam import Message
 from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, shell, task
 from tests.waiting import eventually

@@ -9,8 +9,7 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
 from dtctl.agent.run.cause import Cause, cause
-from dtctl.agent.run.exits import Verdict, told, verdict
-from dtctl.agent.run.policy import unknown_exit
+from dtctl.agent.run.policy import Verdict, exit_record, unknown_exit, verdict
 from tests.unit.agent.supervise.supervised import code, killed, recovery
 
 USUAL = recovery()
@@ -104,7 +103,7 @@ def test_a_success_has_no_cause() -> None:
 
 def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
     ending = code(127, "cannot run it")
-    exit_ = told(ending, Verdict(retry=False), "last words")
+    exit_ = exit_record(ending, Verdict(retry=False), "last words")
     assert exit_ == {
         "why": [],
         "code": 127,
@@ -116,7 +115,7 @@ def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_o
         "killed_after_s": None,
         "tail": "last words",
     }
-    assert told(killed(9), Verdict(retry=True), "")["signal"] == 9
+    assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
 
 
 def test_an_error_of_another_code_than_127_says_nothing_against_another_try() -> None:

@@ -11,7 +11,7 @@ from dtctl.agent.records.kinds import Wrong, checked
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
-from dtctl.operations.asking.plausible import check_account
+from dtctl.operations.client.plausible import check_account
 from tests.fuzz import cases
 
 

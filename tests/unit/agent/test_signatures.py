@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.run.cause import cause_of_end
-from dtctl.agent.run.signatures import kind_of_error
+from dtctl.agent.run.cause import cause_of_end, kind_of_error
 
 LINES = [
     tuple(line.split("\t", 1))

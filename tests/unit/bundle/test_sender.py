@@ -15,8 +15,7 @@ import pytest
 from dtctl.bundle import Bundle, FileEntry, Sender, scan
 from dtctl.bundle.chunks import CHUNK, Chunk, Chunks
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
-from dtctl.model import Host
-from dtctl.reach import Local
+from dtctl.model import Host, Local
 from dtctl.transport.seam import Message
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
-from dtctl.model import Cluster, Job, Recovery
-from dtctl.reach import Local, SshSettings
+from dtctl.model import Cluster, Job, Local, Recovery, SshSettings
 
 HEAD = """\
 name: digits

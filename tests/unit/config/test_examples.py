@@ -10,8 +10,8 @@ import pytest
 from dtctl.config import load_cluster
 from dtctl.model import Cluster
 from dtctl.operations.init import write_template
+from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
-from dtctl.plan.values import RunPlan
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -42,7 +42,7 @@ def test_an_example_is_planned_with_the_trainer_that_it_names(example: Path, tmp
 
 
 def test_the_examples_cover_the_ways_that_the_readme_names(tmp_path: Path) -> None:
-    ways = {example.stem: planned(loaded(example, tmp_path / example.stem)).way.value for example in EXAMPLES}
+    ways = {example.stem: planned(loaded(example, tmp_path / example.stem)).strategy.value for example in EXAMPLES}
     assert ways == {
         "async-ps": "async-ps",
         "sync-ps": "sync-ps",

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dtctl.config.names import check_host, check_own_host, check_user, split_place
 from dtctl.errors import DtctlError, UsageError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.openssh import ssh_command
 from tests.fuzz import cases

@@ -12,11 +12,10 @@ from dtctl.agent.records.spec import Inventory
 from dtctl.cli import scope
 from dtctl.cli.options import Scope
 from dtctl.errors import TransportError
-from dtctl.model import TaskId
-from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.memory.store import Memory
+from dtctl.model import SshSettings, TaskId
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.history.store import Memory
 from dtctl.plan.roster import plan_roster
-from dtctl.reach import SshSettings
 from tests.unit.coordinated import inventory
 
 TEXT = """

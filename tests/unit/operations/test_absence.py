@@ -9,8 +9,7 @@ import pytest
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.model import Recovery
 from dtctl.operations.up.absence import check_may_go_without, is_dispensable, left_out
-from dtctl.plan.roster import plan_roster
-from dtctl.plan.values import Roster
+from dtctl.plan.roster import Roster, plan_roster
 from tests.unit.clusters import cluster, job
 
 
@@ -26,7 +25,8 @@ def roster(**settings: Any) -> Roster:
 
 def down(*hosts: str) -> dict[str, DtctlError]:
     return {
-        host: TransportError(f"{host} does not answer within 10 s", alike="no answer within 10 s") for host in hosts
+        host: TransportError(f"{host} does not answer within 10 s", shared_summary="no answer within 10 s")
+        for host in hosts
     }
 
 

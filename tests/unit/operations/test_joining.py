@@ -21,7 +21,7 @@ from tests.unit.operations.test_up import READY, Notes, entry, launch, willing
 __all__ = ["launch"]
 
 Script = list[dict[str, Any] | DtctlError]
-DOWN = TransportError("d does not answer within 10 s", hint="is it up?", alike="no answer within 10 s")
+DOWN = TransportError("d does not answer within 10 s", hint="is it up?", shared_summary="no answer within 10 s")
 OLD = "digits-0"
 CREDENTIALS = {"key": "K", "certificate": "C", "authority": "A", "knock": "0" * 64}
 

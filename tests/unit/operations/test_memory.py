@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.errors import DtctlError, PreflightError, UsageError
-from dtctl.operations.memory.files import DamagedRecord, OtherVersion, read_record
-from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.memory.store import Memory
+from dtctl.model import Local, OtherTransport, Reach, SshSettings
+from dtctl.operations.history.files import DamagedRecord, OtherVersion, read_record
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.history.store import Memory
 from dtctl.places import check_private, make_private, open_regular
 from dtctl.plan.run import plan_run
-from dtctl.reach import Local, Other, Reach, SshSettings
 from tests.fuzz import cases
 from tests.unit.clusters import cluster
 
@@ -167,7 +167,7 @@ def test_every_way_to_a_host_is_remembered(state: Path) -> None:
     a, b, c, *_ = record().hosts
     ways: dict[str, Reach] = {
         a: Local(),
-        b: Other("tunnel", {"number": "7"}),
+        b: OtherTransport("tunnel", {"number": "7"}),
         c: SshSettings("c.lan", port=2200, jump="gate"),
     }
     known = record("digits-1")
@@ -252,7 +252,7 @@ def test_a_record_that_cannot_be_read_now_stays_where_it_is(
         raise OSError(reason, os.strerror(reason), path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dtctl.operations.memory.files.read_regular", refuse)
+        patch.setattr("dtctl.operations.history.files.read_regular", refuse)
         assert memory.load("digits-1") is None
     assert told == [f"{state}/runs/digits-1.json cannot be read: {os.strerror(reason)}"]
     assert memory.load("digits-1") == record("digits-1")
@@ -279,7 +279,7 @@ def test_a_record_of_a_later_version_is_left_where_it_is(state: Path) -> None:
     assert (state / "runs" / "digits-1.json").read_text() == damaged(version=99)
 
 
-@pytest.mark.parametrize("reach", [Local(), SshSettings("a", "me"), Other("tunnel", {"number": "7"})])
+@pytest.mark.parametrize("reach", [Local(), SshSettings("a", "me"), OtherTransport("tunnel", {"number": "7"})])
 def test_fields_that_later_versions_have_added_to_a_record_are_passed_over(state: Path, reach: Reach) -> None:
     known = record("digits-1")
     known = replace(known, hosts={name: replace(host, reach=reach) for name, host in known.hosts.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.client.tasks import TaskStatus
 from dtctl.operations.progress import Progress, progress_of
 
 LEAD = TaskId("chief", 0)

@@ -10,12 +10,11 @@ import pytest
 
 from dtctl.bundle import Sender, scan
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress
+from dtctl.model import Host, Local
+from dtctl.operations.client.conversation import Progress
 from dtctl.operations.push import push
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
-from dtctl.reach import Local
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 

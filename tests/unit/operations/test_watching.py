@@ -13,8 +13,8 @@ import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking import streams
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client import streams
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.logs import LogLines
 from dtctl.operations.metrics.reading import Series
 from dtctl.operations.status import RunStatus

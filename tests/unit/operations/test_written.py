@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.operations.asking.written import Written, told_once
+from dtctl.operations.client.written import Written, told_once
 from dtctl.render.gc import written_line
 from dtctl.render.result import show_kept
 

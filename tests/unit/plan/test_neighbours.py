@@ -11,7 +11,7 @@ from dtctl.config import load_cluster
 from dtctl.errors import ConfigError
 from dtctl.model import Cluster, Dialect, Host, Launch
 from dtctl.plan.run import plan_run
-from dtctl.ways import Way, way_of
+from dtctl.strategies import Strategy, strategy_of
 from tests.unit.clusters import cluster, job, ssh_host
 
 NAMES = {name: f"{name}.example" for name in "abc"}
@@ -148,7 +148,7 @@ def kvstore(tmp_path: Path, text: str = KVSTORE) -> Cluster:
 
 def test_mxnet_gets_a_scheduler_beside_the_lead(tmp_path: Path) -> None:
     value = kvstore(tmp_path)
-    assert way_of(value) is Way.KVSTORE
+    assert strategy_of(value) is Strategy.KVSTORE
     assert [str(task) for task in value.tasks()] == ["server:0", "worker:0", "worker:1", "scheduler:0"]
     scheduler = value.jobs["scheduler"]
     assert (scheduler.hosts, scheduler.launch.command, scheduler.launch.dialect) == (("b",), ("./train",), "mxnet")

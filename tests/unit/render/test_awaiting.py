@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress
-from dtctl.reach import Local
+from dtctl.model import Host, Local
+from dtctl.operations.client.conversation import Progress
 from dtctl.render import awaiting
 from dtctl.render.awaiting import Awaiting, awaiting_line, dialling, dialling_line
 from dtctl.render.terminal import console, last_line

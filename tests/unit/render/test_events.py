@@ -11,9 +11,9 @@ import pytest
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.errors import AgentError, TransportError
-from dtctl.operations.asking import streams
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client import streams
+from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.events import Happening, follow_events, read_events
 from dtctl.render.events import happening_line, incident_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, told

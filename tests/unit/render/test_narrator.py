@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back
 from dtctl.render.narrator import TOGETHER_S, Narrator
 
 
@@ -17,7 +17,7 @@ class Clock:
 
 
 def away(host: str) -> Away:
-    return Away(host, TransportError(f"{host} ({host}:22) does not answer", alike="no answer"))
+    return Away(host, TransportError(f"{host} ({host}:22) does not answer", shared_summary="no answer"))
 
 
 def test_hosts_that_go_away_together_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, telling
-from dtctl.reach import Local
+from dtctl.model import Host, Local
+from dtctl.operations.client.conversation import Progress, telling
 from dtctl.render import progress
 from dtctl.render.progress import UpProgress
 from dtctl.render.terminal import console

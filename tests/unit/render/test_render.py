@@ -8,8 +8,8 @@ import pytest
 
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.coordinator import CoordinatorAway
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.client.coordinator import CoordinatorAway
+from dtctl.operations.client.tasks import TaskStatus
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.up.result import UpResult
@@ -90,9 +90,11 @@ def test_hosts_that_failed_alike_are_one_entry(capsys: pytest.CaptureFixture[str
 
 
 def of_two_reasons() -> dict[str, DtctlError]:
-    down = {f"gpu-{n}": TransportError(f"gpu-{n} is down", hint="is it up?", alike="no answer") for n in (1, 2)}
+    down = {
+        f"gpu-{n}": TransportError(f"gpu-{n} is down", hint="is it up?", shared_summary="no answer") for n in (1, 2)
+    }
     shut = {
-        f"gpu-{n}": TransportError(f"gpu-{n} refuses", hint=f"ssh gpu-{n} true", alike="the login is refused")
+        f"gpu-{n}": TransportError(f"gpu-{n} refuses", hint=f"ssh gpu-{n} true", shared_summary="the login is refused")
         for n in (3, 4)
     }
     return {**down, **shut}
@@ -131,7 +133,7 @@ def test_a_start_without_some_hosts_says_which_and_why_by_reasons(capsys: pytest
         cluster(job("worker", workers, [2222] * 5)), {name: name for name in workers}, local_python="python"
     )
     down = {
-        name: TransportError(f"{name} ({name}:22) does not answer", hint="is it up?", alike="no answer")
+        name: TransportError(f"{name} ({name}:22) does not answer", hint="is it up?", shared_summary="no answer")
         for name in workers[2:4]
     }
     full = AgentError("disk_full", "there is no room", hint="df -h", host="gpu-5")

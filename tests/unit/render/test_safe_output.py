@@ -28,15 +28,8 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
-from dtctl.hooks import Hook
-from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.conversation import Progress
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import CoordinatorAway
-from dtctl.operations.asking.outcome import Outcome, Verdict
-from dtctl.operations.asking.streams import Away, Back
-from dtctl.operations.asking.tasks import Exit, LeftBehind, TaskStatus
-from dtctl.operations.asking.written import Written
+from dtctl.model import Hook, TaskId, TaskState
+from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpointing.delivering import Placed
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
@@ -48,6 +41,13 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.of_software import PYTHON_BROKEN
 from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.client.conversation import Progress
+from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.coordinator import CoordinatorAway
+from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.tasks import Exit, LeftBehind, TaskStatus
+from dtctl.operations.client.written import Written
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
@@ -65,7 +65,6 @@ from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
-from dtctl.operations.telling.attempts import Attempted
 from dtctl.operations.tensorboard.choosing import Place as BoardPlace
 from dtctl.operations.up.result import Unseen, UpResult
 from dtctl.operations.up.rollback import Left

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from dtctl.model import TaskId
-from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.client.conversation import Progress
 from dtctl.operations.logs import LogLines
 from dtctl.operations.stopping import Leaving, Stopping
 from dtctl.render.logs import REMEMBERED, LogPrinter

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskState
-from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.status import RunStatus
 from dtctl.render.status import summary
 from tests.unit.render.test_safe_output import run_status

@@ -7,14 +7,12 @@ import queue
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
-from dtctl.model import Host
-from dtctl.reach import Local
+from dtctl.model import Host, Local
 from dtctl.transport import payload
-from dtctl.transport.ending import RemoteExit
-from dtctl.transport.silence import Silence
-from dtctl.transport.stream import StreamSession, converse
+from dtctl.transport.stream import RemoteExit, StreamSession, converse
+from dtctl.transport.timeouts import SilenceTimer
 from dtctl.transport.wire import encode
-from tests.unit.transport.test_silence import GREETING
+from tests.unit.transport.test_timeouts import GREETING
 
 STATUS, ABORT = {"type": "status"}, {"type": "abort"}
 LACKING = {"type": "lacking"}
@@ -39,7 +37,7 @@ class Pipe:
         except queue.Empty:
             raise TimeoutError from None
 
-    def write(self, data: bytes, silence: Silence) -> None:
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
         if self._broken:
             raise BrokenPipeError("nobody reads")
         self.sent.append(data)

@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.config import load_cluster
-from dtctl.config.known_hosts import why_not_written
+from dtctl.config.names import why_not_written
 from dtctl.errors import ConfigError, ExitCode, HostKeyError, TransportError, UsageError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
-from dtctl.transport.ssh import known_hosts_file
+from dtctl.model import Host, SshSettings
+from dtctl.transport.ssh import known_hosts
 from dtctl.transport.ssh.connection import HostKeys
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.hostkeys import HostKey, host_key_name, is_known_hosts_line, parse_known_hosts
@@ -278,7 +277,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(project: Path) -> N
     for name in ("fifo", "zero", "sparse", "."):
         with pytest.raises(TransportError, match=r"not a regular file|more than 16000000 bytes|directory|neither"):
             accept(project / name, project)
-    assert known_hosts_file.read(Path("/dev/null")) == ""
+    assert known_hosts.read(Path("/dev/null")) == ""
 
 
 def test_a_file_that_every_user_may_write_to_is_not_added_to(project: Path) -> None:
@@ -302,7 +301,7 @@ def test_a_file_of_another_user_is_not_added_to(project: Path) -> None:
 def test_a_file_that_somebody_has_locked_is_waited_for_no_longer_than_said(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_hosts_file, "LOCK_PATIENCE_S", 0.2)
+    monkeypatch.setattr(known_hosts, "LOCK_PATIENCE_S", 0.2)
     file = project / "known_hosts"
     with file.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -340,7 +339,7 @@ def test_a_full_disk_is_told_in_words_and_with_what_to_do(
     if call == "open":
         (project / "known_hosts").unlink()
         before = b""
-    monkeypatch.setattr(f"dtctl.transport.ssh.known_hosts_file.os.{call}", full)
+    monkeypatch.setattr(f"dtctl.transport.ssh.known_hosts.os.{call}", full)
     for learn in (lambda: pinned.pin("gpu-a", [key(1)], file), lambda: pinned.learn("gpu-a", key(1), file)):
         with pytest.raises(TransportError, match=r"host keys cannot be kept: the disk of .* is full") as error:
             learn()

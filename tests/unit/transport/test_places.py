@@ -14,18 +14,16 @@ from typing import Any
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.model import Host
-from dtctl.reach import Local, SshSettings
+from dtctl.model import Host, Local, SshSettings
 from dtctl.transport import fanout, stream
-from dtctl.transport.ending import RemoteExit
 from dtctl.transport.fanout import ALONE_S, IDLE_S, fan_out
-from dtctl.transport.silence import Silence
 from dtctl.transport.ssh import connection, transport
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
-from dtctl.transport.stream import StreamSession
+from dtctl.transport.stream import RemoteExit, StreamSession
+from dtctl.transport.timeouts import SilenceTimer
 from dtctl.transport.wire import encode
-from tests.unit.transport.test_silence import GREETING
+from tests.unit.transport.test_timeouts import GREETING
 from tests.waiting import PATIENCE_S, eventually
 
 BEGIN = 1000.0
@@ -108,7 +106,7 @@ class Held:
         self.reading.release()
         return self.coming.get()
 
-    def write(self, data: bytes, silence: Silence) -> None: ...
+    def write(self, data: bytes, silence: SilenceTimer) -> None: ...
     def close(self) -> None: ...
 
     def ending(self) -> RemoteExit:

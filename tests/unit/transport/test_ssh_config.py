@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.errors import TransportError, UsageError
-from dtctl.model import Host
-from dtctl.reach import SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target
 from dtctl.transport.ssh.openssh import ssh_command
 
@@ -64,7 +63,7 @@ def test_the_host_name_is_that_of_an_alias(home: Path) -> None:
 def test_without_a_host_name_in_the_files_nothing_is_imported(home: Path) -> None:
     write(home, "Host gpu-a\n  User train\n")
     script = (
-        "import sys; from dtctl.reach import SshSettings; from dtctl.transport.connect import Transports\n"
+        "import sys; from dtctl.model import SshSettings; from dtctl.transport.connect import Transports\n"
         "print(Transports().hostname(SshSettings('gpu-a')), {'paramiko', 'fabric'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

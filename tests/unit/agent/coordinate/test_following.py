@@ -13,7 +13,7 @@ from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import PROTOCOL, Orders, Welcome
 from dtctl.agent.records.run_state import Process
-from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.world import spec_of
 
@@ -46,7 +46,7 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     part = Following(files, spec, 100.0, rebooted=getattr(request, "param", False))  # type: ignore[arg-type]
     state = files.state()
     state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
-    intent = Followed(files)
+    intent = IntentFollower(files)
 
     def hear(message: Any, step: int | None = None) -> Following:
         next(iter(state["tasks"].values()))["step"] = step

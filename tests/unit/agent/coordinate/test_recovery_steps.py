@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Failure, Recovery
-from dtctl.agent.coordinate.services import Services
-from dtctl.agent.coordinate.silence import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.incidents import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Failure, Recovery, Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from dtctl.model import Host
+from dtctl.model import Host, Local
 from dtctl.operations.checks.topic import Heard, Said, Scene
 from dtctl.operations.networking import exposure
 from dtctl.operations.networking.dialling import Dialled, Door
 from dtctl.operations.networking.exposure import MOST_DOORS, doors
-from dtctl.reach import Local
 from tests.unit.checks.scenes import scene
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.operations.networking.rounds import listening

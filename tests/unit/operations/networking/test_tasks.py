@@ -10,10 +10,9 @@ import pytest
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network.peers import Measured, NetworkFacts
 from dtctl.errors import DtctlError
-from dtctl.model import Host, Launch, Trainer
+from dtctl.model import Host, Launch, Local, Trainer
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails
 from dtctl.operations.networking.tasks import TOPIC
-from dtctl.reach import Local
 from dtctl.render.checks import shown
 from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import COMMAND, cluster, job

@@ -22,9 +22,9 @@ from textual.widget import Widget
 
 from dtctl.errors import AgentError, ExitCode, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.asking.streams import Away
+from dtctl.operations.client.streams import Away
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.watching.feed import Feed
 from dtctl.operations.watching.run import Over

@@ -12,9 +12,9 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.outcome import Outcome, Verdict
-from dtctl.operations.asking.streams import Away
+from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.streams import Away
 from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.loss import Losses

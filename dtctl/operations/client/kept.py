@@ -1,0 +1,217 @@
+"""Conversations that are kept: who asks the same hosts again and again opens one connection to each, once."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.transport import timeouts
+from dtctl.transport.fanout import fan_out
+from dtctl.transport.seam import answering
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.seam import Message, Session, Transport
+
+AGAIN_S = (2.0, 5.0, 10.0, 15.0)
+"""After so long a host that could not be reached is tried again, and so on at the last of them."""
+
+
+class NotAsked(TransportError):
+    """A host that has not finished an earlier answer: it is not waited for a second time."""
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    error: DtctlError
+    times: int
+    until: float
+
+
+class Kept:
+    """A transport whose conversations go on after they were closed. A context manager: at its end they are over.
+
+    One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
+    that was waited for in vain, is left alone for a while, in which it is away at once: nobody waits for it each time.
+    """
+
+    def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
+        """`most`: so many conversations that nobody needs just now are kept."""
+        self._transport = transport
+        self._again_s = again_s
+        self._most = most
+        self._idle: dict[str, Session] = {}
+        self._refusals: dict[str, _Refusal] = {}
+        self._coming: dict[str, Future[None]] = {}
+        """Conversations that are being begun before anybody has asked for them."""
+        self._lock = threading.Lock()
+        self._over = False
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._over = True
+            idle, self._idle = self._idle, {}
+        for session in idle.values():
+            session.close()
+
+    def expect(self, hosts: Collection[Host]) -> None:
+        """Begins conversations with those who will be asked soon; who asks for one that is under way waits for it."""
+        with self._lock:
+            self._coming.update({host.name: Future() for host in hosts})
+        threading.Thread(target=fan_out, args=(hosts, self._begin_early), daemon=True).start()
+
+    def _begin_early(self, host: Host) -> None:
+        """What goes wrong is raised where the host is asked."""
+        try:
+            if not self._over:
+                self.give_back(self.begin(host))
+        except TransportError:
+            pass
+        finally:
+            self._coming[host.name].set_result(None)
+
+    def open(self, host: Host) -> Session:
+        if (coming := self._coming.get(host.name)) is not None:
+            coming.result()
+        with self._lock:
+            session = self._idle.pop(host.name, None)
+            refusal = self._refusals.get(host.name)
+        if session is not None:
+            return _Lent(session, self, kept=True)
+        if refusal is not None and time.monotonic() < refusal.until:
+            raise refusal.error.with_traceback(None)
+        return _Lent(self.begin(host), self, kept=False)
+
+    def begin(self, host: Host) -> Session:
+        """A new conversation."""
+        began = time.monotonic()
+        try:
+            session = answering(self._transport, host)
+        except TransportError as error:
+            self._leave_alone(host.name, error, began)
+            raise
+        with self._lock:
+            self._refusals.pop(host.name, None)
+        return session
+
+    def give_up(self, session: Session, since: float) -> None:
+        """In place of `give_back`, for one whose answer was waited for since then (monotonic), in vain."""
+        session.close()
+        name = session.host.name
+        self._leave_alone(name, NotAsked(f"{name} was not asked, as it had not finished an earlier answer"), since)
+
+    def _leave_alone(self, host: str, error: TransportError, since: float) -> None:
+        """For as long as it has kept others waiting, at the least."""
+        with self._lock:
+            known, now = self._refusals.get(host), time.monotonic()
+            times = known.times if known is not None else 0
+            again_s = self._again_s[min(times, len(self._again_s) - 1)]
+            until = now + max(again_s, now - since)
+            self._refusals[host] = _Refusal(error.with_traceback(None), times + 1, until)
+
+    def give_back(self, session: Session) -> None:
+        with self._lock:
+            if not self._over and session.host.name not in self._idle and len(self._idle) < self._most:
+                self._idle[session.host.name] = session
+                return
+        session.close()
+
+
+def for_one_look(transport: Transport) -> Kept:
+    """For who asks some hosts a few things in turn, most of them one: those that failed are never tried again."""
+    return Kept(transport, (math.inf,), most=8)
+
+
+class _Lent:
+    """A conversation until it is closed. What it is asked only reads, so it may be asked twice."""
+
+    def __init__(self, session: Session, keeper: Kept, *, kept: bool) -> None:
+        self._session = session
+        self._keeper = keeper
+        self._kept = kept
+        """Nothing has been heard from it since it was taken up again: its host may be gone."""
+        self._asked: list[tuple[Mapping[str, Any], bytes]] = []
+        """What has no result yet."""
+        self._since = time.monotonic()
+        self._broken = False
+        self._late = False
+        """Whoever asks has waited for as long as it would."""
+
+    @property
+    def host(self) -> Host:
+        return self._session.host
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self._session.facts
+
+    def greeted(self) -> float:
+        return self._session.greeted()
+
+    def send(self, fields: Mapping[str, Any], payload: bytes = b"") -> None:
+        self._asked.append((fields, payload))
+        try:
+            self._session.send(fields, payload)
+        except ConnectionLost as error:
+            self._begin_anew(error)
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        try:
+            message = self._receive(timeout_s)
+        except TimeoutError:
+            self._late = True
+            raise
+        except AgentError:  # an answer too
+            self._broken = True
+            self._asked.clear()
+            raise
+        except BaseException:
+            self._broken = True
+            raise
+        self._kept = False
+        if message.type == "result":
+            del self._asked[:1]
+        return message
+
+    def close(self) -> None:
+        waited_s = time.monotonic() - self._since
+        if self._asked and (self._late or waited_s >= timeouts.TOLD_AFTER_S):
+            self._keeper.give_up(self._session, self._since)
+        elif self._asked or self._broken:
+            self._session.close()
+        else:
+            self._keeper.give_back(self._session)
+
+    def _receive(self, timeout_s: float | None) -> Message:
+        try:
+            return self._session.receive(timeout_s)
+        except ConnectionLost as error:
+            self._begin_anew(error)
+            return self._session.receive(timeout_s)
+
+    def _begin_anew(self, error: ConnectionLost) -> None:
+        """Where the connection had been lost before anybody looked, all is asked over another; else raises `error`."""
+        if not self._kept:
+            self._broken = True
+            raise error
+        self._kept = False
+        with suppress(DtctlError):
+            self._session.close()
+        try:
+            self._session = self._keeper.begin(self._session.host)
+            for fields, payload in self._asked:
+                self._session.send(fields, payload)
+        except BaseException:
+            self._broken = True
+            self._asked.clear()  # why is known
+            raise

@@ -1,0 +1,137 @@
+"""Hosts that failed for the same reason, told as one: of three hundred thirty may fail, for four reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dtctl.config.ranges import fold
+from dtctl.errors import DtctlError, TransportError, advice
+
+MOST_KINDS = 20
+"""Lines of different reasons; more are told by their hosts alone."""
+
+APART = "    "
+"""Between what is so and what to type."""
+
+_PLACE = "\0"
+"""Stands for the host's own name."""
+
+
+@dataclass(frozen=True)
+class ErrorGroup:
+    """`hosts` failed in the same way, and `first` is the error of the first of them."""
+
+    hosts: tuple[str, ...]
+    first: DtctlError
+    same_hint: bool
+    same_detail: bool
+
+    @property
+    def alone(self) -> bool:
+        return len(self.hosts) == 1
+
+    @property
+    def covers_all(self) -> bool:
+        """The summary of several hosts, which was written for that."""
+        return not self.alone and isinstance(self.first, TransportError) and bool(self.first.shared_summary)
+
+    @property
+    def summary(self) -> str:
+        """With the names of the hosts."""
+        name = self.hosts[0]
+        if self.alone:
+            known = name.lstrip("@") in self.first.summary
+            return self.first.summary if known else f"{name}: {_bare(self.first, name)}"
+        told = _told(self.first, name)
+        return told.replace(_PLACE, fold(self.hosts)) if _PLACE in told else f"{fold(self.hosts)}: {told}"
+
+    @property
+    def detail(self) -> str:
+        """Of several hosts, that of the first."""
+        if self.covers_all and self.first.detail in self.summary:
+            return ""
+        if self.alone or not self.first.detail or self.same_detail:
+            return self.first.detail
+        return "" if self.covers_all else f"on {self.hosts[0]}:\n{self.first.detail}"
+
+    @property
+    def hint(self) -> str:
+        """What to type, or to look for; where that differs, for the first host."""
+        return self._for_all(self.first.hint)
+
+    @property
+    def next_step(self) -> str:
+        """The same where it stands beside others: with the hosts whose words it is."""
+        whose = getattr(self.first, "host", "")
+        said = advice(self.first)
+        return self._for_all(said.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else said)
+
+    def _for_all(self, hint: str) -> str:
+        return hint if self.same_hint or not hint else f"{hint}    and so for the others"
+
+
+def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:
+    """In the order of the first hosts."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, error in errors.items():
+        groups.setdefault((type(error).__name__, _told(error, name)), []).append(name)
+    return tuple(
+        ErrorGroup(
+            tuple(names),
+            errors[names[0]],
+            len({errors[name].hint for name in names}) == 1,
+            len({_without(errors[name].detail, name) for name in names}) == 1,
+        )
+        for names in groups.values()
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A reason with the names of its hosts, what to type next where it stands beside others, and what came back."""
+
+    text: str
+    next_step: str = ""
+    below: tuple[str, ...] = ()
+
+
+def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
+    """One for each reason. Of several hosts beside others, what came back is left out where the reason says all."""
+    groups = group_errors(errors)
+    several = len(groups) > 1
+    told = [
+        Row(
+            one.summary,
+            next(iter(one.next_step.splitlines()), "") if several else "",
+            () if several and one.covers_all else tuple(one.detail.splitlines()),
+        )
+        for one in groups[:MOST_KINDS]
+    ]
+    more = [name for one in groups[MOST_KINDS:] for name in one.hosts]
+    return [*told, Row(f"{fold(more)}: for other reasons")] if more else told
+
+
+def lines(errors: Mapping[str, DtctlError]) -> list[str]:
+    """The same as text, in which each reason is one line, whatever its length."""
+    return [
+        line
+        for row in rows(errors)
+        for line in (APART.join(filter(None, [row.text, row.next_step])), *(f"  {each}" for each in row.below))
+    ]
+
+
+def _told(error: DtctlError, name: str) -> str:
+    """The summary, the same for all hosts that fail so."""
+    if isinstance(error, TransportError) and error.shared_summary:
+        return error.shared_summary
+    return _without(_bare(error, name), name)
+
+
+def _bare(error: DtctlError, name: str) -> str:
+    return error.summary.removeprefix(f"{name.lstrip('@')}: ")
+
+
+def _without(text: str, name: str) -> str:
+    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", _PLACE, text)

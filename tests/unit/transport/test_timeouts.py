@@ -1,0 +1,292 @@
+"""A host that says nothing, takes nothing, or never comes to an end: told on the screen, then given up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dtctl.agent.records.requests import PROTOCOL
+from dtctl.errors import TransportError
+from dtctl.model import Host, Local
+from dtctl.operations.client import conversation
+from dtctl.operations.client.conversation import said
+from dtctl.operations.status import status_of_hosts
+from dtctl.transport import stream, timeouts
+from dtctl.transport.seam import Session
+from dtctl.transport.stream import RemoteExit, StreamSession
+from dtctl.transport.timeouts import SilenceTimer
+from dtctl.transport.wire import encode
+from tests.unit.coordinated import Agents, record
+from tests.unit.fakes import FakeTransport
+from tests.waiting import PATIENCE_S
+
+GREETING = {
+    "type": "greeting", "protocol": PROTOCOL, "python": "3.11", "hostname": "gpu-3", "user": "train",
+    "home": "/home/train",
+    "root": "/home/train/.dtctl", "pid": 7, "time": 1.0, "free_bytes": 1, "cpus": 1,
+}  # fmt: skip
+Told = list[tuple[str, float, float]]
+READ_S = 0.001
+"""What a read takes."""
+
+
+class Clock:
+    """The time of a conversation. It goes on while somebody waits for bytes or sleeps, and at no other moment."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All limits a hundredth of what they are."""
+    monkeypatch.setattr(stream, "SILENCE_LIMIT_S", 0.3)
+    monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(timeouts, "TOLD_AFTER_S", 0.1)
+    for module in (stream, timeouts, conversation):
+        monkeypatch.setattr(module, "time", CLOCK)
+
+
+class Scripted:
+    """A stream whose bytes come when a generator gives them; b"" is a while without any, and its end lasts for ever."""
+
+    def __init__(self, script: Iterator[bytes], deaf: bool = False) -> None:
+        self._script = script
+        self._deaf = deaf
+        self.read_bytes = 0
+
+    def read(self, timeout_s: float | None) -> bytes:
+        assert timeout_s is not None, "nobody waits without a limit"
+        data = next(self._script, b"")
+        CLOCK.sleep(READ_S)
+        if not data:
+            CLOCK.sleep(min(timeout_s, 0.05))
+            raise TimeoutError
+        self.read_bytes += len(data)
+        return data
+
+    def write(self, data: bytes, silence: SilenceTimer) -> None:
+        while self._deaf:
+            CLOCK.sleep(READ_S + min(silence.wait_s, 0.05))
+            silence.look()
+
+    def close(self) -> None: ...
+
+    def ending(self) -> RemoteExit:
+        return RemoteExit()
+
+
+def greeted(script: Iterator[bytes], told: Told | None = None, *, deaf: bool = False) -> StreamSession:
+    def whole() -> Iterator[bytes]:
+        yield b"\x1e" + encode(GREETING)
+        yield from script
+
+    def waiting(host: str, silent_s: float, limit_s: float) -> None:
+        if told is not None:
+            told.append((host, silent_s, limit_s))
+
+    source = Scripted(whole())
+    session = StreamSession(Host("gpu-3", Local()), source, waiting)
+    session.greeted()
+    source._deaf = deaf
+    return session
+
+
+def again(data: bytes) -> Iterator[bytes]:
+    while True:
+        yield data
+
+
+def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
+    told: Told = []
+    begun = CLOCK.now
+    with pytest.raises(TransportError, match=r"gpu-3 has been silent for 0\.3 s"):
+        greeted(iter([]), told).receive()
+    assert CLOCK.now - begun < 2
+    assert told == [("gpu-3", 0.1, 0.3)]
+
+
+def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
+    told: Told = []
+    session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: told.append(what))
+    with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
+        session.greeted()
+    assert told == [("gpu-3", 0.1, 0.6)]
+    assert caught.value.detail == "Welcome!"
+
+
+def test_noise_that_never_ends_is_no_greeting() -> None:
+    session = StreamSession(Host("gpu-3", Local()), Scripted(again(b"." * 1000)))
+    with pytest.raises(TransportError, match="did not answer"):
+        session.greeted()
+
+
+def test_a_host_that_takes_nothing_is_given_up() -> None:
+    told: Told = []
+    session = greeted(iter([]), told, deaf=True)
+    with pytest.raises(TransportError, match="gpu-3 has been silent"):
+        session.send({"type": "status"})
+    assert told == [("gpu-3", 0.1, 0.3)]
+
+
+def test_beats_are_a_sign_of_life_and_nothing_else() -> None:
+    def beats() -> Iterator[bytes]:
+        for _ in range(20):
+            yield from (b"", encode({"type": "beat"}))
+        yield encode({"type": "result", "run": None, "time": 1.0})
+
+    assert greeted(beats()).receive().type == "result"
+
+
+def test_who_beats_and_gives_no_answer_is_given_up_all_the_same() -> None:
+    def beats() -> Iterator[bytes]:
+        while True:
+            yield from (b"", encode({"type": "beat"}))
+
+    with pytest.raises(TransportError, match=r"gpu-3 did not finish its answer within 1 s"):
+        list(said(greeted(beats()), within_s=1.0))
+
+
+def test_who_only_beats_after_a_while_of_progress_is_given_up_before_the_whole_time_is_over() -> None:
+    def beats() -> Iterator[bytes]:
+        for _ in range(5):
+            yield encode({"type": "progress", "phase": "gc"})
+        while True:
+            yield from (b"", encode({"type": "beat"}))
+
+    with pytest.raises(TransportError, match=r"gpu-3 told of no progress for 0.2 s"):
+        list(said(greeted(beats()), "progress", within_s=60.0, quiet_s=0.2))
+
+
+def test_who_tells_of_progress_has_the_whole_time_and_no_more() -> None:
+    frames = encode({"type": "progress", "phase": "gc"}) * 1000
+    with pytest.raises(TransportError, match=r"gpu-3 did not finish its answer within 0.5 s"):
+        for _ in said(greeted(again(frames)), "progress", most_bytes=None, within_s=0.5, quiet_s=0.2):
+            pass
+
+
+def test_a_byte_now_and_then_is_no_sign_of_life() -> None:
+    def drops() -> Iterator[bytes]:
+        yield b'{"type":"result","x":"'
+        while True:
+            yield from (b"", b"x")
+
+    with pytest.raises(TransportError, match="silent"):
+        greeted(drops()).receive()
+
+
+def test_a_large_frame_on_a_slow_line_is_waited_for() -> None:
+    def slow() -> Iterator[bytes]:
+        frame = encode({"type": "result", "x": "x" * (1 << 20)})
+        for at in range(0, len(frame), 70_000):
+            yield from (b"", b"", frame[at : at + 70_000])
+
+    assert greeted(slow()).receive().type == "result"
+
+
+def test_no_more_frames_are_taken_than_a_screen_could_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "FRAMES_PER_S", 100)
+    session = greeted(again(encode({"type": "progress", "phase": "receive"}) * 1000))
+    begun, frames = CLOCK.now, 0
+    while CLOCK.now - begun < 1.5:
+        session.receive()
+        frames += 1
+    assert 100 <= frames <= 300
+
+
+def test_a_flood_of_beats_does_not_outlast_a_look_for_news() -> None:
+    with pytest.raises(TimeoutError):
+        greeted(again(encode({"type": "beat"}))).receive(timeout_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        ({"type": "progress", "phase": 7}, "sent an invalid `progress`: phase: expected"),
+        ({"type": "log", "task": "../x", "attempt": 1, "offset": 0, "end": 1, "time": 1.0}, "`log`.* task: expected"),
+        ({"type": "error", "code": 7, "summary": "x"}, "invalid `error`: code"),
+        ({"type": "surprise"}, "sends a frame `surprise`, which no agent sends"),
+        ({"type": "need", "files": [-1]}, "invalid `need`: files.0"),
+    ],
+)
+def test_a_frame_that_does_not_hold_names_host_and_field(frame: dict[str, object], why: str) -> None:
+    with pytest.raises(TransportError, match=f"gpu-3 .*{why}"):
+        greeted(iter([encode(frame)])).receive()
+
+
+def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
+    script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
+    with pytest.raises(TransportError, match="gpu-3 sent an invalid `greeting`: pid"):
+        StreamSession(Host("gpu-3", Local()), Scripted(script)).greeted()
+
+
+def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "ANSWER_BYTES", 1 << 20)
+    frame = encode({"type": "event", "time": 1.0, "reason": "x" * 4000})
+    with pytest.raises(TransportError, match="answered with more than 1 MiB"):
+        for _ in said(greeted(again(frame)), "event", most_bytes=1 << 20):
+            pass
+
+
+def test_an_answer_of_which_there_is_always_more_is_given_up() -> None:
+    frames = encode({"type": "event", "time": 1.0}) * 20
+    begun = CLOCK.now
+    with pytest.raises(TransportError, match=r"did not finish its answer within 0.3 s"):
+        for _ in said(greeted(again(frames)), "event", most_bytes=None, within_s=0.3):
+            pass
+    assert CLOCK.now - begun < 3
+
+
+def test_one_hung_host_withholds_nobodys_answer() -> None:
+    """d never answers; what the others said is there as soon as d is given up."""
+    honest = FakeTransport(Agents())
+
+    class OneHangs:
+        def open(self, host: Host) -> Session:
+            return greeted(iter([])) if host.name == "d" else honest.open(host)
+
+    begun = CLOCK.now
+    found = status_of_hosts(record(), OneHangs())
+    assert CLOCK.now - begun < 3
+    assert {str(task): one.state.value for task, one in found.tasks.items()} == {
+        **dict.fromkeys(("ps:0", "ps:1", "worker:0"), "running"),
+        "worker:1": "lost",
+    }
+    assert "silent" in found.errors["d"].summary
+
+
+def test_who_tells_more_than_is_read_waits() -> None:
+    from dtctl.operations.client.streams import QUEUED_BYTES, Streams
+
+    with Streams(FakeTransport(Agents())) as streams:
+        told = 0
+
+        def tell() -> None:
+            nonlocal told
+            for _ in range(100):
+                streams.tell("x", QUEUED_BYTES // 10)
+                told += 1
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        teller.join(0.3)
+        assert told <= 10
+        read = (what for what in streams.all(0.1) if what is not None)
+        for _ in range(100):
+            assert next(read) == "x"
+        teller.join(PATIENCE_S)
+        assert told == 100
