@@ -1,16 +1,16 @@
-"""dtctl tensorboard"""
+"""dtctl dashboard, report, tensorboard: a run in a browser"""
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.exits import exit_for
-from dtctl.cli.interrupts import hang_up_interrupts
-from dtctl.cli.listening import OpenIt, Port, listener
-from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
+from dtctl.cli.options import OpenIt, OutputOption, Port, Scope, listener, on_run
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,103 @@ if TYPE_CHECKING:
     from dtctl.operations.tensorboard.proxy import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
-    """Lets browsers come, once there are connections for them; with the directories that are shown."""
+    "Lets browsers come, once there are connections for them; with the directories that are shown."
+
+
+@on_run
+def dashboard(
+    scope: Scope,
+    port: Port = 0,
+    open_it: OpenIt = False,
+    output: OutputOption = "text",
+) -> None:
+    """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
+    from dtctl.operations.dashboard.board import Board
+    from dtctl.operations.dashboard.server import answering, looks
+    from dtctl.operations.report.following import Following
+    from dtctl.operations.webserver import Door, Server, opened
+    from dtctl.render.dashboard.page import entered, entrance, headers, parts, unknown, whole
+    from dtctl.render.dashboard.saying import show_next_url, show_url
+
+    with ExitStack() as stack:
+        here = stack.enter_context(listener(port))
+        following = stack.enter_context(Following(scope.record(), scope.transport, os.environ))
+        report = following.look()
+        if not report.status.time:
+            exit_without_run(report.errors, report.status.record, report.status.without_run)
+        run, board, door = report.status.record.run, Board(), Door()
+        board.put({**parts(report), **unknown(None)})
+        scope.remember_end(report.status)
+        stack.enter_context(hang_up_interrupts())
+        stack.enter_context(scope.left("the dashboard has ended, and the run goes on"))
+        answer = answering(board, whole, headers())
+        server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
+        stack.callback(board.close)
+        document = {"kind": "Dashboard", "run": run}
+        goes_on = "it works once, in one browser; Ctrl-C ends the dashboard, and the run goes on"
+        door.on_entry = lambda: show_next_url(server.address, document, json=output == "json")
+        show_url(server.address, document, goes_on, json=output == "json")
+        if open_it:
+            stack.enter_context(opened(entered(server.address)))
+        for told in looks(following, report, board, lambda: server.alive):
+            if isinstance(told, DtctlError):
+                board.put(unknown(told))
+                continue
+            board.put({**parts(told), **unknown(None)})
+            scope.remember_end(told.status)
+        raise DtctlError("the server of the dashboard has ended by itself")
+
+
+Format = Literal["html", "md"]
+
+
+@on_run
+def report(
+    scope: Scope,
+    file: Annotated[
+        str | None,
+        typer.Option("-O", "--out", metavar="FILE", help="Where to write it; - is stdout. RUN.html if omitted."),
+    ] = None,
+    format: Annotated[  # noqa: A002 (the option's own name)
+        Format | None, typer.Option("--format", metavar="html|md", help="A page, or Markdown; as FILE ends, else html.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is no report.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Write a page about the run: result and cause, timeline, curves, checkpoints, goodput, configuration."""
+    from dtctl.operations.report.gathering import gather
+    from dtctl.operations.report.writing import check_place, write_report
+    from dtctl.render import errors
+    from dtctl.render.awaiting import dialling
+    from dtctl.render.machine import document
+    from dtctl.render.report.gaps import show_unasked
+    from dtctl.render.report.markdown import markdown
+    from dtctl.render.report.page import page, put
+    from dtctl.render.terminal.console import say
+    from dtctl.render.words import size
+
+    form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")
+    if file not in (None, "-"):
+        check_place(Path(str(file)), force=force)
+    record = scope.record()
+    with dialling(scope.transport.dialled, scope.transport.failed):
+        found = gather(record, scope.transport, os.environ)
+    if not found.status.time:
+        exit_without_run(found.errors, found.status.record, found.status.without_run)
+    text = page(found) if form == "html" else markdown(found)
+    if file == "-":
+        put(text)
+    else:
+        path = Path(file or f"{found.status.record.run}.{form}")
+        written = write_report(path, text, found.status.record.project, force=force)
+        if output == "json":
+            told = {"run": found.status.record.run, "file": str(path.absolute()), "format": form, "sizeBytes": written}
+            document.print_json("Report", told)
+        else:
+            say(f"{path} ({size(written)})")
+    errors.show_host_errors(found.errors)
+    show_unasked(found.unasked)
+    exit_for(found.errors, others=found.status.time)
 
 
 @on_run
