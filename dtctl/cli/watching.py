@@ -14,7 +14,7 @@ import typer
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
-    from dtctl.agent.run.telling import Happened
+    from dtctl.agent.run.run_events import RunEvent
     from dtctl.cli.options import Scope
     from dtctl.model import Cluster, TaskId
     from dtctl.operations.history.record import RunRecord
@@ -136,9 +136,9 @@ def watch(
     raise AssertionError("following ends with Ended")
 
 
-def end_of(status: RunStatus) -> Sequence[Happened]:
+def end_of(status: RunStatus) -> Sequence[RunEvent]:
     """What hooks are told of a run that has ended, also where no coordinator tells of it."""
-    from dtctl.agent.run.telling import ENDED, ended
+    from dtctl.agent.run.run_events import ENDED, ended
 
     if status.coordination is not None:
         return status.coordination.happened

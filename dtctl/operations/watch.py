@@ -252,6 +252,18 @@ class _Host:
         return _Told(name, changed)
 
 
+def follow_log(
+    record: RunRecord, transport: Transport, task: TaskId, lines: int
+) -> Generator[LogLines | Away | Back | None, None, None]:
+    """Endless: an attempt that has ended may be followed by another. Raises TransportError for an unknown host."""
+    host = record.way_to(record.roster[task])
+    with Streams(transport) as streams:
+        streams.begin(host, LogStream(record, host, LogRequest((task,), lines=lines), streams).converse)
+        for told in streams.all(TICK_S):
+            if told is None or isinstance(told, LogLines | Away | Back):
+                yield told
+
+
 TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")
 POINTS = 200
 """Of the past."""
@@ -303,15 +315,3 @@ def _rank(name: Name) -> tuple[bool, bool, int, Name]:
     _, run, tag = name
     of_others = any(word in part.lower() for part in (run, tag) for word in _OF_OTHERS)
     return of_others, tag != "loss", len(tag), name
-
-
-def follow_log(
-    record: RunRecord, transport: Transport, task: TaskId, lines: int
-) -> Generator[LogLines | Away | Back | None, None, None]:
-    """Endless: an attempt that has ended may be followed by another. Raises TransportError for an unknown host."""
-    host = record.way_to(record.roster[task])
-    with Streams(transport) as streams:
-        streams.begin(host, LogStream(record, host, LogRequest((task,), lines=lines), streams).converse)
-        for told in streams.all(TICK_S):
-            if told is None or isinstance(told, LogLines | Away | Back):
-                yield told

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.readying import Left
     from dtctl.operations.up.result import FailedStart, Unseen, UpResult
-    from dtctl.plan.values import RunPlan
+    from dtctl.plan.roster import RunPlan
     from dtctl.render.logs import LogPrinter
 
 T = TypeVar("T")

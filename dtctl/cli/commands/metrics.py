@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.exits import exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import ExitCode, UsageError
 

@@ -10,7 +10,7 @@ from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.topic import Scene, found, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.plan.directories import brought_along
+from dtctl.plan.hosts import brought_along
 from dtctl.strategies import KVSTORE_JOBS, PS
 
 

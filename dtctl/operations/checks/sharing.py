@@ -10,7 +10,7 @@ from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Said, Scene, found, shown
 from dtctl.operations.diagnosis.signature import Finding, Signature
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 from dtctl.strategies import Strategy
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records import whole_run as records
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.run.policy import why_ended
-from dtctl.agent.run.telling import Happened, happened
+from dtctl.agent.run.run_events import RunEvent, events_of
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Verdict
 
@@ -223,7 +223,7 @@ class Coordination:
     restarts: int
     missing: str | None
     """Who the start waits for, and why."""
-    happened: tuple[Happened, ...] = ()
+    happened: tuple[RunEvent, ...] = ()
     """What hooks are told of."""
     account: Account | None = None
     """Where its time went."""
@@ -259,7 +259,7 @@ class Coordination:
             incidents=tuple(map(_incident, view["incidents"])),
             restarts=view["restarts"],
             missing=view["missing"],
-            happened=tuple(happened(view)),
+            happened=tuple(events_of(view)),
             account=view["account"],
         )
 

@@ -17,7 +17,7 @@ from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
 from dtctl.places import read_regular
-from dtctl.plan.values import Roster, SuccessRule
+from dtctl.plan.roster import Roster, SuccessRule
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
@@ -235,14 +235,14 @@ _LIMIT_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Followed:
+class IntentFollower:
     """`problem`: why the file says nothing, so that the record stands as it was."""
 
     record: RunRecord
     problem: DtctlError | None = None
 
 
-def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> Followed:
+def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> IntentFollower:
     """The record with its hosts reached as its file says now. `load` raises DtctlError for a file with mistakes.
 
     A host that has left the file is reached as before. What `up` was told by its command line counts until the file
@@ -250,11 +250,11 @@ def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> Followed:
     """
     file = record.file
     if file is None or record.is_local or _is_as_before(file, record.file_sha256):
-        return Followed(record)
+        return IntentFollower(record)
     try:
         cluster = load(file)
     except DtctlError as problem:
-        return Followed(record, problem)
+        return IntentFollower(record, problem)
     known = {**record.others, **record.hosts}
     reached = {
         name: dataclasses.replace(host, reach=_merged(host.reach, known[name].reach, record.as_written.get(name)))
@@ -262,7 +262,7 @@ def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> Followed:
         else host
         for name, host in cluster.hosts.items()
     }
-    return Followed(
+    return IntentFollower(
         dataclasses.replace(
             record,
             hosts={name: reached.get(name, host) for name, host in record.hosts.items()},

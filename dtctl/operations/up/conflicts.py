@@ -25,7 +25,7 @@ from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError,
 from dtctl.model import CHOSEN_PORT, Cluster, Host, TaskId
 from dtctl.operations.client.conversation import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
-from dtctl.plan.values import Part, Roster
+from dtctl.plan.roster import Roster, RosterEntry
 from dtctl.strategies import Strategy, may_be_absent
 from dtctl.transport.fanout import SomeHostsFailed, failures
 
@@ -194,7 +194,7 @@ def is_dispensable(roster: Roster, host: str) -> bool:
     return all(_may_be_absent(roster, task) for task in tasks_on(roster, host))
 
 
-def tasks_on(roster: Roster, host: str) -> Sequence[Part]:
+def tasks_on(roster: Roster, host: str) -> Sequence[RosterEntry]:
     return [task for task in roster.tasks if task.host == host]
 
 
@@ -253,5 +253,5 @@ def explained(error: DtctlError, hint: str) -> DtctlError:
     return error
 
 
-def _may_be_absent(roster: Roster, task: Part) -> bool:
+def _may_be_absent(roster: Roster, task: RosterEntry) -> bool:
     return may_be_absent(task.role, task.scope, roster.strategy)

@@ -26,10 +26,10 @@ from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.operations.up.local import find_hooks, find_secrets, local_python, make_local, scan_code
 from dtctl.operations.up.needs import check_needs
-from dtctl.plan.directories import output_directories
+from dtctl.plan.hosts import output_directories
+from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec
-from dtctl.plan.values import RunPlan
 
 if TYPE_CHECKING:
     from cryptography import x509

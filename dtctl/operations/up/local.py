@@ -17,7 +17,7 @@ from dtctl.agent.records.hooks import Post
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, SshSettings, problem_of_post
 from dtctl.places import read_regular
-from dtctl.plan.local import on_this_machine
+from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle

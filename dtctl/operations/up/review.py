@@ -14,15 +14,14 @@ from pathlib import Path
 
 from dtctl.agent.records.marks import HOME
 from dtctl.bundle import Bundle
-from dtctl.config.known_hosts import why_not_written
+from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked
+from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
-from dtctl.config.yaml.document import Findings, Scalar
-from dtctl.config.yaml.document import Path as Steps
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Cluster, Host, SshSettings
 from dtctl.operations.up.local import read_env_file, scan_code
-from dtctl.plan.directories import on_host
+from dtctl.plan.hosts import on_host
 
 NEEDS = "requirements.txt"
 _MOST_NAMED = 5
@@ -139,7 +138,7 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
             )
 
 
-def _check_interpreter(path: Steps, python: str, cluster: Cluster, findings: Findings) -> None:
+def _check_interpreter(path: KeyPath, python: str, cluster: Cluster, findings: Findings) -> None:
     found = _here(python, cluster).exists() if "/" in python else shutil.which(python)
     if not found and not cluster.trainer.setup:
         hint = "leave it out to use the Python of dtctl; or name one that is here"
@@ -152,7 +151,7 @@ def _here(path: str, cluster: Cluster) -> Path:
 
 def _check_keys(cluster: Cluster, findings: Findings) -> None:
     """A key may be in an agent as well, and known hosts may be pinned yet: both are asked about, no more."""
-    seen: set[tuple[Steps, str]] = set()
+    seen: set[tuple[KeyPath, str]] = set()
     for host in _with_tasks(cluster):
         if not isinstance(host.reach, SshSettings):
             continue
@@ -175,9 +174,9 @@ def _who_writes(known_hosts: str | None, cluster: Cluster) -> str:
     return "dtctl trust    shows the hosts' keys and writes it"
 
 
-def _ssh_path(host: str, key: str, findings: Findings) -> Steps | None:
+def _ssh_path(host: str, key: str, findings: Findings) -> KeyPath | None:
     """Where the file says it; None where the command line does."""
-    own: Steps = ("hosts", _entry_of(host, findings), "ssh", key)
+    own: KeyPath = ("hosts", _entry_of(host, findings), "ssh", key)
     return next((path for path in (own, ("ssh", key)) if findings.document.find(path) == path), None)
 
 
@@ -253,12 +252,12 @@ def _of_python(command: Sequence[str]) -> Program | None:
 
 def check_programs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
     code = _Code(bundle)
-    told: set[tuple[Steps, str]] = set()
+    told: set[tuple[KeyPath, str]] = set()
     for name, job in cluster.jobs.items():
         program = program_of(job.launch.command)
         if program is None or program.name.startswith("/") or _FILLED_IN.search(program.name):
             continue
-        own: Steps = ("jobs", name, "command")
+        own: KeyPath = ("jobs", name, "command")
         path = own if findings.document.find(own) == own else ("trainer", "command")
         if (path, program.name) in told:
             continue
@@ -289,7 +288,7 @@ class _Code:
         return (self.root / path).exists()
 
 
-def _check_file(name: str, at: Steps, code: _Code, findings: Findings, *, may_be_made: bool) -> None:
+def _check_file(name: str, at: KeyPath, code: _Code, findings: Findings, *, may_be_made: bool) -> None:
     path = posixpath.normpath(name)
     if path.startswith("../"):
         summary = f"{findings.name(*at)}: {name} lies outside of the code directory {code.root}"
@@ -314,7 +313,7 @@ def _check_file(name: str, at: Steps, code: _Code, findings: Findings, *, may_be
             findings.add(at, summary, hint)
 
 
-def _check_module(name: str, at: Steps, code: _Code, findings: Findings) -> None:
+def _check_module(name: str, at: KeyPath, code: _Code, findings: Findings) -> None:
     """What is not in the code may be installed: only a module of a package that is there has to be in it."""
     path = name.replace(".", "/")
     if code.has(f"{path}.py") or code.has(path):

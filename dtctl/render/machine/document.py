@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.plan.values import shown
+from dtctl.plan.roster import shown
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import Unseen, UpResult
-    from dtctl.plan.values import RunPlan
+    from dtctl.plan.roster import RunPlan
 
 API_VERSION = "dtctl/v1"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dtctl.config.sections.keys import ANY, Key, all_keys, section_texts
+from dtctl.config.reference import ANY, Key, all_keys, section_texts
 from dtctl.errors import ExitCode, UsageError, did_you_mean
 from dtctl.render.manual.answers import ANSWERS
 from dtctl.render.manual.exits import EXITS

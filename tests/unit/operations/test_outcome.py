@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from dtctl.agent.coordinate.coordinator import Coordinator
-from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.recovery import Services
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.kinds import checked, made

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.config.sections.keys import all_keys
+from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
 from dtctl.render import explain
 from dtctl.render.manual.answers import ANSWERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.checkpoints.losing import Loss
+from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.messages import FROM_AGENT
 from dtctl.agent.records.reasons import Fact, fact, headline
