@@ -39,7 +39,7 @@ def ended(
     beside: Fact | None = None,
 ) -> TaskStatus:
     """One that has failed, as its agent tells it by its log."""
-    text = cause_of_end(log, code).text
+    text = cause_of_end(log, code)
     how = fact("killed", signal=signal) if signal is not None else fact("exited", code=code)
     why = [how, *([fact("cause", text=text)] if text else []), *([beside] if beside else [])]
     past = Exit(1, 900.0, 960.0, code, signal, asked=False, cause=text)

@@ -96,7 +96,7 @@ ROOMS = {
 ENTRIES = {
     "coordinate": {"role"},
     "supervise": {"supervisor"},
-    "survival": {"guard", "revival", "reboot", "systemd"},
+    "survival": {"revival", "reboot", "systemd"},
     "logs": {"serving", "lines"},
     "dump": {"serving", "stacks", "threads"},
     "bundles": {"store", "tree", "working"},
