@@ -1,4 +1,4 @@
-"""What a person sees who follows a run or a command: lines with the names of their tasks, and what happens meanwhile."""
+"""What a person sees who follows a run or a command: lines with the names of tasks, and what happens meanwhile."""
 
 from __future__ import annotations
 

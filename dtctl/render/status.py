@@ -1,4 +1,4 @@
-"""How a run is doing: one line on the whole, a table of its tasks, and what has happened to it; redrawn with `--watch`."""
+"""How a run is doing: one line on the whole, a table of its tasks, and what has happened to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines. Some columns give way."""
+"""The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines."""
 
 from __future__ import annotations
 
