@@ -112,7 +112,7 @@ def test_names_from_outside_move_no_cursor() -> None:
 
 
 def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "REDRAWN_S", 0.001)
+    monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     with terminal() as screen:
         words = iter(range(1_000_000))
         with moving(LastLine(lambda: f"{next(words)} done")):
@@ -125,7 +125,7 @@ def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.Monke
 
 
 def test_a_command_that_shows_nothing_yet_tells_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "REDRAWN_S", 0.001)
+    monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setattr(console, "columns", lambda: 80)
     with terminal() as screen:
