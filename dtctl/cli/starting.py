@@ -23,14 +23,11 @@ from dtctl.operations.up.launch import Start, controller_name
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
 from dtctl.operations.up.up import up
-from dtctl.render import checks, errors, result
-from dtctl.render.logs import LogPrinter
-from dtctl.render.narrator import Narrator
-from dtctl.render.progress import UpProgress
-from dtctl.render.stopping import StopProgress
+from dtctl.render import checks, errors, result, starting
+from dtctl.render.logs import LogPrinter, Narrator
+from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
-from dtctl.render.terminal.last_line import LastLine
-from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
@@ -76,7 +73,7 @@ class StartReport(UpReport):
             )
 
     def at_zero(self, unseen: Unseen) -> None:
-        result.show_unseen(unseen)
+        starting.show_unseen(unseen)
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:
@@ -111,7 +108,7 @@ def start(
             report = StartReport(scope, launch, bars, say=output == "text", agree=agree, force=force)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
-        result.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
+        starting.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
@@ -157,7 +154,7 @@ class _Waiting:
     def shortly(self, route: Transport) -> Coordination | None:
         """For as long as most starts take; on a terminal with a line that says whom it waits for."""
         deadline = time.monotonic() + judging.EXPECTED_S
-        line = LastLine(lambda: result.starting_line(self._seen, console.columns() - 1))
+        line = LastLine(lambda: starting.starting_line(self._seen, console.columns() - 1))
         with moving(line) if console.interactive() and not self._quiet else nullcontext():
             for event in follow(self._record, route, LogRequest(())):
                 if self._is_over(event):
@@ -167,7 +164,7 @@ class _Waiting:
         return None
 
     def beside_logs(self, tasks: tuple[TaskId, ...], *, raw: bool) -> Coordination:
-        result.show_late(self._seen)
+        starting.show_late(self._seen)
         shown = tasks if console.on_terminal() and not self._quiet else ()
         printer = LogPrinter(shown, prefix=True, timestamps=False, raw=raw) if shown else None
         narrate = Narrator(self._record.coordinator, printer)
@@ -192,7 +189,7 @@ class _Waiting:
         self._seen = seen
         for one in judging.failed_exits(seen, self._shown):
             self._shown.add(one.id)
-            result.show_failed_exit(one, self._last_lines(one))
+            starting.show_failed_exit(one, self._last_lines(one))
         self.failed = judging.failed_start(seen, self._recovery)
         if self.failed is not None:
             return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
@@ -229,9 +226,9 @@ class _Waiting:
         if self.failed.gave_up or self.failed.run_failed:
             self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
         if cause is not None and cause.id not in self._shown:
-            result.show_failed_start(self.failed, self._last_lines(cause))
+            starting.show_failed_start(self.failed, self._last_lines(cause))
         else:
-            result.show_failed_start(self.failed, b"")
+            starting.show_failed_start(self.failed, b"")
 
 
 def _ask_what_becomes(scope: Scope, record: RunRecord, *, ask: bool) -> NoReturn:

@@ -107,7 +107,7 @@ def show_plan(
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import exposure, make_local, scan_code
-    from dtctl.render import errors, left_out
+    from dtctl.render import errors, starting
     from dtctl.render import plan as render
     from dtctl.render.machine import document
 
@@ -124,8 +124,8 @@ def show_plan(
         render.show_whole_tasks(planned, chosen)
     else:
         render.show_plan(planned)
-    left_out.show_left_out(bundle, cluster.file)
-    left_out.show_exposure(exposure(cluster))
+    starting.show_left_out(bundle, cluster.file)
+    starting.show_exposure(exposure(cluster))
 
 
 def init(

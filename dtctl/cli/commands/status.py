@@ -34,7 +34,7 @@ def status(
 
     record = scope.record()
     if watch and output == "text":
-        from dtctl.render.terminal.screen import redrawn
+        from dtctl.render.status import redrawn
 
         with redrawn(every=every) as screen:
             while True:

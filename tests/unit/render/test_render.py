@@ -16,7 +16,7 @@ from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter
-from dtctl.render.result import show_started
+from dtctl.render.starting import show_started
 from dtctl.render.tables import show_runs
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines

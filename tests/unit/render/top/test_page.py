@@ -19,11 +19,8 @@ from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses
 from dtctl.render.health.findings import problem_lines
-from dtctl.render.top.head import curves, spread
-from dtctl.render.top.history import Course, Courses, rates_of
-from dtctl.render.top.page import page, wrapped
-from dtctl.render.top.problems import wrong
-from dtctl.render.top.snapshot import Choice, Moment
+from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
+from dtctl.render.top.page import curves, page, spread, wrapped, wrong
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import incident, record, told
 from tests.unit.render.test_safe_output import poisoned
