@@ -80,8 +80,8 @@ EXITS = (
         "something that the run needs is missing (a port is taken, the disk is full, the setup failed, a Python lacks "
         "a module), or a live run differs from what was asked for; nothing was started",
         (
-            "`cannot run ...: it lacks ...`",
-            "the message has the command that installs it; under `--local` the "
+            "`tasks would fail as soon as they start`",
+            "the check says why, and for a missing module the command that installs it; under `--local` the "
             "Python of the active environment trains, else the one that runs dtctl; `trainer.python` names another",
         ),
         ("`dtctl check` tells of a problem", "each says what to type; [check.md](check.md) has all of them"),
