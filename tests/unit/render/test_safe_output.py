@@ -45,12 +45,10 @@ from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification, Verified
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.of_software import PYTHON_BROKEN
-from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
@@ -309,7 +307,7 @@ DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 FIELDS = {"python": f"/python{BAD}", "said": f"words{BAD}"}
 CHECKED = Checked(
     (f"a{BAD}", "b"),
-    (Finding(PYTHON_BROKEN, Seen((TASK,), (f"a{BAD}",), FIELDS)),),
+    (found("python_broken", (f"a{BAD}",), (TASK,), **FIELDS),),
     {
         "software": (
             Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
