@@ -140,7 +140,7 @@ def once(heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
     return {} if heard.rounds else questions
 
 
-def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), **fields: Any) -> Finding:
+def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
     """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
     return Finding(_BY_NAME[name], Seen(tuple(tasks), tuple(hosts), fields))
 
