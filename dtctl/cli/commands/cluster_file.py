@@ -176,7 +176,7 @@ def init(
 
 
 def _topics(incomplete: str) -> list[str]:
-    from dtctl.render.manual.topics import names
+    from dtctl.render.manual import names
 
     return [name for name in sorted(names()) if name.startswith(incomplete)]
 
@@ -196,21 +196,20 @@ def explain(
     """Explain a key of cluster.yaml, an exit code or a word."""
     import dataclasses
 
-    from dtctl.render import explain
     from dtctl.render.machine import document
-    from dtctl.render.manual.topics import find, listed
+    from dtctl.render.manual import find, listed, show, show_list
 
     if not topic:
         if output == "json":
             document.print_json("Explanations", {"topics": listed()})
         else:
-            explain.show_list(listed())
+            show_list(listed())
         return
     found = find(topic)
     if output == "json":
         document.print_json("Explanation", {"topics": [dataclasses.asdict(one) for one in found]})
     else:
-        explain.show(found)
+        show(found)
 
 
 def schema(output: OutputOption = "text") -> None:
