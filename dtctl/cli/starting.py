@@ -18,10 +18,10 @@ from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.stop import StopOrder, stop
-from dtctl.operations.up import watching
+from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start, controller_name
+from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
-from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
     from dtctl.model import Recovery, TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.client.coordination import Coordination
-    from dtctl.operations.client.ending import Ending
-    from dtctl.operations.client.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.stopping import Stopping
-    from dtctl.operations.up.watching import FailedStart
+    from dtctl.operations.stopping import Ending, Stopping
+    from dtctl.operations.up.result import FailedStart
     from dtctl.transport.seam import Transport
 
 _TAIL_LINES = 10
@@ -123,7 +121,7 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
     if not outcome.started:
         return outcome
     record = dataclasses.replace(launch.record, run=outcome.run)
-    settle_s = watching.SETTLE_S if any(task.ready == "started" for task in launch.plan.tasks) else 0.0
+    settle_s = judging.SETTLE_S if any(task.ready == "started" for task in launch.plan.tasks) else 0.0
     waiting = _Waiting(scope, record, launch.plan.cluster.recovery, settle_s=settle_s, quiet=quiet)
     route = GoingOn(scope.transport, outcome.lead)
     tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
@@ -155,7 +153,7 @@ class _Waiting:
 
     def shortly(self, route: Transport) -> Coordination | None:
         """For as long as most starts take; on a terminal with a line that says whom it waits for."""
-        deadline = time.monotonic() + watching.EXPECTED_S
+        deadline = time.monotonic() + judging.EXPECTED_S
         line = LastLine(lambda: starting.starting_line(self._seen, console.columns() - 1))
         with moving(line) if console.interactive() and not self._quiet else nullcontext():
             for event in follow(self._record, route, LogRequest(())):
@@ -189,17 +187,17 @@ class _Waiting:
         seen = event.coordination if isinstance(event, Seen) else event.status.coordination
         assert seen is not None
         self._seen = seen
-        for one in watching.failed_exits(seen, self._shown):
+        for one in judging.failed_exits(seen, self._shown):
             self._shown.add(one.id)
             starting.show_failed_exit(one, self._last_lines(one))
-        self.failed = watching.failed_start(seen, self._recovery)
+        self.failed = judging.failed_start(seen, self._recovery)
         if self.failed is not None:
             return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
         return self._stays() or isinstance(event, Ended)
 
     def _stays(self) -> bool:
         """Whether every task has begun, and none has ended or was started again for a moment."""
-        if self._seen is None or self.failed is not None or not watching.has_begun(self._seen):
+        if self._seen is None or self.failed is not None or not judging.has_begun(self._seen):
             self._settling = None
             return False
         attempts = [one.attempt for one in self._seen.tasks.values()]

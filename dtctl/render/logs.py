@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError
-from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
 from dtctl.operations.logs import LogLines

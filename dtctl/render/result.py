@@ -20,8 +20,8 @@ from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, fold
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.written import Written
     from dtctl.operations.events import Story
+    from dtctl.operations.gc import Written
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.status import RunStatus

@@ -12,8 +12,8 @@ from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.bundle.manifest import OWN
 from dtctl.errors import DtctlError
 from dtctl.model import Hook
-from dtctl.operations.client.tasks import how_it_ended
-from dtctl.operations.up.watching import EXPECTED_S, awaited, not_listening, present
+from dtctl.operations.client.snapshot import how_it_ended
+from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
 from dtctl.render.health.findings import fold_tasks
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
@@ -23,14 +23,12 @@ from dtctl.render.words import count, fold, summarize_hosts
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle, LeftOut
-    from dtctl.operations.client.coordination import Coordination
-    from dtctl.operations.client.tasks import Exit, TaskStatus
+    from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
     from dtctl.operations.consent import Program
     from dtctl.operations.replace import Replacement
-    from dtctl.operations.up.result import Unseen, UpResult
-    from dtctl.operations.up.rollback import Left
-    from dtctl.operations.up.secrets import Exposure
-    from dtctl.operations.up.watching import FailedStart
+    from dtctl.operations.up.local import Exposure
+    from dtctl.operations.up.readying import Left
+    from dtctl.operations.up.result import FailedStart, Unseen, UpResult
     from dtctl.plan.roster import RunPlan
 
 

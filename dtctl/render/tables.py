@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dtctl.operations.client.written import Written
-    from dtctl.operations.gc import GcResult, Remains
+    from dtctl.operations.gc import GcResult, Remains, Written
     from dtctl.operations.runs import KnownRun
 
 

@@ -106,8 +106,7 @@ def show_plan(
     from dtctl.operations.history.record import record_of
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
-    from dtctl.operations.up.local import make_local, scan_code
-    from dtctl.operations.up.secrets import exposure
+    from dtctl.operations.up.local import exposure, make_local, scan_code
     from dtctl.render import errors, starting
     from dtctl.render import plan as render
     from dtctl.render.machine import document

@@ -77,9 +77,9 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
-    from dtctl.operations.client.ending import Ending
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import StopOrder
+    from dtctl.operations.stopping import Ending
     from dtctl.operations.up.launch import controller_name
     from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console

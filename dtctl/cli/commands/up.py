@@ -73,8 +73,8 @@ def up(
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
     from dtctl.operations.up.launch import prepare_launch
+    from dtctl.operations.up.local import exposure
     from dtctl.operations.up.review import review
-    from dtctl.operations.up.secrets import exposure
     from dtctl.render import errors, starting
 
     checked = scope.checked(cluster_file, overrides)
@@ -219,7 +219,7 @@ def replace(
     from dtctl.operations.replace import check_same, plan_replacement
     from dtctl.operations.status import status
     from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.secrets import exposure
+    from dtctl.operations.up.local import exposure
     from dtctl.render import errors, starting
     from dtctl.render.machine import document, results
 

@@ -16,8 +16,8 @@ from textual.widgets import Input
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId
+from dtctl.operations.client.streams import Feed
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.watching.feed import Feed
 from dtctl.render.top.knowledge import Choice, Knowledge, jobs_of
 from dtctl.render.top.page import Page, page
 from dtctl.render.top.screens import TABLE, Block, HelpScreen, Lines, LogScreen, last_line

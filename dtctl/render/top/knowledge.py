@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watching.feed import Feed
-from dtctl.operations.watching.loss import Losses
-from dtctl.operations.watching.run import Over
+from dtctl.operations.watch import Losses, Over
 from dtctl.render.health.findings import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line
 

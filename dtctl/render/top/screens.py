@@ -20,9 +20,8 @@ from textual.widget import Widget
 
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.logs import LogLines
-from dtctl.operations.watching.feed import Feed
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.top.knowledge import Line, safe
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, scan
-from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.launch import Authority
 from dtctl.render.starting import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
 from tests.fuzz import cases

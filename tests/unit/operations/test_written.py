@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.operations.client.written import Written, told_once
+from dtctl.operations.gc import Written, told_once
 from dtctl.render.result import show_kept
 from dtctl.render.tables import written_line
 

@@ -9,7 +9,7 @@ import pytest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.up.result import UpResult

@@ -29,7 +29,6 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import Hook, TaskId, TaskState
-from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpointing.delivering import Placed
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
@@ -42,19 +41,17 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.of_software import PYTHON_BROKEN
 from dtctl.operations.checks.topic import Line, Said
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.coordination import Coordination
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.snapshot import Coordination, Exit, LeftBehind, TaskStatus
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.client.tasks import Exit, LeftBehind, TaskStatus
-from dtctl.operations.client.written import Written
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.dump import Dumped, Dumps
-from dtctl.operations.events import Happening, Story
-from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
+from dtctl.operations.events import Attempted, Happening, Story
+from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.onward import Onward
 from dtctl.operations.logs.saving import SavedLog
@@ -66,10 +63,9 @@ from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.choosing import Place as BoardPlace
-from dtctl.operations.up.result import Unseen, UpResult
-from dtctl.operations.up.rollback import Left
-from dtctl.operations.up.secrets import Exposure
-from dtctl.operations.up.watching import FailedStart
+from dtctl.operations.up.local import Exposure
+from dtctl.operations.up.readying import Left
+from dtctl.operations.up.result import FailedStart, Unseen, UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
