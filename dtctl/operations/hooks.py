@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.run.telling import Happened, payload
+from dtctl.agent.run.run_events import RunEvent, payload
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class CommandHooks:
         self._known: set[str] | None = set() if fresh else None
         self._runners = [_Runner(hook, cluster, directory, report, allowed) for hook in hooks]
 
-    def see(self, happened: Sequence[Happened]) -> None:
+    def see(self, happened: Sequence[RunEvent]) -> None:
         if self._known is None:
             self._known = {one.id for one in happened if not one.is_end}
         for one in happened:
@@ -97,12 +97,12 @@ class _Runner:
         self._cluster = cluster
         self._directory = directory
         self._report = report
-        self._waiting: queue.Queue[Happened | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[RunEvent | None] = queue.Queue(MOST_WAITING)
         self._broken = False
         self._thread = threading.Thread(target=self._work, name=f"hook {hook.name}", daemon=True)
         self._thread.start()
 
-    def tell(self, one: Happened) -> None:
+    def tell(self, one: RunEvent) -> None:
         if any(kind in self._hook.on for kind in one.kinds):
             with contextlib.suppress(queue.Full):
                 self._waiting.put_nowait(one)
@@ -121,7 +121,7 @@ class _Runner:
                 self._report(self._hook.name, why)
             self._broken = bool(why)
 
-    def _run(self, one: Happened) -> tuple[Fact, ...]:
+    def _run(self, one: RunEvent) -> tuple[Fact, ...]:
         if not self._allowed(self._hook):
             return (fact("cannot_run", what=self._hook.run[0], text="it has changed since you allowed it"),)
         return run_command(self._hook, payload(one, self._cluster, _rfc3339(one.time)), self._directory)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence
-from dtctl.operations.attempts import Attempted
 from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.events import Attempted
 from dtctl.render.words import duration, local_time
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.coordination import Coordination, Incident
+    from dtctl.operations.client.snapshot import Coordination, Incident
     from dtctl.operations.events import Happening
 
 

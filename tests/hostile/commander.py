@@ -34,13 +34,13 @@ def before_imports(factor: float) -> None:
 def after_imports(factor: float) -> None:
     from dtctl.operations import dump, gc
     from dtctl.operations.client import streams
-    from dtctl.operations.up import rollback
+    from dtctl.operations.up import readying
     from dtctl.transport import payload
 
     gc._PATIENCE_S *= factor
     gc._QUIET_S *= factor
     dump.QUIET_S *= factor
-    rollback.ROLLBACK_S *= factor
+    readying.ROLLBACK_S *= factor
     streams._RETRY_S = (0.1, 0.1, 0.2, 0.2, 0.2)
     payload.opening()
 

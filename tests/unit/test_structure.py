@@ -47,8 +47,8 @@ def modules() -> list[Path]:
 
 VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets"),
-    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
-    *("dtctl.agent.run.signatures", "dtctl.agent.run.hangs"),
+    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
+    *("dtctl.agent.run.cause", "dtctl.agent.run.hangs"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
@@ -96,12 +96,12 @@ ROOMS = {
 ENTRIES = {
     "coordinate": {"role"},
     "supervise": {"supervisor"},
-    "survival": {"guard", "revival", "reboot", "logind"},
-    "logs": {"serving", "tail"},
-    "dump": {"serving", "spying", "hook"},
-    "bundles": {"store", "incoming", "manifest", "tree", "working"},
+    "survival": {"revival", "reboot", "systemd"},
+    "logs": {"serving", "lines"},
+    "dump": {"serving", "stacks", "threads"},
+    "bundles": {"store", "tree", "working"},
     "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
-    "metrics": {"reading", "copying", "finding"},
+    "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},

@@ -10,7 +10,6 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, Entry, Intent, Past
 from dtctl.agent.run.cause import cause
-from dtctl.agent.run.exits import verdict
 from dtctl.agent.run.policy import (
     Decision,
     after_exit,
@@ -19,6 +18,7 @@ from dtctl.agent.run.policy import (
     could_not_restore,
     fingerprint,
     unknown_exit,
+    verdict,
     why_ended,
 )
 from tests.unit.agent.supervise.supervised import code, intent, killed, recovery

@@ -9,8 +9,7 @@ import pytest
 
 from dtctl.config import check_cluster
 from dtctl.errors import ConfigError, PreflightError
-from dtctl.operations.up.programs import Program, program_of
-from dtctl.operations.up.review import review
+from dtctl.operations.up.review import Program, program_of, review
 
 TEXT = """\
 name: demo

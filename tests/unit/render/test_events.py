@@ -12,7 +12,7 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
-from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.events import Happening, follow_events, read_events
 from dtctl.render.events import happening_line, incident_lines, news

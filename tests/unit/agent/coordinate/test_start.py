@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.coordinate import start
+from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.supervise import autopsy
 from tests.unit.agent.coordinate.world import World, async_ps
 
@@ -71,16 +71,16 @@ def test_hosts_that_come_one_after_the_other_are_awaited_until_the_start_may_tak
     hosts = sorted(set(PLACES.values()) - {world.spec["host"]})
     world.cut.update(hosts)
     for host in hosts:
-        world.run_for(start.REACH_LIMIT_S - 5.0)
+        world.run_for(lifecycle.REACH_LIMIT_S - 5.0)
         assert world.data["phase"] == "starting"
         world.cut.discard(host)
     world.until(lambda: world.condition == "Running")
 
-    world = World("async-ps", PLACES, start_timeout_s=2 * start.REACH_LIMIT_S)
+    world = World("async-ps", PLACES, start_timeout_s=2 * lifecycle.REACH_LIMIT_S)
     world.cut.update(hosts)
-    world.run_for(start.REACH_LIMIT_S - 5.0)
+    world.run_for(lifecycle.REACH_LIMIT_S - 5.0)
     world.cut.discard(hosts[0])
-    world.run_for(start.REACH_LIMIT_S - 5.0)
+    world.run_for(lifecycle.REACH_LIMIT_S - 5.0)
     world.cut.discard(hosts[1])
     world.until(lambda: world.data["phase"] == "ended", 30.0)
     assert "firewall" in world.data["condition"]["reason"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.supervise.watchdog import Signs, Watchdog
+from dtctl.agent.run.hangs import Signs, Watchdog
 
 
 class Watched:

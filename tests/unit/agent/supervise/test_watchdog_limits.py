@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.run.hangs import GAPS, LEAST_LEARNT_S
-from dtctl.agent.supervise.watchdog import PAUSE_S, Signs, Watchdog
+from dtctl.agent.run.hangs import GAPS, LEAST_LEARNT_S, PAUSE_S, Signs, Watchdog
 from tests.unit.agent.supervise.test_watchdog import Watched
 
 
