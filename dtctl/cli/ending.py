@@ -14,8 +14,8 @@ from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.operations.client.ending import Ending
     from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.stopping import Ending
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
     def run(**values: Any) -> None:
         scope = Scope(command.__name__, **{name: values.pop(name) for name in options})
         if scope.verbose:
-            from dtctl.render.trace import show_trace
+            from dtctl.render.errors import show_trace
 
             show_trace()
         with left("nothing was changed"):

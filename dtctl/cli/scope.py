@@ -219,7 +219,7 @@ class Scope:
     def _followed(self, record: RunRecord) -> RunRecord:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
         from dtctl.config import load_cluster
-        from dtctl.operations.history.following import follow_file
+        from dtctl.operations.history.record import follow_file
 
         followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         now = followed.record

@@ -58,7 +58,7 @@ def follow_logs(
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
     from dtctl.operations.logs.onward import onward
-    from dtctl.render.narrator import show_onward
+    from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)
     while True:
@@ -94,8 +94,8 @@ def watch(
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.operations.status import status
     from dtctl.render import errors
-    from dtctl.render.hooks import show_hook_failure, show_hooks
-    from dtctl.render.narrator import Narrator
+    from dtctl.render.logs import Narrator
+    from dtctl.render.starting import show_hook_failure, show_hooks
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate = Narrator(record.coordinator, printer)

@@ -106,9 +106,8 @@ def show_plan(
     from dtctl.operations.history.record import record_of
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
-    from dtctl.operations.up.local import make_local, scan_code
-    from dtctl.operations.up.secrets import exposure
-    from dtctl.render import errors, left_out
+    from dtctl.operations.up.local import exposure, make_local, scan_code
+    from dtctl.render import errors, starting
     from dtctl.render import plan as render
     from dtctl.render.machine import document
 
@@ -125,8 +124,8 @@ def show_plan(
         render.show_whole_tasks(planned, chosen)
     else:
         render.show_plan(planned)
-    left_out.show_left_out(bundle, cluster.file)
-    left_out.show_exposure(exposure(cluster))
+    starting.show_left_out(bundle, cluster.file)
+    starting.show_exposure(exposure(cluster))
 
 
 def init(
@@ -176,7 +175,7 @@ def init(
 
 
 def _topics(incomplete: str) -> list[str]:
-    from dtctl.render.manual.topics import names
+    from dtctl.render.manual import names
 
     return [name for name in sorted(names()) if name.startswith(incomplete)]
 
@@ -196,21 +195,20 @@ def explain(
     """Explain a key of cluster.yaml, an exit code or a word."""
     import dataclasses
 
-    from dtctl.render import explain
     from dtctl.render.machine import document
-    from dtctl.render.manual.topics import find, listed
+    from dtctl.render.manual import find, listed, show, show_list
 
     if not topic:
         if output == "json":
             document.print_json("Explanations", {"topics": listed()})
         else:
-            explain.show_list(listed())
+            show_list(listed())
         return
     found = find(topic)
     if output == "json":
         document.print_json("Explanation", {"topics": [dataclasses.asdict(one) for one in found]})
     else:
-        explain.show(found)
+        show(found)
 
 
 def schema(output: OutputOption = "text") -> None:

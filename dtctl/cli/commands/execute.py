@@ -37,7 +37,7 @@ def exec(  # noqa: A001 (the command's own name)
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting
-    from dtctl.render.execute import OutputPrinter
+    from dtctl.render.logs import OutputPrinter
     from dtctl.render.machine import document
     from dtctl.render.machine.results import Outputs
 

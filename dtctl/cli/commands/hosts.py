@@ -38,7 +38,7 @@ def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, 
     """Show what the cluster file would start on this machine (hooks, local hosts), and allow just that."""
     from dtctl.operations.consent import Consents, programs_here
     from dtctl.render import errors
-    from dtctl.render import hooks as shown
+    from dtctl.render import starting as shown
     from dtctl.render.machine import document, results
 
     cluster = scope.cluster(cluster_file)

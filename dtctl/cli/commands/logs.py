@@ -17,7 +17,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.attempts import Folding
+    from dtctl.operations.events import Folding
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
     from dtctl.render.logs import LogPrinter
@@ -167,8 +167,7 @@ def events(
     output: OutputOption = "text",
 ) -> None:
     """Tell the run's story: each attempt of a task, who did what, each decision and its reason; -v: every state."""
-    from dtctl.operations.attempts import folded
-    from dtctl.operations.events import read_events
+    from dtctl.operations.events import folded, read_events
     from dtctl.render import errors, result
     from dtctl.render.events import story_line
     from dtctl.render.machine import document
@@ -193,9 +192,8 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.attempts import Folding
     from dtctl.operations.client.streams import Away
-    from dtctl.operations.events import Happening, follow_events
+    from dtctl.operations.events import Folding, Happening, follow_events
     from dtctl.render import errors
     from dtctl.render.events import story_line
     from dtctl.render.machine import document

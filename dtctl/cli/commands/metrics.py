@@ -70,9 +70,9 @@ def _show(
     from dtctl.operations.client.kept import for_one_look
     from dtctl.operations.metrics.reading import read_metrics
     from dtctl.render import errors
+    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.metrics import shown
 
     with for_one_look(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
@@ -119,9 +119,9 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
+    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.metrics import shown
 
     if as_csv:
         return shown.put_csv
@@ -134,7 +134,7 @@ def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, print
     from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.metrics.following import follow_metrics
     from dtctl.render import errors
-    from dtctl.render.metrics import shown
+    from dtctl.render import metrics as shown
 
     if head:
         shown.put_csv_head()

@@ -14,9 +14,9 @@ from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
+    from dtctl.operations.client.streams import Feed
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.status import RunStatus
-    from dtctl.operations.watching.feed import Feed
 
 
 @on_run
@@ -34,7 +34,7 @@ def status(
 
     record = scope.record()
     if watch and output == "text":
-        from dtctl.render.terminal.screen import redrawn
+        from dtctl.render.status import redrawn
 
         with redrawn(every=every) as screen:
             while True:
@@ -144,11 +144,9 @@ LOG_LINES = 500
 @on_run
 def top(scope: Scope) -> None:
     """Watch a run on a full screen: how far it is, its tasks and their logs, and what is wrong. Needs dtctl[top]."""
+    from dtctl.operations.client.streams import Feed
     from dtctl.operations.status import RunStatus
-    from dtctl.operations.watching.feed import Feed
-    from dtctl.operations.watching.log import follow_log
-    from dtctl.operations.watching.loss import follow_loss
-    from dtctl.operations.watching.run import watch_run
+    from dtctl.operations.watch import follow_log, follow_loss, watch_run
     from dtctl.render.top.running import need_screen, show
 
     record, transport = scope.record(), scope.transport

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
     from dtctl.operations.gc import GcResult
     from dtctl.operations.history.record import RunRecord
-    from dtctl.render.stopping import StopProgress
+    from dtctl.render.progress import StopProgress
 
 
 LOOK = "dtctl status    shows what is left"
@@ -37,7 +37,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors, result
     from dtctl.render.machine import document
-    from dtctl.render.stopping import StopProgress
+    from dtctl.render.progress import StopProgress
 
     record = scope.record()
     order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
@@ -77,11 +77,11 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
-    from dtctl.operations.client.ending import Ending
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import StopOrder
+    from dtctl.operations.stopping import Ending
     from dtctl.operations.up.launch import controller_name
-    from dtctl.render.stopping import StopProgress
+    from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console
     from dtctl.render.words import fold
 
@@ -191,8 +191,8 @@ def gc(
     from dtctl.operations.gc import collect
     from dtctl.render import errors
     from dtctl.render.awaiting import dialling
-    from dtctl.render.gc import show_remains
     from dtctl.render.machine import document
+    from dtctl.render.tables import show_remains
 
     record = _inventory(scope)
 
@@ -227,7 +227,7 @@ def _inventory(scope: Scope) -> RunRecord:
 
 def _ask(found: GcResult) -> None:
     """Where nobody can answer, files of dead runs go unasked; processes, and what trainers wrote, stay."""
-    from dtctl.render.gc import show_remains
+    from dtctl.render.tables import show_remains
     from dtctl.render.terminal import console
 
     if not found.anything:

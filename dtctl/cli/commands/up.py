@@ -73,9 +73,9 @@ def up(
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
     from dtctl.operations.up.launch import prepare_launch
+    from dtctl.operations.up.local import exposure
     from dtctl.operations.up.review import review
-    from dtctl.operations.up.secrets import exposure
-    from dtctl.render import errors, left_out
+    from dtctl.render import errors, starting
 
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, review(checked, os.environ, local=local, force=force)
@@ -93,8 +93,8 @@ def up(
         force=force,
         allow_missing=allow_missing,
     )
-    left_out.show_left_out(launch.bundle, launch.plan.cluster.file)
-    left_out.show_exposure(exposure(cluster))
+    starting.show_left_out(launch.bundle, launch.plan.cluster.file)
+    starting.show_exposure(exposure(cluster))
 
     def first(bars: UpProgress) -> None:
         if require_private:
@@ -120,23 +120,23 @@ def up(
     if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
         raise typer.Exit(ExitCode.PARTIAL)
     if output == "text" and not quiet:
-        from dtctl.render.result import show_next_steps
+        from dtctl.render.starting import show_next_steps
 
         show_next_steps()
     return None
 
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:
-    from dtctl.render import left_out, result
+    from dtctl.render import starting
     from dtctl.render.machine import checks, document
 
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
-        left_out.show_unremembered(outcome)
+        starting.show_unremembered(outcome)
         if output == "json":
             told = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
             document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
-            result.show_started(outcome, launch.plan)
+            starting.show_started(outcome, launch.plan)
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
@@ -168,9 +168,9 @@ def push(
     from dtctl.operations.up.local import make_local, scan_code
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
-    from dtctl.render.left_out import show_left_out
     from dtctl.render.machine import document, results
     from dtctl.render.progress import UpProgress
+    from dtctl.render.starting import show_left_out
     from dtctl.render.terminal import console
     from dtctl.render.words import count, size, summarize_hosts
 
@@ -219,8 +219,8 @@ def replace(
     from dtctl.operations.replace import check_same, plan_replacement
     from dtctl.operations.status import status
     from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.secrets import exposure
-    from dtctl.render import errors, left_out, result
+    from dtctl.operations.up.local import exposure
+    from dtctl.render import errors, starting
     from dtctl.render.machine import document, results
 
     cluster = scope.cluster(None, overrides, needs_files=True)
@@ -243,8 +243,8 @@ def replace(
         allow_missing=len(absent) or None,
     )
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
-    left_out.show_left_out(launch.bundle, launch.plan.cluster.file)
-    left_out.show_exposure(exposure(cluster))
+    starting.show_left_out(launch.bundle, launch.plan.cluster.file)
+    starting.show_exposure(exposure(cluster))
 
     def agree(runs: Collection[str]) -> None:
         if not yes:
@@ -255,11 +255,11 @@ def replace(
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
     with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
-        left_out.show_unremembered(outcome)
+        starting.show_unremembered(outcome)
         if output == "json":
             return document.print_json("Replace", results.replace(exchange, outcome))
-        result.show_started(outcome, launch.plan)
-        result.show_replacement(exchange)
+        starting.show_started(outcome, launch.plan)
+        starting.show_replacement(exchange)
     return None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.launch import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, kill, python_task
 from tests.unit.agent.coordinate.world import spec_of

@@ -21,7 +21,7 @@ from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import EventLog, RunFiles
-from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.launch import Authority
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import issued
 from tests.hosts.ports import free_port

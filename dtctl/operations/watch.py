@@ -13,11 +13,16 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
+from dtctl.model import TaskId
 from dtctl.operations.client.conversation import about, final, request, said
 from dtctl.operations.client.coordinator import CoordinatorAway, coordinator_away, why_alone
 from dtctl.operations.client.plausible import check_run, check_state, check_view, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
+from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.logs.stream import LogStream
+from dtctl.operations.metrics.following import follow_metrics
+from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, status_of_hosts, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 
@@ -245,3 +250,68 @@ class _Host:
         now = answer["time"] + time.monotonic() - asked
         changed: StatusResult = {**answer, "state": told["state"], "time": now}
         return _Told(name, changed)
+
+
+def follow_log(
+    record: RunRecord, transport: Transport, task: TaskId, lines: int
+) -> Generator[LogLines | Away | Back | None, None, None]:
+    """Endless: an attempt that has ended may be followed by another. Raises TransportError for an unknown host."""
+    host = record.way_to(record.roster[task])
+    with Streams(transport) as streams:
+        streams.begin(host, LogStream(record, host, LogRequest((task,), lines=lines), streams).converse)
+        for told in streams.all(TICK_S):
+            if told is None or isinstance(told, LogLines | Away | Back):
+                yield told
+
+
+TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")
+POINTS = 200
+"""Of the past."""
+
+_MOST_NAMES = 200
+
+_OF_OTHERS = ("eval", "valid", "test")
+"""What is in the names of losses that the training does not make."""
+
+Name = tuple[str, str, str]
+"""Directory, name below it, and tag."""
+
+
+def follow_loss(record: RunRecord, transport: Transport) -> Generator[Series | None, None, None]:
+    """The points of every loss, first those of the past; ends where there is nothing to follow. None now and then."""
+    host = record.coordinator
+    lead_alone = dataclasses.replace(record, hosts={host: record.way_to(host)}, others={})
+    for told in follow_metrics(lead_alone, transport, TAGS, points=POINTS):
+        if isinstance(told, Away):
+            if told.final:
+                return
+        elif told is None or isinstance(told, Series):
+            yield told
+
+
+class Losses:
+    """All losses that were told; `best` is the one of the training."""
+
+    def __init__(self) -> None:
+        self._points: dict[Name, list[Point]] = {}
+
+    def add(self, series: Series) -> None:
+        name = (series.directory, series.name, series.tag)
+        if name not in self._points and len(self._points) >= _MOST_NAMES:
+            return
+        points = self._points.setdefault(name, [])
+        points.extend(series.points)
+        if len(points) > 4 * POINTS:  # a curve has no room for more
+            points[:] = [*points[:-1:2], points[-1]]
+
+    def best(self) -> list[Point]:
+        """Empty where there is none."""
+        if not self._points:
+            return []
+        return self._points[min(self._points, key=_rank)]
+
+
+def _rank(name: Name) -> tuple[bool, bool, int, Name]:
+    _, run, tag = name
+    of_others = any(word in part.lower() for part in (run, tag) for word in _OF_OTHERS)
+    return of_others, tag != "loss", len(tag), name
